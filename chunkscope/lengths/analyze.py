@@ -5,10 +5,8 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 
-from chunkscope.artefacts.digests import DigestMemo
-from chunkscope.artefacts.note import Note, note
+from chunkscope.artefacts.note import note
 from chunkscope.artefacts.words import Name
 from chunkscope.errors import InputError
 from chunkscope.lengths.options import AnalyzeOptions
@@ -18,8 +16,8 @@ from chunkscope.lengths.trace_export import TraceExport
 from chunkscope.prompts.prefix_files import check_datasets
 from chunkscope.sources.base import Source, printable
 from chunkscope.sources.discovery import discover
+from chunkscope.sources.reader import Part
 from chunkscope.sources.remote import without_secrets
-from chunkscope.tokenizers.tokenizer import Tokenizer
 
 Paths = Sequence[Name] | Name
 
@@ -43,17 +41,12 @@ def analyze(
     listener = listener or Listener()
     with discovered(paths, options, listener) as sources:
         total_bytes = sum(source.bytes or 0 for source in sources)
-        memo = DigestMemo()
-        counted_by = tokenizer_for(options, memo, listener, total_bytes)
+        scan = Scan(options, expected_bytes=total_bytes, listener=listener, export=export)
         listener.progress.begin(total_bytes)
-        scan = Scan(counted_by, options, memo=memo, listener=listener, export=export)
-        try:
-            datasets = scan.datasets(sources)
-        finally:
-            memo.save()
+        datasets = scan.datasets([Part(source=source) for source in sources])
     if export is not None:
         export.datasets = {source.name: export.datasets[source.name] for source in sources}
-    return profile_of(paths, options, datasets, info_of(counted_by, options))
+    return profile_of(paths, options, datasets, info_of(scan))
 
 
 @contextmanager
@@ -61,7 +54,7 @@ def discovered(paths: Paths, options: AnalyzeOptions, listener: Listener) -> Ite
     """The sources at the paths. What a harness rendered for it is there until the end."""
     with options.rendering(listener.running) as rendering:
         sources, skipped = discover(
-            list(_words(paths)),
+            _words(paths),
             names=options.names,
             include=options.include,
             exclude=options.exclude,
@@ -73,53 +66,33 @@ def discovered(paths: Paths, options: AnalyzeOptions, listener: Listener) -> Ite
         yield sources
 
 
-def tokenizer_for(
-    options: AnalyzeOptions, memo: DigestMemo, listener: Listener, expected_bytes: int
-) -> Tokenizer:
-    return Tokenizer(
-        options.tokenizer,
-        memo=memo,
-        chat_template=options.chat_template,
-        chat_date=options.chat_date,
-        trust_remote_code=options.read.trust_remote_code,
-        exact_check=options.exact_check,
-        expected_bytes=expected_bytes,
-        on_prepare=listener.preparing,
-    )
-
-
-def info_of(tokenizer: Tokenizer, options: AnalyzeOptions) -> TokenizerInfo | None:
+def info_of(scan: Scan) -> TokenizerInfo | None:
     """The tokenizer, with how its counts were checked; None if it is not known by now."""
+    tokenizer, options, template = scan.tokenizer, scan.options, scan.options.chat_template
     if tokenizer.counting_key is None:
         return None
+    counter = tokenizer.counter if tokenizer.was_loaded else None
+    reference = tokenizer.prepared.reference_name
+    notes = []
+    if counter and counter.only_reference:
+        notes = [note("counted_again", reference=reference)]
+    elif counter and counter.recounted:
+        count, different = counter.recounted, counter.corrected
+        notes = [note("exactly_checked", reference=reference, count=count, different=different)]
+    elif counter and counter.checked_texts:
+        notes = [note("sample_checked", reference=reference)]
+    # What comes through a pipe can be read only once.
+    digest = hashlib.sha256(template.read_bytes()) if template and template.is_file() else None
     return TokenizerInfo(
         name=printable(tokenizer.name),
         digest=tokenizer.digest,
         kind=tokenizer.kind,
         engine="none",
-        reference=tokenizer.prepared.reference_name,
+        reference=reference,
         special_tokens_added=tokenizer.facts.special_added if options.special_tokens else 0,
-        chat_template=_digest_of(options.chat_template),
-        notes=tuple(_checks(tokenizer)),
+        chat_template=digest.hexdigest() if digest else None,
+        notes=tuple(notes),
     )
-
-
-def _checks(tokenizer: Tokenizer) -> Iterator[Note]:
-    """How what a fast engine counted was compared with the reference."""
-    if not tokenizer.was_loaded:
-        return
-    counter, reference = tokenizer.counter, tokenizer.prepared.reference_name
-    if counter.only_reference:
-        yield note("counted_again", reference=reference)
-    elif counter.recounted:
-        yield note(
-            "exactly_checked",
-            reference=reference,
-            count=counter.recounted,
-            different=counter.corrected,
-        )
-    elif counter.checked_texts:
-        yield note("sample_checked", reference=reference)
 
 
 def profile_of(
@@ -129,42 +102,34 @@ def profile_of(
     info: TokenizerInfo | None,
 ) -> Profile:
     """The profile of counted datasets; an error when not one prompt was counted."""
-    _refuse_nothing(datasets)
+    if not any(dataset.rows for dataset in datasets):
+        raise _why_nothing(datasets)
     engines = {e for d in datasets for e in (d.engine or "").split(" + ") if e}
+    used = replace(info, engine=" + ".join(sorted(engines))) if info and engines else NO_TOKENIZER
     return Profile(
-        tokenizer=replace(info, engine=" + ".join(sorted(engines)))
-        if info is not None and engines
-        else NO_TOKENIZER,
+        tokenizer=used,
         datasets=tuple(datasets),
         options=options.recorded(),
         paths=tuple(printable(without_secrets(path)) for path in _words(paths)),
     )
 
 
-def _refuse_nothing(datasets: Sequence[DatasetProfile]) -> None:
-    if any(dataset.rows for dataset in datasets):
-        return
+def _why_nothing(datasets: Sequence[DatasetProfile]) -> Exception:
+    """The first failure; else the first bad row; else there are no rows."""
     for dataset in datasets:
         if dataset.failure:
-            raise dataset.failure.error
+            return dataset.failure.error
     for dataset in datasets:
         if dataset.bad_rows:
             first = dataset.bad_rows[0]
-            raise InputError(
+            return InputError(
                 f"none of the {dataset.skipped:,} rows of {dataset.path} could be used; "
                 f"{dataset.unit} {first.position}: {first.reason}",
                 hint="another field (--field), or another format (see `chunkscope help config`)?",
             )
     names = ", ".join(dataset.path for dataset in datasets[:3])
-    raise InputError(f"there are no rows in {names}", hint="is the file empty?")
+    return InputError(f"there are no rows in {names}", hint="is the file empty?")
 
 
-def _words(paths: Paths) -> Iterator[str]:
-    yield from map(str, [paths] if isinstance(paths, str | os.PathLike) else paths)
-
-
-def _digest_of(template: Path | None) -> str | None:
-    """None also where it comes through a pipe, which can be read only once."""
-    if template is None or not template.is_file():
-        return None
-    return hashlib.sha256(template.read_bytes()).hexdigest()
+def _words(paths: Paths) -> list[str]:
+    return [*map(str, [paths] if isinstance(paths, str | os.PathLike) else paths)]

@@ -7,7 +7,7 @@ damaged one counts as absent. Old ones go.
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -16,31 +16,41 @@ from stat import S_ISDIR, S_ISREG
 import orjson
 
 from chunkscope.artefacts import codec, folders
-from chunkscope.artefacts.folders import cache_folder
+from chunkscope.artefacts.digests import DigestMemo
 from chunkscope.artefacts.schema import built, dumped
 from chunkscope.console import say
+from chunkscope.lengths.options import AnalyzeOptions
 from chunkscope.lengths.profile import DatasetProfile
+from chunkscope.prompts.harness.lm_eval import results_file
 from chunkscope.sources.base import Source
 from chunkscope.sources.formats import format_of_name
 
 # Of what is kept and what it means, not of the package: raise it when the same bytes would be
 # read, counted or described differently.
-_LAYOUT = 14
+_LAYOUT = 15
 _MOST_BYTES = 256 << 20
 
 Stamp = list[tuple[int, ...]]
 
 
-def key(source: Source, sha256: str, tokenizer: str, options: str) -> str:
+def entry(source: Source, sha256: str, options: AnalyzeOptions, memo: DigestMemo) -> str:
+    """What a result depends on, but for the tokenizer, which may not be known yet."""
+    results = results_file(source)  # what a run's settings were changes what is counted
+    beside = memo.sha256(results) if results else ""
     suffix = format_of_name(source.path)[1]  # a .tsv is more likely to be split at tabs than a .csv
-    what = [sha256, source.member, source.format, suffix]
-    parts = json.dumps([_LAYOUT, *what, tokenizer, options])
-    return hashlib.sha256(parts.encode()).hexdigest()
+    what = [sha256, beside, source.member, source.format, suffix]
+    return json.dumps([_LAYOUT, *what, options.cache_key(options.prefix_of(source.name))])
 
 
-def load(source: Source, entry: str) -> DatasetProfile | None:
+def _place(entry: str, counting_key: str | None) -> Path:
+    # Of a tokenizer that was never used, only lengths that came with the data can be there.
+    digest = hashlib.sha256(f"{entry}{counting_key or ''}".encode()).hexdigest()
+    return folders.cache_folder() / "results" / digest[:2] / f"{digest}.json"
+
+
+def load(source: Source, entry: str, counting_key: str | None) -> DatasetProfile | None:
     """What an earlier run counted, under the name the dataset has in this one."""
-    place = _folder() / entry[:2] / f"{entry}.json"
+    place = _place(entry, counting_key)
     with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
         dataset: DatasetProfile = built(DatasetProfile, orjson.loads(codec.read_checked(place)))
         folders.mark_used(place)
@@ -48,21 +58,16 @@ def load(source: Source, entry: str) -> DatasetProfile | None:
     return None
 
 
-def store(counted: Iterable[tuple[str, DatasetProfile]]) -> None:
+def store(counted: Sequence[tuple[str, DatasetProfile]], counting_key: str | None) -> None:
     """Keep new results, and make room for them."""
-    counted, folder = list(counted), _folder()
+    if not counted:
+        return
     try:
         for entry, dataset in counted:
-            place = folder / entry[:2] / f"{entry}.json"
-            codec.write_checked(place, dumped(dataset))
+            codec.write_checked(_place(entry, counting_key), dumped(dataset))
     except codec.CannotWriteError as error:  # it costs time, not truth
         say(f"{error.message}; nothing is kept for the next run")
-    if counted:
-        folders.prune(folder, "*/*", most_bytes=_MOST_BYTES)
-
-
-def _folder() -> Path:
-    return cache_folder() / "results"
+    folders.prune(folders.cache_folder() / "results", "*/*", most_bytes=_MOST_BYTES)
 
 
 def stamp(source: Source) -> Stamp | None:

@@ -8,25 +8,25 @@ in a process of its own: it prints to stdout, and ends the process when its clus
 import heapq
 import os
 import pickle
+import socket
 import subprocess
 import sys
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import reduce
 from itertools import accumulate
+from operator import add
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from chunkscope.artefacts.digests import DigestMemo
 from chunkscope.artefacts.note import Note
-from chunkscope.errors import ChunkscopeError, EngineError, MissingError, UsageError
-from chunkscope.lengths.analyze import Paths, discovered, info_of, profile_of, tokenizer_for
-from chunkscope.lengths.content import Content
+from chunkscope.errors import ChunkscopeError, EngineError, InputError, MissingError, UsageError
+from chunkscope.lengths.analyze import Paths, discovered, info_of, profile_of
 from chunkscope.lengths.histogram import LengthHistogram, added_up
 from chunkscope.lengths.options import AnalyzeOptions
 from chunkscope.lengths.profile import DatasetProfile, Failure, Profile, TokenizerInfo
-from chunkscope.lengths.scan import Listener, Scan
+from chunkscope.lengths.scan import DatasetScan, Listener, Scan
 from chunkscope.sources.base import Problems, Source, first_line, printable
 from chunkscope.sources.reader import Part, split
 from chunkscope.tokenizers.resolve import resolve
@@ -37,17 +37,15 @@ _CONNECT_S = 5.0
 _DRIVER = "from chunkscope.lengths.on_ray import drive; drive()"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class Job(NamedTuple):
     """All that a worker has to know, sent to each node once."""
 
     name: str
-    parts: tuple[Part, ...]
+    parts: list[Part]
     options: AnalyzeOptions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CountedPart:
+class CountedPart(NamedTuple):
     """What came of a part, by its place among all of them; it has so many positions."""
 
     place: int
@@ -74,20 +72,19 @@ def analyze_on_ray(
         raise UsageError("--ray excludes exact_check", hint="check in one process")
     listener = listener or Listener()
     with discovered(paths, options, listener) as sources:
-        parts = tuple(part for source in sources for part in _parts(source, options, part_bytes))
-        job = Job(name=uuid.uuid4().hex, parts=parts, options=_anywhere(options))
+        parts = [part for source in sources for part in _parts(source, options, part_bytes)]
+        job = Job(uuid.uuid4().hex, parts, _anywhere(options))
         listener.progress.begin(sum(part.bytes or 0 for part in parts))
-        counted = _driven(job, address, listener)
-    counted.sort(key=lambda part: part.place)
+        counted = sorted(_driven(job, address, listener), key=lambda part: part.place)
     datasets = [
         joined([part for part in counted if parts[part.place].source.name == source.name], options)
         for source in sources
     ]
     infos = [part.tokenizer for part in counted if part.tokenizer]
-    info = infos[0] if infos else None
-    if info is not None:
-        notes = _added_up(note for one in infos for note in one.notes)
-        info = replace(info, name=printable(resolve(options.tokenizer).name), notes=notes)
+    info = None
+    if infos:
+        notes = _summed_notes(note for one in infos for note in one.notes)
+        info = replace(infos[0], name=printable(resolve(options.tokenizer).name), notes=notes)
     return profile_of(paths, options, datasets, info)
 
 
@@ -97,9 +94,7 @@ def _anywhere(options: AnalyzeOptions) -> AnalyzeOptions:
     if tokenizer is not None and (path := Path(tokenizer).expanduser()).exists():
         tokenizer = str(path.resolve())
     return replace(
-        options,
-        tokenizer=tokenizer,
-        chat_template=template.resolve() if template is not None else None,
+        options, tokenizer=tokenizer, chat_template=template and template.resolve(), use_cache=False
     )
 
 
@@ -111,11 +106,9 @@ def _parts(source: Source, options: AnalyzeOptions, part_bytes: int) -> list[Par
             f"--ray cannot divide {source.path}: it is {what}",
             hint="save it to a file first, or count it in one process",
         )
-    file = source.file.resolve() if source.file is not None else None
-    source = replace(source, file=file)
-    if options.sample is not None:  # which is drawn from all rows
-        return [Part(source=source)]
-    return split(source, part_bytes)
+    source = replace(source, file=source.file and source.file.resolve())
+    # A sample is drawn from all rows.
+    return [Part(source=source)] if options.sample is not None else split(source, part_bytes)
 
 
 def joined(parts: Sequence[CountedPart], options: AnalyzeOptions) -> DatasetProfile:
@@ -132,6 +125,7 @@ def joined(parts: Sequence[CountedPart], options: AnalyzeOptions) -> DatasetProf
     bad_rows = [replace(r, position=at + r.position) for at, d in pairs for r in d.bad_rows]
     lengths = added_up(dataset.lengths for dataset in datasets)
     outputs = [d.output_lengths for d in datasets if d.output_lengths is not None]
+    contents = [d.content for d in datasets if d.content is not None]
     engines = {e for d in datasets for e in (d.engine or "").split(" + ") if e}
     return replace(
         first,
@@ -142,29 +136,24 @@ def joined(parts: Sequence[CountedPart], options: AnalyzeOptions) -> DatasetProf
         longest=tuple(heapq.nlargest(options.keep_longest, longest, key=lambda p: p.tokens)),
         bad_rows=tuple(bad_rows[: Problems().keep]),
         failure=datasets[-1].failure,
-        notes=_added_up(note for dataset in datasets for note in dataset.notes),
+        notes=_summed_notes(note for dataset in datasets for note in dataset.notes),
         engine=" + ".join(sorted(engines)) or None,
-        content=_whole_content([dataset.content for dataset in datasets]),
+        content=reduce(add, contents) if len(contents) == len(datasets) else None,
         prefixes=first.prefixes
         and replace(first.prefixes, out_of_prompts=lengths.count, out_of_tokens=lengths.total),
     )
 
 
-def _whole_content(parts: Sequence[Content | None]) -> Content | None:
-    known = [part for part in parts if part is not None]
-    return sum(known[1:], start=known[0]) if known and len(known) == len(parts) else None
-
-
-def _added_up(notes: Iterable[Note]) -> tuple[Note, ...]:
+def _summed_notes(notes: Iterable[Note]) -> tuple[Note, ...]:
     """Each once, with its `count` summed up."""
-    counts: dict[str, int] = {}
-    last: dict[str, Note] = {}
+    sums: dict[str, Note] = {}
     for note in notes:
-        others = {name: value for name, value in note.values.items() if name != "count"}
-        key = repr((note.code, others))
-        counts[key] = counts.get(key, 0) + int(note.values.get("count") or 0)  # type: ignore[arg-type]
-        last[key] = replace(note, values=others | ({"count": counts[key]} if counts[key] else {}))
-    return tuple(last.values())
+        key = repr((note.code, {**note.values, "count": None}))
+        if key in sums and "count" in note.values:
+            counts: Any = (note.values["count"], sums[key].values["count"])
+            note = replace(note, values={**note.values, "count": sum(counts)})
+        sums[key] = note
+    return tuple(sums.values())
 
 
 # -- the process that speaks with Ray --------------------------------------------------------------
@@ -182,13 +171,11 @@ def _driven(job: Job, address: str | None, listener: Listener) -> list[CountedPa
         try:
             pickle.dump((job, address), process.stdin)  # type: ignore[arg-type]
             process.stdin.close()  # type: ignore[union-attr]
-            kind: str = ""
             value: Any = None
-            while kind not in ("done", "error"):
-                kind, value = pickle.load(process.stdout)  # type: ignore[arg-type]  # noqa: S301
-                if kind == "progress":
-                    rows, tokens, bytes_read = value
-                    listener.progress.at(rows=rows, tokens=tokens, bytes_read=bytes_read)
+            while not isinstance(value, list | ChunkscopeError):
+                value = pickle.load(process.stdout)  # type: ignore[arg-type]  # noqa: S301
+                if isinstance(value, dict):
+                    listener.progress.at(**value)
         except (EOFError, pickle.UnpicklingError, BrokenPipeError):
             value = EngineError(
                 "the Ray cluster is gone, and nothing was counted to its end",
@@ -199,8 +186,7 @@ def _driven(job: Job, address: str | None, listener: Listener) -> list[CountedPa
             raise
     if isinstance(value, ChunkscopeError):
         raise value
-    counted: list[CountedPart] = value
-    return counted
+    return list(value)
 
 
 def drive() -> None:
@@ -208,151 +194,129 @@ def drive() -> None:
     messages = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
 
-    def tell(kind: str, value: Any) -> None:
-        pickle.dump((kind, value), messages)
+    def tell(value: Any) -> None:
+        pickle.dump(value, messages)
         messages.flush()
 
     job, address = pickle.load(sys.stdin.buffer)  # noqa: S301  (our own process)
     try:
-        with _cluster(address) as ray:
-            tell("done", Tasks(ray, job, tell).counted())
+        ray = _cluster(address)
+        try:
+            tell(run_tasks(ray, job, tell))
+        finally:
+            ray.shutdown()
     except ChunkscopeError as error:
-        tell("error", error)
+        tell(error)
     except KeyboardInterrupt:
         pass
 
 
-@contextmanager
-def _cluster(address: str | None) -> Iterator[Any]:
+def _cluster(address: str | None) -> Any:
+    """Ray, connected."""
     try:
         import ray
     except ImportError as error:
         raise MissingError(
             "--ray needs Ray, which is not installed", hint="pip install 'chunkscope[ray]'"
         ) from error
+    host, _, port = (address or "").rpartition("://")[2].rpartition(":")
     try:
-        _knock(address)
+        if host and port.isdigit():  # is anybody there at all? Ray would ask for minutes
+            socket.create_connection((host, int(port)), timeout=_CONNECT_S).close()
         ray.init(address=address or None, log_to_driver=False, logging_level="error")
     except Exception as error:  # Ray raises all sorts, from ValueError to its own
         raise MissingError(
             f"there is no Ray cluster at {address or 'this machine'}: {first_line(error)}",
             hint="see `ray status`; without an address --ray starts a cluster on this machine",
         ) from error
-    try:
-        yield ray
-    finally:
-        ray.shutdown()
+    return ray
 
 
-def _knock(address: str | None) -> None:
-    """Is anybody there at all? Ray would ask for minutes."""
-    import socket
-
-    host, _, port = (address or "").rpartition("://")[2].rpartition(":")
-    if host and port.isdigit():
-        socket.create_connection((host, int(port)), timeout=_CONNECT_S).close()
-
-
-class Tasks:
-    """All tasks of a job, one for each part: handed out, waited for, tried again."""
-
-    def __init__(self, ray: Any, job: Job, tell: Callable[[str, Any], None]) -> None:
-        self._ray = ray
-        self._job = job
-        self._tell = tell
-        self._sent = (job.name, [ray.put(job)])
-        self._count = ray.remote(count_part).options(num_cpus=1, max_retries=RETRIES)
-        self._counted: list[CountedPart] = []
-
-    def counted(self) -> list[CountedPart]:
-        self._run(range(len(self._job.parts)), by_reference=False)
-        wrong = [part.only_reference for part in self._counted if part.tokenizer]
-        if any(wrong) and not all(wrong):  # where one engine was wrong none is trusted
-            again = [part.place for part in self._counted if not part.only_reference]
-            self._counted = [part for part in self._counted if part.only_reference]
-            self._run(again, by_reference=True)
-        return self._counted
-
-    def _run(self, places: Iterable[int], *, by_reference: bool) -> None:
-        running = {self._count.remote(*self._sent, p, by_reference=by_reference): p for p in places}
+def run_tasks(ray: Any, job: Job, tell: Callable[[Any], None]) -> list[CountedPart]:
+    """One task for each part. Where one worker's fast engine was wrong, none is trusted."""
+    count = ray.remote(count_part).options(num_cpus=1, max_retries=RETRIES)
+    sent = ray.put(job)
+    counted: list[CountedPart] = []
+    places: list[int] = [*range(len(job.parts))]
+    by_reference = False
+    while places:
+        running = {count.remote(sent, p, by_reference=by_reference): p for p in places}
         try:
             while running:
-                (task,), _ = self._ray.wait(list(running), num_returns=1)
-                self._counted.append(self._result(task, running.pop(task)))
-                lengths = [part.dataset.lengths for part in self._counted]
-                done = sum(self._job.parts[part.place].bytes or 0 for part in self._counted)
+                (task,), _ = ray.wait(list(running), num_returns=1)
+                place = running.pop(task)
+                counted.append(_result(ray, task, job.parts[place].source, place))
+                lengths = [part.dataset.lengths for part in counted]
+                done = sum(job.parts[part.place].bytes or 0 for part in counted)
                 rows, tokens = sum(one.count for one in lengths), sum(one.total for one in lengths)
-                self._tell("progress", (rows, tokens, done))
+                tell({"rows": rows, "tokens": tokens, "bytes_read": done})
         except BaseException:
             for task in running:
-                self._ray.cancel(task, force=True)
+                ray.cancel(task, force=True)
             raise
+        by_reference = any(part.only_reference for part in counted)
+        places = [p.place for p in counted if by_reference and p.tokenizer and not p.only_reference]
+        counted = [part for part in counted if part.place not in places]
+    return counted
 
-    def _result(self, task: Any, place: int) -> CountedPart:
-        """What came of a part; one that no worker survives is a failure in the profile."""
-        source = self._job.parts[place].source
-        try:
-            counted: CountedPart | ChunkscopeError = self._ray.get(task)
-        except self._ray.exceptions.RayTaskError:
-            raise  # a bug, not a death
-        except self._ray.exceptions.RayError as error:
-            failure = Failure(
-                message=f"its worker died {RETRIES + 1} times ({first_line(error)})",
-                hint="was it out of memory? See `ray logs`, and count this file by itself",
-            )
-            dataset = DatasetProfile(
-                name=source.name,
-                group=source.group,
-                path=source.path,
-                format=source.format,
-                field="",
-                lengths=LengthHistogram({}),
-                bytes=source.bytes,
-                failure=failure,
-            )
-            return CountedPart(place=place, dataset=dataset)
-        if isinstance(counted, ChunkscopeError):
-            raise counted
-        return counted
+
+def _result(ray: Any, task: Any, source: Source, place: int) -> CountedPart:
+    """What came of a part; one that no worker survives is a failure in the profile."""
+    try:
+        counted: CountedPart | ChunkscopeError = ray.get(task)
+    except ray.exceptions.RayTaskError:
+        raise  # a bug, not a death
+    except ray.exceptions.RayError as error:
+        message = f"its worker died {RETRIES + 1} times ({first_line(error)})"
+        hint = "was it out of memory? See `ray logs`, and count this file by itself"
+        dataset = DatasetProfile(
+            name=source.name,
+            group=source.group,
+            path=source.path,
+            format=source.format,
+            field="",
+            lengths=LengthHistogram({}),
+            failure=Failure(message=message, hint=hint),
+        )
+        return CountedPart(place, dataset)
+    if isinstance(counted, ChunkscopeError):
+        raise counted
+    return counted
 
 
 # -- in a worker -----------------------------------------------------------------------------------
 
+# What a worker's process keeps from task to task: the tokenizer of a job, loaded.
+_scans: dict[str, Scan] = {}
 
-def count_part(
-    name: str, job: list[Any], place: int, *, by_reference: bool
-) -> CountedPart | ChunkscopeError:
-    """One task: a part, counted by this worker. `job` is in a list: it is fetched once."""
+
+def count_part(job: Job, place: int, *, by_reference: bool) -> CountedPart | ChunkscopeError:
+    """One task: a part, counted by this worker. An error is a value: it is not the worker's."""
+    part = job.parts[place]
     try:
-        parts, scan = _begun.get(name) or _begin(name, job[0])
+        if job.name not in _scans:
+            # One CPU is what the task asked for: engines would take all of the machine's.
+            os.environ.setdefault("RAYON_NUM_THREADS", "1")
+            total = sum(part.bytes or 0 for part in job.parts)
+            _scans[job.name] = Scan(job.options, expected_bytes=total, threads=1)
+        scan = _scans[job.name]
         if by_reference:
             scan.tokenizer.counter.use_reference()
-        ((dataset, positions),) = scan.parts([parts[place]])
-        info = info_of(scan.tokenizer, scan.options) if dataset.engine else None
-    except ChunkscopeError as error:  # as a value: it is not the worker's
+        dataset = _other_file(scan, part) or scan.datasets([part])[0]
+        info = info_of(scan) if dataset.engine else None
+    except ChunkscopeError as error:
         return error
-    return CountedPart(
-        place=place,
-        dataset=dataset,
-        positions=positions,
-        tokenizer=info,
-        only_reference=info is not None and scan.tokenizer.counter.only_reference,
+    wrong = info is not None and scan.tokenizer.counter.only_reference
+    return CountedPart(place, dataset, scan.positions, info, wrong)
+
+
+def _other_file(scan: Scan, part: Part) -> DatasetProfile | None:
+    """A failure, if the name stands for another file on this machine."""
+    file = part.source.file if part.source.member is None else None
+    if file is None or not file.is_file() or file.stat().st_size == part.source.bytes:
+        return None
+    error = InputError(
+        f"{part.source.path} has another size where it is counted",
+        hint="every node has to find the same file under the same name",
     )
-
-
-# What a worker's process keeps from task to task: a job's parts, and its tokenizer, loaded.
-_begun: dict[str, tuple[tuple[Part, ...], Scan]] = {}
-
-
-def _begin(name: str, ref: Any) -> tuple[tuple[Part, ...], Scan]:
-    import ray
-
-    # One CPU is what the task asked for: engines would take all of the machine's.
-    os.environ.setdefault("RAYON_NUM_THREADS", "1")
-    job: Job = ray.get(ref)
-    memo = DigestMemo()
-    total = sum(part.bytes or 0 for part in job.parts)
-    tokenizer = tokenizer_for(job.options, memo, Listener(), total)
-    scan = Scan(tokenizer, job.options, memo=memo, listener=Listener(), threads=1)
-    _begun[name] = job.parts, scan
-    return _begun[name]
+    return DatasetScan(scan, part).result(error)

@@ -9,8 +9,10 @@ import random
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from operator import add, sub
+from typing import Any
 
 from chunkscope.artefacts.digests import DigestMemo
 from chunkscope.artefacts.note import Note, note
@@ -18,27 +20,24 @@ from chunkscope.console import Progress
 from chunkscope.errors import ChunkscopeError, InputError, MissingError, UsageError
 from chunkscope.lengths import cache
 from chunkscope.lengths.content import ContentDigest
-from chunkscope.lengths.count import NoTokenizer, PromptCounter
+from chunkscope.lengths.count import PromptCounter
 from chunkscope.lengths.options import AnalyzeOptions
 from chunkscope.lengths.profile import DatasetProfile, Failure, Sample
 from chunkscope.lengths.tally import Tally
 from chunkscope.lengths.trace_export import TraceExport
 from chunkscope.prefixes.reuse import HowSent, PrefixReuse
 from chunkscope.prefixes.sharing import Sharing
-from chunkscope.prompts.harness.lm_eval import results_file
 from chunkscope.prompts.harness.log import LONGEST_FIRST, LogSummary, RequestSelection
 from chunkscope.prompts.select import selected
 from chunkscope.prompts.selection import LengthsSelection, Prompts, Selection
 from chunkscope.sources.archives import close_archives
-from chunkscope.sources.base import Chunk, Problems, Skipped, Source, cannot_read, printable
+from chunkscope.sources.base import Chunk, Problems, Skipped, cannot_read, printable
 from chunkscope.sources.reader import Part, RecordReader, open_part, open_reader
+from chunkscope.tokenizers.foreign import TokenizerError
 from chunkscope.tokenizers.tokenizer import Tokenizer
 
 _LITTLE_BYTES = 64 << 20  # are read by one thread
 _MOST_READERS = 8
-
-W = TypeVar("W", Source, Part)
-R = TypeVar("R")
 
 
 @dataclass(slots=True)
@@ -61,75 +60,76 @@ class Scan:
 
     def __init__(
         self,
-        tokenizer: Tokenizer,
         options: AnalyzeOptions,
         *,
-        memo: DigestMemo,
-        listener: Listener,
+        expected_bytes: int = 0,
+        listener: Listener | None = None,
         export: TraceExport | None = None,
         threads: int | None = None,
     ) -> None:
-        self.tokenizer = tokenizer
         self.options = options
         self.export = export
         self.threads = threads or os.cpu_count() or 1
-        self._memo = memo
-        self._listener = listener
-        self._counted: list[tuple[str, DatasetProfile]] = []  # to be kept, by key
-        self._known_key: str | None = None  # by which results of earlier runs are known
-        self._fresh_key: str | None = None  # and those of this one
+        self.memo = DigestMemo()
+        self.listener = listener or Listener()
+        self.tokenizer = Tokenizer(
+            options.tokenizer,
+            memo=self.memo,
+            chat_template=options.chat_template,
+            chat_date=options.chat_date,
+            trust_remote_code=options.read.trust_remote_code,
+            exact_check=options.exact_check,
+            expected_bytes=expected_bytes,
+            on_prepare=self.listener.preparing,
+        )
         self.pool = ThreadPoolExecutor(1)  # made anew for each pass
         self.selections: dict[Any, Selection] = {}  # of small files, by their shape
+        self.positions = 0  # of the part that was counted last
+        self._counted: list[tuple[str, DatasetProfile]] = []  # to be kept
         self._stop = threading.Event()
         self._lock = threading.Lock()
-        self._done = [0, 0, 0]  # rows, tokens, bytes
+        self._done = (0, 0, 0)  # rows, tokens, bytes
 
-    def datasets(self, sources: Sequence[Source]) -> list[DatasetProfile]:
-        """Count every source. One that fails is in the result, with its error."""
-        return self._checked(sources, self._dataset)
+    def datasets(self, parts: Sequence[Part]) -> list[DatasetProfile]:
+        """Count every source, or part of one. One that fails is in the result, with its error.
 
-    def parts(self, parts: Sequence[Part]) -> list[tuple[DatasetProfile, int]]:
-        """Count parts of sources; with each, how many positions it has."""
-        return self._checked(parts, self._part)
-
-    def _checked(self, work: Sequence[W], count: Callable[[W], R]) -> list[R]:
-        """Everything counted, and a sample of the rows compared with the reference.
-
-        If it agrees, the results are kept in the cache; if not, all is counted again, by the
-        reference.
+        A sample of the rows is compared with the reference. If it agrees, the results are kept in
+        the cache; if not, all is counted again, by the reference.
         """
         while True:
             agrees = False
             try:
-                results = self._all(work, count)
+                datasets = self._pass(parts)
             finally:  # also when it was interrupted: what is done is done
                 if agrees := self.tokenizer.sample_agrees():
-                    cache.store(self._counted)
+                    cache.store(self._counted, self.tokenizer.counting_key)
                 self._counted = []
+                self.memo.save()
             if agrees:
-                return results
-            sources: list[Any] = [one for one in work if isinstance(one, Source)]
-            if gone := [source.path for source in sources if source.is_read_once]:
+                return datasets
+            if gone := [part.source.path for part in parts if part.source.is_read_once]:
                 raise InputError(
                     f"a fast engine and the reference differ on this data, and {gone[0]} is read "
                     "already",
                     hint="run the same command again: the reference will be used from now on",
                 )
-            self._listener.recounting(", ".join(sorted(self.tokenizer.counter.engines)))
+            self.listener.recounting(", ".join(sorted(self.tokenizer.counter.engines)))
             self.tokenizer.counter.use_reference()
-            self._done = [0, 0, 0]
+            self._done = (0, 0, 0)
 
-    def _all(self, work: Sequence[W], count: Callable[[W], R]) -> list[R]:
-        is_much = sum(one.bytes or 0 for one in work) > _LITTLE_BYTES
-        is_remote = any(isinstance(one, Source) and one.url is not None for one in work)
-        readers = min(self.threads, _MOST_READERS, len(work)) if is_much or is_remote else 1
+    def _pass(self, parts: Sequence[Part]) -> list[DatasetProfile]:
+        is_much = sum(part.bytes or 0 for part in parts) > _LITTLE_BYTES
+        is_remote = any(part.source.url is not None for part in parts)
+        readers = min(self.threads, _MOST_READERS, len(parts)) if is_much or is_remote else 1
         read = ThreadPoolExecutor(max(1, readers), "read")
         self.pool = ThreadPoolExecutor(self.threads, "count")
+        known_key = self.tokenizer.counting_key if self.options.use_cache else None
+
+        def dataset(part: Part) -> DatasetProfile:
+            return self._dataset(part, known_key)
+
         try:
-            each = map if readers <= 1 else read.map
-            return list(each(count, work))
-        except NoTokenizer as error:
-            raise error.error from None
+            return list(map(dataset, parts) if readers <= 1 else read.map(dataset, parts))
         finally:
             # What is being read stops at its next chunk. Nobody waits for that: a thread may be
             # reading from a pipe in which nothing comes.
@@ -139,150 +139,113 @@ class Scan:
             self._stop = threading.Event()
             close_archives()
 
-    def _dataset(self, source: Source) -> DatasetProfile:
-        """One source, from the cache if it was counted before."""
+    def _dataset(self, part: Part, known_key: str | None) -> DatasetProfile:
+        """One source or part, a whole one from the cache if it was counted before."""
+        source, scan = part.source, DatasetScan(self, part)
         try:
             before = cache.stamp(source)
-            sha256 = self._memo.sha256(source.file) if source.file and before else None
+            if source.file and before and part.start == 0:
+                scan.sha256 = self.memo.sha256(source.file)
         except OSError as error:
-            return DatasetScan(self, source).result(cannot_read(source.path, error))
-        if sha256 is None or not self.options.use_cache:
-            return DatasetScan(self, source, sha256).count()
-        self._known_key = self._known_key or self.tokenizer.counting_key
-        # Of a tokenizer that was never used, only lengths that came with the data can be there.
-        entry = self._entry(source, sha256, self._known_key or "")
+            return scan.result(cannot_read(source.path, error))
+        if scan.sha256 is None or not self.options.use_cache or not part.is_whole:
+            return scan.count()
+        entry = cache.entry(source, scan.sha256, self.options, self.memo)
         # The cache does not have what prompts are made of, which an exported trace needs.
         may_load = not (self.options.exact_check or self.export)
-        if may_load and (dataset := cache.load(source, entry)):
+        if may_load and (dataset := cache.load(source, entry, known_key)):
             self.advance(dataset.rows, dataset.lengths.total, source.bytes or 0)
             return dataset
-        dataset = DatasetScan(self, source, sha256).count()
-        if dataset.failure or not cache.is_unchanged(source, before):
-            return dataset
-        if dataset.engine is not None:
-            # A tokenizer that was just prepared counts with another engine than earlier runs.
-            self._fresh_key = self._fresh_key or self.tokenizer.counting_key
-            if self._fresh_key is None:
-                return dataset
-            if self._fresh_key != self._known_key:
-                entry = self._entry(source, sha256, self._fresh_key)
-        self._counted.append((entry, dataset))
-        return dataset
-
-    def _entry(self, source: Source, sha256: str, counting_key: str) -> str:
-        results = results_file(source)  # what a run's settings were changes what is counted
-        beside = self._memo.sha256(results) if results else ""
-        options = self.options.cache_key(self.options.prefix_of(source.name))
-        return cache.key(source, sha256 + beside, counting_key, options)
-
-    def _part(self, part: Part) -> tuple[DatasetProfile, int]:
-        """The first part has the digest; a file that is another on this machine is a failure."""
-        source, scan = part.source, DatasetScan(self, part.source, part=part)
-        try:
-            file = source.file if source.file and source.file.is_file() else None
-            if file and source.member is None and file.stat().st_size != source.bytes:
-                other = InputError(
-                    f"{source.path} has another size where it is counted",
-                    hint="every node has to find the same file under the same name",
-                )
-                return scan.result(other), 0
-            if source.file and part.start == 0:
-                scan.sha256 = self._memo.sha256(source.file)
-        except OSError as error:
-            return scan.result(cannot_read(source.path, error)), 0
         dataset = scan.count()
-        return dataset, scan.reader.positions if scan.reader else 0
+        if dataset.failure is None and cache.is_unchanged(source, before):
+            self._counted.append((entry, dataset))
+        return dataset
 
     def advance(self, rows: int, tokens: int, bytes_read: int) -> None:
         """Tell how much more is done, unless the scan was told to stop."""
         if self._stop.is_set():
             raise Stopped
         with self._lock:
-            self._done = [
-                a + b for a, b in zip(self._done, (rows, tokens, bytes_read), strict=True)
-            ]
+            self._done = tuple(map(add, self._done, (rows, tokens, bytes_read)))
             rows, tokens, bytes_read = self._done
-        self._listener.progress.at(rows=rows, tokens=tokens, bytes_read=bytes_read)
+        self.listener.progress.at(rows=rows, tokens=tokens, bytes_read=bytes_read)
 
 
 class DatasetScan:
-    """One source while it is read."""
+    """One source, or a part of it, while it is read."""
 
-    def __init__(
-        self,
-        scan: Scan,
-        source: Source,
-        sha256: str | None = None,
-        *,
-        part: Part | None = None,
-    ) -> None:
+    def __init__(self, scan: Scan, part: Part) -> None:
         self.scan = scan
         self.part = part
-        self.source = source
-        self.sha256 = sha256
         self.options = scan.options
-        if part is not None and part.start > 0:  # prompts are compared in the first part
+        if part.start > 0:  # prompts are compared in the first part
             self.options = replace(self.options, prefixes=False)
-        self.problems = Problems()
+        export = scan.export
         self.tally = Tally(
-            scan.options.keep_longest, scan.export.rows(source.name) if scan.export else None
+            self.options.keep_longest, export.rows(part.source.name) if export else None
         )
+        self.problems = Problems()
         self.content = ContentDigest()
         self._told = (0, 0, 0)  # rows, tokens and bytes, as progress knows them
+        self.sha256: str | None = None
         self.sample: Sample | None = None
         self.reader: RecordReader | None = None
         self.selection: Selection | None = None
-        self._columns: set[str] = set()
 
     def count(self) -> DatasetProfile:
         try:
-            with open_reader(self.source, self.options.read, self.problems) as reader:
-                self.reader = reader
-                if head := reader.head():
-                    self._columns = columns_without_media(head)
-                    self.selection = selected(
-                        reader,
-                        head,
-                        self.options.select,
-                        earlier=self.scan.selections,
-                        prefix=self.options.prefix_of(self.source.name),
-                    )
-                    self._count(reader, self.selection)
-        except (UsageError, MissingError):
+            with ExitStack() as opened:
+                self._count(opened)
+        except (UsageError, MissingError, TokenizerError):
             raise  # it is not about this dataset
         except ChunkscopeError as error:
             return self.result(error)
         return self.result()
 
-    def _count(self, reader: RecordReader, selection: Selection) -> None:
-        part = self.part
-        if part is None or part.is_whole:
-            return self._count_prompts(reader, selection)
-        # A log's requests belong together, as do the blocks that a trace's prompts name.
-        belong = selection.kind == "requests" or (
-            isinstance(selection, LengthsSelection) and selection.blocks is not None
+    def _count(self, opened: ExitStack) -> None:
+        part, options = self.part, self.options
+        reader = opened.enter_context(open_reader(part.source, options.read, self.problems))
+        self.reader = reader
+        if not (head := reader.head()):
+            return
+        prefix = options.prefix_of(part.source.name)
+        self.selection = selection = selected(
+            reader, head, options.select, earlier=self.scan.selections, prefix=prefix
         )
-        if belong or not reader.is_divisible:  # then all of it is the first part
-            return self._count_prompts(reader, selection) if part.start == 0 else None
-        self.problems = Problems()
-        with open_part(part, self.options.read, self.problems) as reader:
-            self.reader = reader
-            return self._count_prompts(reader, selection)
-
-    def _count_prompts(self, reader: RecordReader, selection: Selection) -> None:
+        if not part.is_whole:
+            # A log's requests belong together, as do the blocks that a trace's prompts name.
+            belong = selection.kind == "requests" or (
+                isinstance(selection, LengthsSelection) and selection.blocks is not None
+            )
+            if reader.is_divisible and not belong:
+                self.problems = Problems()
+                reader = opened.enter_context(open_part(part, options.read, self.problems))
+                self.reader = reader
+            elif part.start > 0:
+                return  # all of it is the first part
+        columns = None
+        if selection.columns is not None:  # whole rows, but for pictures and sounds
+            columns = sorted(selection.columns | columns_without_media(head))
         counter = PromptCounter(
-            selection.kind,
-            self.scan.tokenizer,
-            self.options,
-            self.scan.pool,
-            self.tally,
-            self.problems,
+            selection.kind, self.scan.tokenizer, options, self.scan.pool, self.tally, self.problems
         )
-        counter.count(self._prompts(reader, selection))
+        counter.count(self._prompts(selection, self._chunks(reader, columns)))
         self._tell(reader)
+        self.scan.positions = reader.positions
 
-    def _prompts(self, reader: RecordReader, selection: Selection) -> Iterator[Prompts]:
-        chunks: Iterable[Chunk] = self._chunks(reader, selection)
+    def _chunks(self, reader: RecordReader, columns: Sequence[str] | None) -> Iterator[Chunk]:
+        """All records, which are part of the content whether they are used or not."""
+        for chunk in reader.chunks(columns):
+            self.content.add(chunk.records)
+            yield chunk
+            self._tell(reader)
+
+    def _tell(self, reader: RecordReader) -> None:
+        done = (self.tally.rows, self.tally.tokens, reader.bytes_read)
+        self.scan.advance(*map(sub, done, self._told))
+        self._told = done
+
+    def _prompts(self, selection: Selection, chunks: Iterable[Chunk]) -> Iterator[Prompts]:
         if self.options.sample is not None:
             chunk, seen = draw(chunks, self.options.sample, self.options.seed)
             if seen > len(chunk.records):
@@ -290,28 +253,18 @@ class DatasetScan:
             chunks = [chunk]
         for chunk in chunks:
             yield selection.extract(chunk, self.problems)
-            self._tell(reader)
-
-    def _chunks(self, reader: RecordReader, selection: Selection) -> Iterator[Chunk]:
-        """All records, whole but for pictures and sounds, which no prompt is made of."""
-        columns = None
-        if selection.columns is not None:
-            columns = sorted(selection.columns | self._columns)
-        for chunk in reader.chunks(columns):
-            self.content.add(chunk.records)
-            yield chunk
-
-    def _tell(self, reader: RecordReader) -> None:
-        now = (self.tally.rows, self.tally.tokens, reader.bytes_read)
-        self.scan.advance(*(new - old for new, old in zip(now, self._told, strict=True)))
-        self._told = now
 
     def result(self, error: ChunkscopeError | None = None) -> DatasetProfile:
-        source, reader, selection, tally = self.source, self.reader, self.selection, self.tally
-        log = self._log()
-        prefixes, sharing = self._compared(log) or (None, None)
+        source, reader, selection, tally = self.part.source, self.reader, self.selection, self.tally
+        log: LogSummary | None = None
+        if isinstance(selection, RequestSelection):
+            caps = {str(cap): n for cap, n in sorted(tally.output_caps.items())}
+            kinds = dict(sorted(tally.request_kinds.items()))
+            log = replace(selection.log.summary(kinds, caps), rendered=source.rendered)
+        longest_first = log is not None and log.order == LONGEST_FIRST
+        prefixes, sharing = self._compared(longest_first=longest_first) or (None, None)
         if tally.trace is not None:
-            tally.trace.longest_first = log is not None and log.order == LONGEST_FIRST
+            tally.trace.longest_first = longest_first
         wrapped = selection and selection.kind == "text" and self.options.apply_chat_template
         label = printable(selection.label) if selection else ""
         return DatasetProfile(
@@ -343,25 +296,15 @@ class DatasetScan:
             sharing=sharing,
         )
 
-    def _log(self) -> LogSummary | None:
-        if not isinstance(self.selection, RequestSelection):
-            return None
-        caps = {str(cap): n for cap, n in sorted(self.tally.output_caps.items())}
-        kinds = dict(sorted(self.tally.request_kinds.items()))
-        summary = self.selection.log.summary(kinds, caps)
-        return replace(summary, rendered=self.source.rendered)
-
-    def _compared(self, log: LogSummary | None) -> tuple[PrefixReuse, Sharing] | None:
+    def _compared(self, *, longest_first: bool) -> tuple[PrefixReuse, Sharing] | None:
         """What the prompts share, as they were sent."""
         tally = self.tally
         if tally.comparison is None:
             return None
         outputs = tally.output_lengths
         answer = round(outputs.total / outputs.count) if outputs and outputs.count else None
-        longest_first = log is not None and log.order == LONGEST_FIRST
         sent = HowSent(longest_first=longest_first, output_tokens=answer)
-        measured = tally.comparison.measured(sent)
-        if measured is None:
+        if (measured := tally.comparison.measured(sent)) is None:
             return None
         reuse, sharing = measured
         whole = replace(
@@ -382,7 +325,7 @@ class DatasetScan:
         yield from selection.notes
         if isinstance(selection, RequestSelection):
             yield from selection.log.notes()
-            if self.options.apply_chat_template and not self.source.rendered:
+            if self.options.apply_chat_template and not self.part.source.rendered:
                 yield note("unused_with_log", option="--apply-chat-template")
         if tally.rendered_chats and tokenizer.renders_the_date:
             yield note("date_in_template", day=str(tokenizer.chat_day))
@@ -408,13 +351,9 @@ def columns_without_media(head: Sequence[Any]) -> set[str]:
 
 
 def _has_bytes(value: Any) -> bool:
-    if isinstance(value, list):
-        return any(map(_has_bytes, value[:1]))
-    return (
-        any(map(_has_bytes, value.values()))
-        if isinstance(value, dict)
-        else isinstance(value, bytes)
-    )
+    if isinstance(value, dict):
+        value = list(value.values())
+    return isinstance(value, bytes) or (isinstance(value, list) and any(map(_has_bytes, value)))
 
 
 def draw(chunks: Iterable[Chunk], size: int, seed: int) -> tuple[Chunk, int]:

@@ -35,15 +35,30 @@ class Tally:
         self.output_caps: Counter[int] = Counter()
         self.comparison: TextComparison | TraceComparison | None = None
         self.near_misses = NearMisses()
-        self.contexts = ScoredContexts()
         self.scoring: Scoring | None = None
         self._keep = keep_longest
         self._counts: Counter[int] = Counter()
         self._outputs: Counter[int] | None = None
         self._longest: list[tuple[int, int]] = []
         self._shortest_kept = -1  # of those kept when they were last sorted
+        self._contexts = array("q")  # of likelihood requests: a hash of each, and its tokens
+        self._context_tokens = array("q")
+        self._choices: set[str] = set()
 
-    def add(self, positions: Sequence[int], lengths: Sequence[int]) -> None:
+    def add(
+        self,
+        positions: Sequence[int],
+        lengths: Sequence[int],
+        ids: Sequence[bytes | None] = (),
+        *,
+        outputs: Sequence[int | None] | None = None,
+        reads: Sequence[bool] | None = None,
+        output_caps: Sequence[int | None] | None = None,
+    ) -> None:
+        """Prompts as they reached the model; `ids` has None for those that are not known.
+
+        `reads` says whether each reads from vLLM's prefix cache; None: all of them do.
+        """
         if not lengths:
             return
         self._counts.update(lengths)
@@ -55,6 +70,14 @@ class Tally:
             self._longest += zip(lengths, positions, strict=True)
             if len(self._longest) >= 2 * self._keep:  # seldom, however many are to be kept
                 self._sort()
+        if isinstance(self.comparison, TextComparison) and not self.comparison.is_full:
+            known = [one for one in ids if one is not None]
+            if len(known) == len(lengths):
+                self.comparison.add(positions, known, reads)
+            else:
+                self.comparison = None  # what some of them are made of is not known
+        if self.trace is not None:
+            self.trace.add(lengths, outputs, output_caps, ids)
 
     def _sort(self) -> None:
         """Keep the longest; of equal ones, those that come first."""
@@ -70,10 +93,33 @@ class Tally:
             self._outputs = Counter()
         self._outputs.update(length for length in lengths if length is not None)
 
-    def add_requests(self, kind: str, output_cap: int | None, number: int) -> None:
-        self.request_kinds[kind] += number
-        if output_cap is not None:
-            self.output_caps[output_cap] += number
+    def add_request(self, request: SentRequest, windows: Sequence[int]) -> None:
+        """A harness's request, by the lengths in which it was sent."""
+        self.request_kinds[request.kind] += len(windows)
+        if request.output_cap is not None:
+            self.output_caps[request.output_cap] += len(windows)
+        prompt = request.prompt
+        if request.kind != "generate" and not isinstance(prompt, int):
+            text = str(prompt.messages) if isinstance(prompt, Conversation) else prompt
+            self._contexts.append(hash(text))
+            self._context_tokens.append(sum(windows))
+            if len(self._choices) <= _MOST_CHOICES:
+                self._choices.add(request.continuation)
+
+    def score(self, count: Callable[[list[str]], Sequence[int]]) -> None:
+        """How often the contexts of likelihood requests were read; `count` counts their choices."""
+        if not self._contexts:
+            return
+        tokens = self._context_tokens
+        first = dict(zip(reversed(self._contexts), reversed(tokens), strict=True))
+        few = len(self._choices) <= _MOST_CHOICES
+        self.scoring = Scoring(
+            requests=len(self._contexts),
+            contexts=len(first),
+            tokens=sum(tokens),
+            repeated_tokens=sum(tokens) - sum(first.values()),
+            single_token=few and all(length == 1 for length in count(sorted(self._choices))),
+        )
 
     @property
     def lengths(self) -> LengthHistogram:
@@ -87,33 +133,3 @@ class Tally:
     def longest(self) -> tuple[LongPrompt, ...]:
         self._sort()
         return tuple(LongPrompt(tokens=n, position=at) for n, at in self._longest)
-
-
-class ScoredContexts:
-    """How often the context of a likelihood request is read: 16 bytes of each are kept."""
-
-    def __init__(self) -> None:
-        self._contexts = array("q")
-        self._tokens = array("q")
-        self._choices: set[str] = set()
-
-    def add(self, request: SentRequest, tokens: int) -> None:
-        prompt = request.prompt
-        text = str(prompt.messages) if isinstance(prompt, Conversation) else prompt
-        self._contexts.append(hash(text))
-        self._tokens.append(tokens)
-        if len(self._choices) <= _MOST_CHOICES:
-            self._choices.add(request.continuation)
-
-    def measured(self, count: Callable[[list[str]], Sequence[int]]) -> Scoring | None:
-        if not self._contexts:
-            return None
-        first = dict(zip(reversed(self._contexts), reversed(self._tokens), strict=True))
-        few = len(self._choices) <= _MOST_CHOICES
-        return Scoring(
-            requests=len(self._contexts),
-            contexts=len(first),
-            tokens=sum(self._tokens),
-            repeated_tokens=sum(self._tokens) - sum(first.values()),
-            single_token=few and all(tokens == 1 for tokens in count(sorted(self._choices))),
-        )

@@ -5,14 +5,11 @@ small numbers, each of which stands for so many tokens of the prompt and all bef
 block of a prompt may be shorter. It is read by `vllm bench serve` (timed_trace).
 """
 
-import weakref
-from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from itertools import chain
 from pathlib import Path
-from tempfile import SpooledTemporaryFile
 from typing import NamedTuple
 
 import orjson
@@ -23,11 +20,9 @@ from chunkscope.prefixes.reuse import BLOCK_SIZE
 from chunkscope.tokenizers.reference import ID_BYTES
 
 MOONCAKES_BLOCK = 512
-_IN_MEMORY = 1 << 20  # bytes of each dataset's; more go to a disk
-_NUMBER_BYTES = 8
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class TraceSummary:
     """What was written; `cached_tokens` are those that vLLM finds if it forgets nothing."""
 
@@ -44,17 +39,16 @@ class TraceRow(NamedTuple):
     tokens: int
     output: int
     is_assumed: bool  # the output
-    blocks: list[int]  # hashes
+    blocks: list[bytes]  # for each, a hash of it and all before it
 
 
 class TraceRows:
-    """The requests of one dataset, in a file of their own."""
+    """The requests of one dataset."""
 
     def __init__(self, block_size: int) -> None:
         self.block_size = block_size
         self.longest_first = False  # how they are sent, if not as they come
-        self._file = SpooledTemporaryFile(max_size=_IN_MEMORY)  # noqa: SIM115  (read later)
-        weakref.finalize(self, self._file.close)
+        self._rows: list[TraceRow] = []
 
     def add(
         self,
@@ -66,39 +60,21 @@ class TraceRows:
         """Requests as they are sent; one without an answer has its limit, or the usual length."""
         size = self.block_size * ID_BYTES
         for place, length in enumerate(lengths):
+            prompt = (ids[place] if ids else None) or b""
+            past, blocks = blake2b(digest_size=8), []
+            for start in range(0, len(prompt), size):
+                past.update(prompt[start : start + size])
+                blocks.append(past.digest())
+            output = outputs[place] if outputs else None
             cap = output_caps[place] if output_caps else None
-            own = ids[place] or b""
-            blocks = _hashes(own[start : start + size] for start in range(0, len(own), size))
-            self._write(length, outputs[place] if outputs else None, cap, blocks)
+            answer = output if output is not None else cap or DEFAULT_OUTPUT
+            self._rows.append(TraceRow(length, answer, output is None, blocks))
 
-    def _write(self, length: int, output: int | None, cap: int | None, blocks: list[int]) -> None:
-        answer = output if output is not None else cap or DEFAULT_OUTPUT
-        row = (length, answer, output is None, len(blocks), *blocks)
-        self._file.write(array("q", row).tobytes())
-
-    def in_order(self) -> Iterable[TraceRow]:
+    def in_order(self) -> list[TraceRow]:
         """As they are sent; of equal length, those that begin alike one after the other."""
-        rows = self._read()
-        return (
-            sorted(rows, key=lambda row: (-row.tokens, row.blocks)) if self.longest_first else rows
-        )
-
-    def _read(self) -> Iterator[TraceRow]:
-        self._file.seek(0)
-        while start := self._file.read(4 * _NUMBER_BYTES):
-            length, output, is_assumed, count = array("q", start)
-            blocks = array("q", self._file.read(count * _NUMBER_BYTES)).tolist()
-            yield TraceRow(length, output, bool(is_assumed), blocks)
-
-
-def _hashes(blocks: Iterable[bytes]) -> list[int]:
-    """By block, 64 bits for it and all before it: the same in every process, to be sorted by."""
-    past = blake2b(digest_size=_NUMBER_BYTES)
-    hashes: list[int] = []
-    for block in blocks:
-        past.update(block)
-        hashes.append(int.from_bytes(past.digest(), "little", signed=True))
-    return hashes
+        if not self.longest_first:
+            return self._rows
+        return sorted(self._rows, key=lambda row: (-row.tokens, row.blocks))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -115,32 +91,25 @@ class TraceExport:
         return self.datasets[name]
 
     def write(self, path: Path) -> TraceSummary:
+        self.summary = TraceSummary()
         codec.write_atomically(path, self._lines())
         return self.summary
 
     def _lines(self) -> Iterator[bytes]:
-        numbers: dict[int, int] = {}  # by the hash of a block, as they occur
-        used = requests = tokens = cached = assumed = unknown = 0
-        for length, output, is_assumed, blocks in chain.from_iterable(
-            rows.in_order() for rows in self.datasets.values()
-        ):
-            new = [block for block in blocks if block not in numbers]
-            numbers.update(zip(new, range(used, used + len(new)), strict=True))
-            is_unknown = bool(length) and not blocks
-            ids = [numbers[block] for block in blocks]
-            if is_unknown:
-                ids = list(range(used, used - (-length // self.block_size)))
-            found = (len(blocks) - len(new)) * self.block_size
-            used += len(ids) if is_unknown else len(new)
-            requests, tokens = requests + 1, tokens + length
-            cached += max(0, min(found, length - 1)) // BLOCK_SIZE * BLOCK_SIZE
-            assumed, unknown = assumed + is_assumed, unknown + is_unknown
-            line = {"timestamp": 0, "input_length": length, "output_length": output}
+        numbers: dict[bytes, int] = {}  # by the hash of a block, as they occur
+        total, used = self.summary, 0
+        for row in chain.from_iterable(rows.in_order() for rows in self.datasets.values()):
+            before = len(numbers)
+            ids = [numbers.setdefault(block, used + len(numbers)) for block in row.blocks]
+            new = len(numbers) - before
+            if row.tokens and not row.blocks:  # numbers that nobody else has
+                start, count = used + len(numbers), -(-row.tokens // self.block_size)
+                ids, used = [*range(start, start + count)], used + count
+                total.unknown_prompts += 1
+            cached = min((len(row.blocks) - new) * self.block_size, row.tokens - 1)
+            total.requests += 1
+            total.tokens += row.tokens
+            total.cached_tokens += max(0, cached) // BLOCK_SIZE * BLOCK_SIZE
+            total.assumed_outputs += row.is_assumed
+            line = {"timestamp": 0, "input_length": row.tokens, "output_length": row.output}
             yield orjson.dumps({**line, "hash_ids": ids}, option=orjson.OPT_APPEND_NEWLINE)
-        self.summary = TraceSummary(
-            requests=requests,
-            tokens=tokens,
-            cached_tokens=cached,
-            assumed_outputs=assumed,
-            unknown_prompts=unknown,
-        )

@@ -97,8 +97,13 @@ class TextComparison:
         return measure(prompts, self._positions, common_tokens, sent)
 
 
-def sent_ids(ids: bytes, special_tokens: int, most_tokens: int | None = None) -> bytes:
-    """Token ids as they are sent: with special tokens before them, and cut from the left."""
+def sent_ids(ids: bytes | int, special_tokens: int, most_tokens: int | None = None) -> bytes | None:
+    """Token ids as they are sent: with special tokens before them, and cut from the left.
+
+    None where only their number is known.
+    """
+    if isinstance(ids, int):
+        return None
     whole = _SPECIAL * special_tokens + ids if special_tokens else ids
     return whole if most_tokens is None else whole[max(0, len(whole) - most_tokens * _ID_BYTES) :]
 

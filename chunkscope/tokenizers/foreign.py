@@ -15,15 +15,19 @@ class TemplateRefused(InputError):  # noqa: N818  (it is what the template did)
     """A chat template or mistral-common does not take a conversation: its order of roles, ids."""
 
 
+class TokenizerError(InputError):
+    """The tokenizer cannot be used: that is not about one dataset."""
+
+
 @contextmanager
 def foreign_errors(what: str) -> Iterator[None]:
-    """Turn whatever goes wrong inside into an InputError about `what`."""
+    """Turn whatever goes wrong inside into a TokenizerError about `what`."""
     try:
         yield
     except (ChunkscopeError, KeyboardInterrupt, SystemExit, GeneratorExit):
         raise
     except BaseException as error:
-        raise InputError(
+        raise TokenizerError(
             f"{what} cannot be used: {first_line(error)}",
             hint="are its files as they were published? Download them again, or take another one",
         ) from error

@@ -2,12 +2,12 @@
 
 import datetime
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from chunkscope.artefacts.digests import DigestMemo
 from chunkscope.errors import InputError
@@ -15,7 +15,7 @@ from chunkscope.prompts.chat import Conversation
 from chunkscope.tokenizers import prepare
 from chunkscope.tokenizers.check import known_verdict
 from chunkscope.tokenizers.counting import TextCounter
-from chunkscope.tokenizers.foreign import TemplateRefused, foreign_errors
+from chunkscope.tokenizers.foreign import TokenizerError, foreign_errors
 from chunkscope.tokenizers.mistral import MistralChat
 from chunkscope.tokenizers.prepare import PreparedTokenizer, TokenizerFacts
 from chunkscope.tokenizers.reference import Ids, Reference
@@ -23,8 +23,6 @@ from chunkscope.tokenizers.resolve import TokenizerKind, resolve
 
 if TYPE_CHECKING:  # Jinja, which only chats need
     from chunkscope.tokenizers.chat_template import ChatTemplate
-
-T = TypeVar("T")
 
 
 class Tokenizer:
@@ -73,10 +71,13 @@ class Tokenizer:
             if self._prepared is None:
                 if self._files.kind is TokenizerKind.HF:
                     self._on_prepare(self.name)
-                with self._guard():
-                    self._prepared, self._reference = prepare.prepare(
-                        self._files, self.digest, self._remote_code
-                    )
+                try:
+                    with self._guard():
+                        self._prepared, self._reference = prepare.prepare(
+                            self._files, self.digest, self._remote_code
+                        )
+                except InputError as error:
+                    raise TokenizerError(error.message, hint=error.hint) from error
             return self._prepared
 
     def _prepared_before(self) -> PreparedTokenizer | None:
@@ -132,10 +133,6 @@ class Tokenizer:
 
     # -- chats ---------------------------------------------------------------------------------
 
-    def chat_texts(self, chats: Sequence[Conversation]) -> list[str | TemplateRefused]:
-        """The texts of conversations by the chat template, as vLLM would render them."""
-        return [_or_refusal(self.chat_text, chat) for chat in chats]
-
     def chat_text(self, chat: Conversation) -> str:
         return self._chat_template(has_tools=bool(chat.tools)).render(chat)
 
@@ -150,11 +147,9 @@ class Tokenizer:
         """Mistral's tokenizers encode conversations directly; a given template goes first."""
         return self._files.kind is TokenizerKind.TEKKEN and self._template is None
 
-    def count_chats(
-        self, chats: Sequence[Conversation]
-    ) -> list[tuple[list[int], int] | TemplateRefused]:
-        """Token ids and number of characters of each, where `counts_chats_itself`."""
-        return [_or_refusal(self._mistral_chat.count, chat) for chat in chats]
+    def count_chat(self, chat: Conversation) -> tuple[list[int], int]:
+        """Token ids and number of characters, where `counts_chats_itself`."""
+        return self._mistral_chat.count(chat)
 
     def encode_chat(self, chat: Conversation) -> tuple[list[int], str]:
         """Token ids and text of a conversation, where `counts_chats_itself`."""
@@ -190,10 +185,3 @@ class Tokenizer:
                     source, special_tokens=self.facts.special_tokens, date=self._date
                 )
             return self._templates[source]
-
-
-def _or_refusal(make: Callable[[Conversation], T], chat: Conversation) -> T | TemplateRefused:
-    try:
-        return make(chat)
-    except TemplateRefused as error:
-        return error

@@ -3,7 +3,6 @@
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,11 +12,10 @@ from typing import Any
 import pytest
 
 from chunkscope import AnalyzeOptions, analyze
-from chunkscope.artefacts.digests import DigestMemo
 from chunkscope.console import Progress
 from chunkscope.lengths import on_ray
-from chunkscope.lengths.analyze import discovered, tokenizer_for
-from chunkscope.lengths.on_ray import CountedPart, Job, Tasks, analyze_on_ray, count_part, joined
+from chunkscope.lengths.analyze import discovered
+from chunkscope.lengths.on_ray import CountedPart, Job, analyze_on_ray, joined, run_tasks
 from chunkscope.lengths.profile import DatasetProfile, Profile
 from chunkscope.lengths.scan import Listener, Scan
 from chunkscope.sources.reader import split
@@ -44,16 +42,13 @@ def counts(dataset: DatasetProfile) -> DatasetProfile:
 
 def test_parts_add_up_to_the_whole(place: Path) -> None:
     whole = analyze(place / "evals", options=OPTIONS)
-    listener, memo = Listener(), DigestMemo()
-    with discovered(place / "evals", OPTIONS, listener) as sources:
-        scan = Scan(
-            tokenizer_for(OPTIONS, memo, listener, 0), OPTIONS, memo=memo, listener=listener
-        )
+    with discovered(place / "evals", OPTIONS, Listener()) as sources:
+        scan = Scan(OPTIONS)
         for source, dataset in zip(sources, whole.datasets, strict=True):
             parts = split(source, PART)
             counted = [
-                CountedPart(place=n, dataset=part, positions=positions)
-                for n, (part, positions) in enumerate(scan.parts(parts))
+                CountedPart(n, scan.datasets([part])[0], scan.positions)
+                for n, part in enumerate(parts)
             ]
             again = joined(counted, OPTIONS)
             assert counts(again) == counts(dataset)
@@ -62,7 +57,7 @@ def test_parts_add_up_to_the_whole(place: Path) -> None:
                 assert again.prefixes.out_of_tokens == again.lengths.total
 
 
-class _Inline:
+class Inline:
     """As much of Ray as tasks need, in this process."""
 
     class exceptions:  # noqa: N801
@@ -74,19 +69,14 @@ class _Inline:
 
     def __init__(self) -> None:
         self.tasks: list[tuple[int, bool]] = []
-        self.results: list[Any] = []
 
     def put(self, value: Any) -> Any:
         return value
 
-    def cluster_resources(self) -> dict[str, float]:
-        return {"CPU": 1.0}
-
     def remote(self, function: Any) -> Any:
-        def call(name: str, job: list[Any], place: int, *, by_reference: bool) -> int:
+        def call(job: Job, place: int, *, by_reference: bool) -> Any:
             self.tasks.append((place, by_reference))
-            self.results.append(function(name, job, place, by_reference=by_reference))
-            return len(self.results) - 1
+            return lambda: function(job, place, by_reference=by_reference)
 
         call.remote = call  # type: ignore[attr-defined]
         call.options = lambda **_: call  # type: ignore[attr-defined]
@@ -95,68 +85,50 @@ class _Inline:
     def wait(self, tasks: list[Any], **_: Any) -> tuple[list[Any], list[Any]]:
         return tasks[:1], tasks[1:]
 
-    def get(self, task: int) -> Any:
-        if isinstance(self.results[task], Exception):
-            raise self.results[task]
-        return self.results[task]
-
-    def cancel(self, task: Any, *, force: bool) -> None:
-        pass
+    def get(self, task: Any) -> Any:
+        return task()
 
 
 def job_of(place: Path, files: int) -> Job:
     for number in range(files):
         (place / f"{number}.csv").write_text("prompt\n" + "hello there\n" * (number + 1))
     with discovered(place, OPTIONS, Listener()) as sources:
-        parts = tuple(part for source in sources for part in split(source, PART))
-    return Job(name="job", parts=parts, options=OPTIONS)
+        parts = [part for source in sources for part in split(source, PART)]
+    return Job(str(place), parts, OPTIONS)
 
 
 def test_where_an_engine_differs_everything_is_counted_by_the_reference(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = job_of(tmp_path, 3)
-    (dataset,) = analyze(tmp_path / "0.csv", options=OPTIONS).datasets
-    info = analyze(tmp_path / "0.csv").tokenizer
+    profile = analyze(tmp_path / "0.csv", options=OPTIONS)
 
-    def counted(_: str, __: Any, place: int, *, by_reference: bool) -> CountedPart:
+    def counted(_: Job, place: int, *, by_reference: bool) -> CountedPart:
         wrong = by_reference or place == 1
-        return CountedPart(place=place, dataset=dataset, tokenizer=info, only_reference=wrong)
+        return CountedPart(place, profile.datasets[0], 0, profile.tokenizer, wrong)
 
     monkeypatch.setattr(on_ray, "count_part", counted)
-    ray = _Inline()
-    tasks = Tasks(ray, job, lambda *_: None)
-    assert sorted(part.place for part in tasks.counted()) == [0, 1, 2]
+    ray = Inline()
+    parts = run_tasks(ray, job, lambda _: None)
+    assert sorted(part.place for part in parts) == [0, 1, 2]
     assert ray.tasks == [(0, False), (1, False), (2, False), (0, True), (2, True)]
 
 
 def test_a_part_that_kills_its_workers_is_a_failure_and_the_others_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job = job_of(tmp_path, 4)
+    job, count_part = job_of(tmp_path, 4), on_ray.count_part
+    Path(job.parts[3].source.path).write_text("prompt\nanother\n")  # on that machine
 
-    def counted(name: str, sent: Any, place: int, *, by_reference: bool) -> Any:
+    def counted(job: Job, place: int, *, by_reference: bool) -> Any:
         if place == 2:
-            return _Inline.exceptions.RayError("worker died")
-        with monkeypatch.context() as patch:
-            patch.setitem(sys.modules, "ray", _Inline())
-            return count_part(name, sent, place, by_reference=by_reference)
+            raise Inline.exceptions.RayError("worker died")
+        return count_part(job, place, by_reference=by_reference)
 
     monkeypatch.setattr(on_ray, "count_part", counted)
-    monkeypatch.setattr(_Inline, "get", lambda self, task: _got(self, task))
-    parts = Tasks(_Inline(), job, lambda *_: None).counted()
-    rows = {part.place: part.dataset.rows for part in parts}
-    assert rows == {0: 1, 1: 2, 2: 0, 3: 4}
-    assert [part.place for part in parts if part.dataset.failure] == [2]
-
-
-def _got(ray: _Inline, task: Any) -> Any:
-    if isinstance(task, Job):  # what was put
-        return task
-    result = ray.results[task]
-    if isinstance(result, Exception):
-        raise result
-    return result
+    parts = run_tasks(Inline(), job, lambda _: None)
+    assert {part.place: part.dataset.rows for part in parts} == {0: 1, 1: 2, 2: 0, 3: 0}
+    assert [part.place for part in parts if part.dataset.failure] == [2, 3]
 
 
 def test_what_ray_cannot_do_is_refused(place: Path, tmp_path: Path) -> None:
