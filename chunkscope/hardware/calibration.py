@@ -15,7 +15,7 @@ from annotated_types import Gt, Lt
 from chunkscope.artefacts.artefact import Artefact, now
 from chunkscope.artefacts.schema import Count, Positive
 from chunkscope.errors import InputError
-from chunkscope.hardware.step_time import ModelWork
+from chunkscope.models.shape import ModelShape
 
 Seconds = Annotated[float, Gt(0), Lt(1e6)]
 
@@ -50,7 +50,7 @@ class Calibration(Artefact):
     """The steps of one model on one kind of GPU. `method` says how durations were taken."""
 
     title: ClassVar = "calibration"
-    schema: ClassVar = "chunkscope/calibration/3"
+    schema: ClassVar = "chunkscope/calibration/4"
     made_by: ClassVar = "chunkscope verify"
     default_path: ClassVar = Path("reports/calibration.json")
 
@@ -59,7 +59,7 @@ class Calibration(Artefact):
     gpu: str  # its title, as torch names it
     gpu_memory_gib: Annotated[float, Gt(0)] | None
     device: str  # "cuda" or "cpu"
-    model: ModelWork  # what another model is scaled by
+    model: ModelShape  # what another model is scaled by
     tp: Positive
     vllm: str
     torch: str | None

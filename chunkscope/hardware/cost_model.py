@@ -7,20 +7,17 @@ from typing import TYPE_CHECKING
 from chunkscope.artefacts.note import Fact, Note
 from chunkscope.errors import InputError, MissingError
 from chunkscope.hardware.calibration import Calibration
-from chunkscope.hardware.gpus import Gpu, card_titled
+from chunkscope.hardware.gpus import TABLE, Gpu, card_titled
 from chunkscope.hardware.parallel import ALONE, Parallel
-from chunkscope.hardware.step_time import (
-    FITTED_ON,
-    Host,
-    ModelWork,
-    StepModel,
-    exchange_s,
-    roofline,
-    with_exchange,
-)
+from chunkscope.hardware.step_time import FITTED_ON, Host, StepModel, assumed_host, step_model
+from chunkscope.models.shape import BYTES, ModelShape
 
 if TYPE_CHECKING:
     from chunkscope.hardware.step_fit import StepFit
+
+COEFFICIENTS = (
+    *("fixed_s", "per_token_s", "per_prefill_pair_s", "per_decode_context_s", "per_request_s"),
+)
 
 
 class CostSource(StrEnum):
@@ -33,10 +30,15 @@ class CostSource(StrEnum):
 class CostTarget:
     """What the steps are to be timed for."""
 
-    work: ModelWork
+    shape: ModelShape
     gpu: Gpu
     vllm: str
     parallel: Parallel = ALONE
+    kv_element_bytes: int = BYTES
+
+    @property
+    def step(self) -> StepModel | None:
+        return step_model(self.shape, self.gpu, self.parallel, self.kv_element_bytes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +70,7 @@ def cost_model(target: CostTarget | None, calibration: Calibration | None) -> Co
             hint="plan for them: `chunkscope recommend --model llama-3.1-8b --gpu h200`, "
             "or pass --calibration",
         )
-    step = roofline(target.work, target.gpu, target.parallel)
+    step = target.step
     if step is None:
         raise MissingError(
             f"the speed of {target.gpu.title} is not known",
@@ -78,7 +80,7 @@ def cost_model(target: CostTarget | None, calibration: Calibration | None) -> Co
         source=CostSource.ROOFLINE,
         step=step,
         gpu=target.gpu.title,
-        model=target.work.name,
+        model=target.shape.name,
         vllm=None,
         assumed=tuple(f"host.{field.name}" for field in fields(Host)),
         notes=(Note(code="roofline_steps", values={"fitted_on": FITTED_ON}),),
@@ -105,12 +107,14 @@ def _fit(calibration: Calibration) -> "StepFit":
     """What the steps do not show is taken from the roofline, where there is one."""
     from chunkscope.hardware.step_fit import fit_steps  # scipy: only for a calibration
 
-    work, origin = calibration.model, calibration_origin(calibration)
+    shape, origin, e = calibration.model, calibration_origin(calibration), calibration.model.experts
+    share = e.active / e.count if e else 0.0
     if not (calibration.device == "cuda" and calibration.async_scheduling):
-        return fit_steps(calibration.steps, origin, work=work)
+        return fit_steps(calibration.steps, origin, expert_share=share)
     card = card_titled(calibration.gpu)
-    prior = roofline(work, card, Parallel(tensor=calibration.tp)) if card else None
-    return fit_steps(calibration.steps, origin, work=work, prior=prior, host=work.host)
+    prior = step_model(shape, card, Parallel(tensor=calibration.tp)) if card else None
+    host = assumed_host(shape)
+    return fit_steps(calibration.steps, origin, expert_share=share, prior=prior, host=host)
 
 
 def calibration_origin(calibration: Calibration) -> str:
@@ -125,11 +129,12 @@ def calibration_origin(calibration: Calibration) -> str:
 def _differences(target: CostTarget, calibration: Calibration) -> dict[str, list[Fact]]:
     """What was measured there, and what is asked for here."""
     names = {calibration.model.name, calibration.model.hub_id}
-    figures = (replace(work, name="", hub_id=None) for work in (calibration.model, target.work))
-    same_model = target.work.name in names or len(set(figures)) == 1
+    same_model = target.shape.name in names or (
+        step_model(calibration.model, TABLE["h200"]) == step_model(target.shape, TABLE["h200"])
+    )
     there, here = calibration.vllm, target.vllm
     differing = {
-        "model": (not same_model, calibration.model.name, target.work.name),
+        "model": (not same_model, calibration.model.name, target.shape.name),
         "gpu": (calibration.gpu != target.gpu.title, calibration.gpu, target.gpu.title),
         "gpus": (
             target.parallel != Parallel(tensor=calibration.tp),
@@ -149,66 +154,51 @@ def _minor(version: str) -> list[str]:
 def _scaled(
     model: CostModel, target: CostTarget, calibration: Calibration, differing: dict[str, list[Fact]]
 ) -> CostModel:
-    """By bytes and FLOPs; communication is taken out of the measured times and put in anew."""
-    bytes_per_s, flops_per_s = _faster(calibration.gpu, target.gpu)
-    old, new, step = calibration.model, target.work, model.step
-    split = target.parallel.tensor / calibration.tp
-    reading = new.always_read_bytes / old.always_read_bytes / split / bytes_per_s
-    computing = new.active_parameters / old.active_parameters / split / flops_per_s
-    pairs = new.pair_flops / old.pair_flops / split / flops_per_s if old.pair_flops else 1.0
-    card = card_titled(calibration.gpu) or target.gpu
-    every_s, token_s = exchange_s(old, card, Parallel(tensor=calibration.tp))
-    fixed_s, per_token_s = max(0.0, step.fixed_s - every_s), max(0.0, step.per_token_s - token_s)
-    kernels_s = min(old.kernels_s, fixed_s)
-    scaled = replace(
-        step,
-        fixed_s=new.kernels_s * kernels_s / old.kernels_s + (fixed_s - kernels_s) * reading,
-        per_token_s=per_token_s * computing,
-        per_prefill_pair_s=step.per_prefill_pair_s * pairs,
-        per_decode_context_s=step.per_decode_context_s
-        * (new.kv_bytes_per_token / old.kv_bytes_per_token)
-        / bytes_per_s,
-        free_tokens=round(step.free_tokens * reading / computing),
-        experts_s=_experts_s(step, old, new, fixed_s - kernels_s, 1 / split / bytes_per_s),
-        expert_share=new.expert_share,
-        window=new.window,
-        host=replace(
-            step.host,
-            ungraphed_s=step.host.ungraphed_s * new.host.ungraphed_s / old.host.ungraphed_s,
-        ),
-        origin=f"scaled from {step.origin}",
-    )
+    """Each coefficient by how many times the roofline of what is asked for is that of what was
+    measured; experts that the measured model did not have, as fast as its other weights."""
+    step, (old, new) = model.step, _rooflines(target, calibration)
+    times = {
+        name: getattr(new, name) / before if (before := getattr(old, name)) else 1.0
+        for name in ("free_tokens", "experts_s", *COEFFICIENTS)
+    }
+    experts_s = step.experts_s or new.experts_s / times["experts_s"] * step.fixed_s / old.fixed_s
+    launch = new.host.ungraphed_s / old.host.ungraphed_s
     return replace(
         model,
         source=CostSource.SCALED,
         gpu=target.gpu.title,
-        model=target.work.name,
-        step=with_exchange(scaled, new, target.gpu, target.parallel),
+        model=target.shape.name,
+        step=replace(
+            step,
+            **{name: getattr(step, name) * times[name] for name in COEFFICIENTS},
+            free_tokens=round(step.free_tokens * times["free_tokens"]),
+            experts_s=experts_s * times["experts_s"],
+            expert_share=new.expert_share,
+            window=step.window if "model" not in differing else new.window,
+            graphed_tokens=new.graphed_tokens,
+            host=replace(step.host, ungraphed_s=step.host.ungraphed_s * launch),
+            origin=f"scaled from {step.origin}",
+        ),
         notes=(Note(code="scaled_steps", values=dict(differing)),),
     )
 
 
-def _experts_s(
-    step: StepModel, old: ModelWork, new: ModelWork, reading_s: float, faster: float
-) -> float:
-    """To read all experts; from the calibration where it has some, else as fast as the rest.
+def _rooflines(target: CostTarget, calibration: Calibration) -> tuple[StepModel, StepModel]:
+    """Of what was measured and of what is asked for; InputError where a speed is not known.
 
-    `reading_s`: what the calibrated model's other weights take.
+    On one and the same GPU its speed does not matter: any will do.
     """
-    if old.expert_bytes:
-        return step.experts_s * faster * new.expert_bytes / old.expert_bytes
-    return reading_s * faster * new.expert_bytes / old.always_read_bytes
-
-
-def _faster(there: str, here: Gpu) -> tuple[float, float]:
-    """How many times the bandwidth, the FLOP/s; InputError where they are needed and not known."""
-    if there == here.title:
-        return 1.0, 1.0
-    old = card_titled(there)
-    if old and old.speed and here.speed:
-        return here.speed[0] / old.speed[0], here.speed[1] / old.speed[1]
-    raise InputError(
-        f"the calibration is of {there}, the plan is for {here.title}, and the speed of one of "
-        "them is not known: it cannot be scaled",
-        hint="calibrate on the GPU of the plan: `chunkscope verify`, or leave --calibration out",
-    )
+    there, here = card_titled(calibration.gpu), target.gpu
+    if calibration.gpu == here.title and here.speed is None:
+        there = here = TABLE["h200"]
+    parallel = Parallel(tensor=calibration.tp)
+    old = step_model(calibration.model, there, parallel) if there else None
+    new = replace(target, gpu=here).step
+    if old is None or new is None:
+        raise InputError(
+            f"the calibration is of {calibration.gpu}, the plan is for {here.title}, and the speed "
+            "of one of them is not known: it cannot be scaled",
+            hint="calibrate on the GPU of the plan: `chunkscope verify`, or leave --calibration "
+            "out",
+        )
+    return old, new

@@ -6,11 +6,12 @@ another GPU, model or version. Four other dense models and one with experts were
 that kind of GPU (tests/hardware/test_measured.py): KV tokens came out within 2 %.
 
 The activation peak is linear in the budget, as the KV cache that vLLM's profile leaves is from 512
-tokens up. While generating, budgets of 8192 and 32768 peaked within 1 % of it; 512 and 2048 peaked
-higher, by 0.02 and 0.08 GiB: it is a quarter too low there, and why is not known.
+tokens up. While generating, a step of many short prompts takes more: attention's partial results.
 """
 
-from collections.abc import Iterator
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -49,6 +50,7 @@ LOGPROB_BYTES = {Runner.V1: 10, Runner.V2: 4}
 V2_SLICE_TOKENS = 1024
 # Tokens of context that latent attention expands at once (vLLM 0.24, `mla_attention.py`).
 MOST_EXPANDED = 64 * 1024
+SMS = 132  # of an H200 (and H100): taken for every GPU
 # The share of what vLLM leaves free that an unprofiled allocation may count on: fragments.
 USABLE_HEADROOM = 0.9
 
@@ -166,23 +168,42 @@ class MemoryModel:
         )
 
     def running_peak_gib(
-        self, *, budget: int, running: int, chunk: int | None = None, longest: int = 0
+        self,
+        *,
+        budget: int,
+        running: int,
+        requests: Iterable[tuple[int, int]],
+        chunk: int | None = None,
     ) -> float:
         """The most that steps allocate while requests run, beyond weights and KV cache.
 
-        The forward pass of a full step, the logits of all running requests, or those of
-        prompt_logprobs: one follows the other, so the largest of them. A latent attention also
-        expands what a chunk of the `longest` prompt looks back on.
+        `requests`: prompt and output tokens of each, in their order. The forward pass of a step
+        that reads prompts, the logits of all running requests, or those
+        of prompt_logprobs: one follows the other, so the largest of them.
         """
-        context = min(max(0, longest - (chunk or budget)), MOST_EXPANDED)
-        parts = [
-            self._forward_bytes(budget),
-            running * self.shape.vocab * GREEDY_BYTES,
-            self._expanding_bytes(budget, context),
-        ]
+        piece = min(chunk or budget, budget)
+        parts = [running * self.shape.vocab * GREEDY_BYTES]
+        parts += [self._reading_bytes(*step) for step in _packed(requests, budget, piece)]
         if self.logprobs:
-            parts.append(self._logprobs_bytes(min(chunk or budget, budget)))
+            parts.append(self._logprobs_bytes(piece))
         return max(parts) / GIB
+
+    def _reading_bytes(self, tokens: int, longest: int, context: int) -> int:
+        """Of a step with so many tokens, by the longest piece of a prompt in it.
+
+        Short pieces would leave SMs idle: FlashAttention splits each over several of them, and
+        adds up their 32-bit results. A latent attention expands what is behind a piece.
+        """
+        shape, tp = self.shape, self.tp
+        a, expanded = shape.attention, min(context, MOST_EXPANDED)
+        splits = _splits(a.heads // tp, max(1, a.kv_heads // tp), a.head_dim, longest)
+        partial = 4 * splits * a.heads // tp * (a.head_dim + 1) if splits > 1 else 0
+        expanding = expanded * shape.expanded_bytes_per_token(tp, copied=True)
+        return max(
+            self._forward_bytes(tokens),
+            0 if a.latent else tokens * (shape.attention_bytes_per_token(tp) + partial),
+            expanding + tokens * shape.latent_bytes_per_token(tp),
+        )
 
     def _lines(self, budget: int, seqs: int, chunk: int, context: int) -> Iterator[MemoryLine]:
         shape, parallel = self.shape, self.parallel
@@ -235,12 +256,11 @@ class MemoryModel:
         """While profiling, a latent attention expands as much context as it ever does at once."""
         wanted = min(max(8 * context, 4 * seqs * BLOCK_TOKENS), MOST_EXPANDED)
         tokens = max(wanted, seqs * BLOCK_TOKENS)
-        return max(self._forward_bytes(budget), self._expanding_bytes(budget, tokens))
-
-    def _expanding_bytes(self, budget: int, context: int) -> int:
         shape, tp = self.shape, self.tp
-        expanded = context * shape.expanded_bytes_per_token(tp)
-        return expanded + budget * shape.latent_bytes_per_token(tp)
+        expanding = tokens * shape.expanded_bytes_per_token(tp)
+        return max(
+            self._forward_bytes(budget), expanding + budget * shape.latent_bytes_per_token(tp)
+        )
 
     def _logprob_rows(self, chunk: int) -> int:
         return min(chunk, V2_SLICE_TOKENS) if self.runner is Runner.V2 else chunk
@@ -260,3 +280,39 @@ def _line(
 ) -> MemoryLine:
     note = Note(code=f"memory_{name}", values=dict(values))
     return MemoryLine(name=name, gib=size / GIB, label=label, note=note, profiled=profiled)
+
+
+def _packed(
+    requests: Iterable[tuple[int, int]], budget: int, piece: int
+) -> Iterator[tuple[int, int, int]]:
+    """Steps that read prompts one after the other, beside those that decode: their tokens, the
+    longest piece of a prompt, the most context behind one. A request is its prompt and output."""
+    number = decoding = joining = tokens = longest = context = 0
+    ends: Counter[int] = Counter()
+    for prompt, output in requests:
+        done = 0
+        while done < prompt:
+            taken = min(piece, prompt - done, budget - tokens)
+            longest, context = max(longest, taken), max(context, done)
+            tokens, done = tokens + taken, done + taken
+            if done == prompt:
+                ends[number + output] += 1
+                joining += 1
+            if tokens >= budget:
+                yield tokens, longest, context
+                number, longest, context = number + 1, 0, 0
+                decoding += joining - ends.pop(number, 0)
+                joining, tokens = 0, min(decoding, budget - 1)
+    if longest:
+        yield tokens, longest, context
+
+
+def _splits(heads: int, kv_heads: int, head_dim: int, longest: int) -> int:
+    """Over how many SMs FlashAttention 3 spreads a block (`num_splits_heuristic` in its source)."""
+    rows = 128 if head_dim > 96 else 192
+    blocks = kv_heads * -(-longest * (heads // kv_heads) // rows)
+    if blocks >= 0.8 * SMS:
+        return 1
+    waves = [blocks * splits / SMS for splits in range(1, 129)]
+    busy = [wave / math.ceil(wave) for wave in waves]
+    return next(n for n, share in enumerate(busy, 1) if share >= 0.85 * max(busy))

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from chunkscope.errors import InputError, MissingError
 from chunkscope.hardware.calibration import StepSamples
-from chunkscope.hardware.step_time import GRAPHED_TOKENS, Host, ModelWork, StepModel
+from chunkscope.hardware.step_time import GRAPHED_TOKENS, Host, StepModel
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -55,14 +55,14 @@ def fit_steps(
     steps: StepSamples,
     origin: str,
     *,
-    work: ModelWork | None = None,
+    expert_share: float = 0.0,
     prior: StepModel | None = None,
     host: Host | None = None,
 ) -> StepFit:
     """`host`, where its work runs beside the GPU's: what it takes elsewhere. None fits one sum.
 
-    `work` is the model's: of experts, those that are chosen are read. Steps are recorded with all
-    that is before a token, windows or not: so the fitted model simulates them.
+    Of experts, those that are chosen are read: `expert_share` is what one token chooses. Steps are
+    recorded with all that is before a token, windows or not: so the fitted model simulates them.
     """
     kinds = kinds_of(steps, only_settled=host is not None)
     if len(steps) < FEWEST_STEPS or kinds["steps"].sum() < FEWEST_STEPS // 2:
@@ -70,13 +70,19 @@ def fit_steps(
             f"the calibration has {len(steps):,} steps: too few to fit a step model to",
             hint="verify with more requests",
         )
-    share = work.expert_share if work else 0.0
-    measured = _Measured(kinds, prior, host, share)
+    measured = _Measured(kinds, prior, host, expert_share)
     fit = measured.best_fit()
     gpu = dict(zip(measured.gpu_names, map(float, fit.gpu), strict=True))
     gpu["fixed_s"] = max(gpu["fixed_s"], 1e-6)  # no step takes no time
     on_host = Host(**dict(zip(HOST_TIMES, map(float, fit.host), strict=False)))
-    step = StepModel(free_tokens=fit.free, host=on_host, expert_share=share, origin=origin, **gpu)  # type: ignore[arg-type]
+    step = StepModel(
+        free_tokens=fit.free,
+        host=on_host,
+        graphed_tokens=prior.graphed_tokens if prior else GRAPHED_TOKENS,
+        expert_share=expert_share,
+        origin=origin,
+        **gpu,  # type: ignore[arg-type]
+    )
     error = float(np.median(np.abs(measured.longer(fit) / measured.seconds - 1)))
     assumed = tuple(measured.unseen(fit)) if host else ()
     return StepFit(step=step, samples=len(steps), error=error, assumed=assumed)
@@ -103,7 +109,8 @@ class _Measured:
         self._weight = np.minimum(kinds["steps"], ENOUGH_STEPS) * self.seconds
         prompts, decodes = kinds["prefill_requests"], kinds["decode_requests"]
         self._tokens, self._requests = kinds["prefill_tokens"] + decodes, prompts + decodes
-        self._is_decoding = kinds["prefill_tokens"] <= GRAPHED_TOKENS
+        graphed = prior.graphed_tokens if prior else GRAPHED_TOKENS
+        self._is_decoding = kinds["prefill_tokens"] <= graphed
         ones = np.ones_like(self.seconds)
         gpu = {
             "fixed_s": ones,
@@ -115,7 +122,7 @@ class _Measured:
             gpu["experts_s"] = 1.0 - (1.0 - expert_share) ** self._tokens
         if host is None:  # where the host's work is hidden, a request costs no more than its tokens
             gpu["per_request_s"] = self._requests
-        launched = (self._tokens > GRAPHED_TOKENS).astype(float)
+        launched = (self._tokens > graphed).astype(float)
         on_host = (ones, self._requests, prompts, launched) if host else ()
         self.gpu_names = tuple(gpu)
         self._gpu = np.stack([*gpu.values()], axis=1)

@@ -191,10 +191,23 @@ class ModelShape:
         four other dense models there (tests/hardware/test_measured.py). tp > 1 follows the
         same reasoning and was never measured.
         """
-        mlp = (3 if self.gated else 2) * self.intermediate // tp
-        shared = 3 * self.experts.shared_intermediate // tp if self.experts else 0
-        widest = max(mlp, self._attention_width(tp), shared)
-        return BYTES * (widest + 3 * self.hidden)
+        e, q, inside = self.experts, self.quantization, self.intermediate // tp
+        bytes_ = BYTES * (3 if self.gated else 2) * inside
+        if q and q.eight_bit_products and "mlp" in q.kinds:
+            # The product is written in 8 bits, and a scale for every 128 values of either.
+            bytes_ -= inside - 4 * (inside + self.hidden) // 128
+        if e and q and q.bits <= 4 and "experts" in q.kinds:
+            # Without a workspace: what each token's experts compute, inside and at their end.
+            bytes_ = max(bytes_, BYTES * e.active * (e.intermediate // tp + self.hidden))
+            bytes_ += BYTES * 2 * self.hidden
+        if e and e.shared_intermediate:  # beside the experts' input and output
+            shared = 3 * e.shared_intermediate // tp + 2 * self.hidden + e.count
+            bytes_ = max(bytes_, BYTES * shared)
+        return max(bytes_ + BYTES * 3 * self.hidden, self.attention_bytes_per_token(tp))
+
+    def attention_bytes_per_token(self, tp: int = 1) -> int:
+        """The widest moment of attention, beside hidden state and residual."""
+        return BYTES * (self._attention_width(tp) + 3 * self.hidden)
 
     def workspace_bytes_per_token(self, tp: int = 1) -> int:
         """What the experts' kernel keeps from step to step: two copies of each token for each of
@@ -208,21 +221,26 @@ class ModelShape:
         wide = max(inside, self.hidden) + max(2 * inside, self.hidden)
         return BYTES * self.experts.active * wide
 
-    def expanded_bytes_per_token(self, tp: int = 1) -> int:
-        """Of context that a prompt's chunk looks back on: a latent becomes keys and values."""
+    def expanded_bytes_per_token(self, tp: int = 1, *, copied: bool = False) -> int:
+        """Of context that a prompt's chunk looks back on: a latent becomes keys and values.
+
+        `copied`: keys get their positions, values the width of keys (`mla_attention.py` in 0.24;
+        20,480 bytes of DeepSeek-V2-Lite). What vLLM profiles lacks these copies.
+        """
         a = self.attention
         if a.latent is None:
             return 0
-        return BYTES * a.heads * (a.latent.nope_dim + a.latent.v_dim) // tp
+        expanded = a.latent.nope_dim + a.latent.v_dim
+        key = a.latent.nope_dim + a.latent.rope_dim
+        return BYTES * a.heads * (expanded + 2 * key * copied) // tp
 
     def latent_bytes_per_token(self, tp: int = 1) -> int:
-        """Of a step's own tokens, while context is expanded: queries, latents and the output."""
+        """Of a step's own tokens, while context is expanded: queries, two outputs, latents."""
         a = self.attention
         if a.latent is None:
             return 0
-        latent = a.latent.kv_rank + a.latent.rope_dim
-        heads = a.heads * (a.latent.nope_dim + a.latent.rope_dim + a.latent.v_dim) // tp
-        return BYTES * (heads + 2 * latent + 2 * self.hidden)
+        key, latent = a.latent.nope_dim + a.latent.rope_dim, a.latent.kv_rank + a.latent.rope_dim
+        return BYTES * (3 * a.heads * key // tp + latent + self.hidden)
 
     def _attention_width(self, tp: int) -> int:
         a = self.attention

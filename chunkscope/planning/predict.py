@@ -12,7 +12,6 @@ from chunkscope.errors import InputError, UsageError
 from chunkscope.hardware.accuracy import kind_of
 from chunkscope.hardware.calibration import Calibration
 from chunkscope.hardware.cost_model import CostModel, CostTarget, cost_model
-from chunkscope.hardware.step_time import model_work
 from chunkscope.lengths.profile import Profile
 from chunkscope.planning.plan import Plan
 from chunkscope.planning.problem import Problem
@@ -158,7 +157,8 @@ def _cost(there: Deployment, settings: Settings, calibration: Calibration | None
     target = None
     if shape is not None and gpu is not None:
         target = CostTarget(
-            work=model_work(shape, parallel.tensor, settings.kv_element_bytes),
+            shape=shape,
+            kv_element_bytes=settings.kv_element_bytes,
             gpu=gpu,
             vllm=there.release.text,
             parallel=parallel,

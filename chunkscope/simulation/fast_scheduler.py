@@ -197,7 +197,7 @@ class DecodingGroup:
         every = self._offset + len(self._members) * clock
         if self._windowed is None:
             return every
-        return every - self._window.share * (every - self._windowed.tokens(clock))
+        return self._window.mixed(every, self._windowed.tokens(clock))
 
     def join(self, request: RequestState) -> None:
         request.offset = request.num_computed_tokens - self._clock

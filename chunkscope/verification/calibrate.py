@@ -8,7 +8,7 @@ from typing import Any
 
 from chunkscope.hardware.calibration import Calibration, StepSamples
 from chunkscope.hardware.gpus import GIB
-from chunkscope.hardware.step_time import READ_AGAIN, model_work
+from chunkscope.hardware.step_time import READ_AGAIN
 from chunkscope.models.shape import ModelShape
 from chunkscope.simulation.workload import Workload, read_together
 from chunkscope.verification.engine_run import EngineRecord
@@ -65,7 +65,7 @@ def calibration_of(
         gpu=worker.get("gpu") or "cpu",
         gpu_memory_gib=total / GIB if total else None,
         device=worker["device"],
-        model=model_work(shape, tp),
+        model=shape,
         tp=tp,
         vllm=record.versions["vllm"],
         torch=record.versions["torch"],

@@ -61,7 +61,10 @@ def with_prediction(
         predicted=Predicted(
             weights_gib=memory.line("weights").gib,
             activation_gib=model.running_peak_gib(
-                budget=budget, running=running, chunk=chunk, longest=workload.longest
+                budget=budget,
+                running=running,
+                chunk=chunk,
+                requests=[(r.prompt_tokens, r.output_tokens) for r in workload.requests],
             ),
             kv_cache_tokens=memory.kv_cache_tokens,
             overhead_gib=memory.line("overhead").gib,

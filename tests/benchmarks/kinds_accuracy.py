@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from chunkscope.hardware.gpus import find_gpu
-from chunkscope.hardware.step_time import step_model
+from chunkscope.hardware.step_time import StepModel, step_model
 from chunkscope.models import ModelShape, shape_from_config
 from chunkscope.simulation.loop import Scenario, run_setting
 from chunkscope.simulation.workload import Request
@@ -25,7 +25,7 @@ from chunkscope.vllm.flags import release
 from chunkscope.vllm.rules import rules_of
 from chunkscope.vllm.settings import Settings
 from tests.benchmarks.measure_kinds import (
-    HELD_OUT,
+    HELD_OUT_2,
     UTILIZATION,
     config_of,
     context_of,
@@ -38,7 +38,7 @@ FOLDER = Path(__file__).parents[2] / "reports" / "h200" / "kinds"
 # rounded to 16 bits before they are compared, every token chooses the same experts: a step then
 # reads no more of them than one token does, as DeepSeek-V2-Lite's steps show. A trained model
 # chooses nearly evenly, and that is what `simulate` assumes.
-ROUTED_ALIKE = {"deepseek-v2-lite", "moonlight-16b-a3b", "gpt-oss-20b"}
+ROUTED_ALIKE = {"deepseek-v2-lite", "moonlight-16b-a3b", "gpt-oss-20b", "gpt-oss-120b"}
 # What the issue asks for, as shares.
 LIMITS = {
     "kv_tokens": 0.01,
@@ -66,6 +66,15 @@ def shape_of(model: str) -> ModelShape:
     return shape_from_config(config_of(model), name=model, source="measure_kinds.py")
 
 
+def routed_alike(step: StepModel, shape: ModelShape) -> StepModel:
+    """All tokens choose the same experts. 4-bit ones are unpacked anew for every 16 tokens."""
+    assert shape.experts is not None
+    share = shape.experts.active / shape.experts.count
+    if shape.quantization and shape.quantization.bits <= 4:
+        return replace(step, expert_share=1.5 * share / 16)
+    return replace(step, experts_s=share * step.experts_s, expert_share=1.0)
+
+
 @cache
 def predicted(model: str, budget: int, *, eager: bool = False) -> dict[str, float]:
     """Memory and times of the workload of measure_kinds.py."""
@@ -86,8 +95,7 @@ def predicted(model: str, budget: int, *, eager: bool = False) -> dict[str, floa
     assert account is not None
     assert step is not None
     if model in ROUTED_ALIKE and shape.experts:
-        share = shape.experts.active / shape.experts.count
-        step = replace(step, experts_s=share * step.experts_s, expert_share=1.0)
+        step = routed_alike(step, shape)
     requests = tuple(
         Request(prompt_tokens=prompt, output_tokens=output, arrival_s=0.0)
         for prompt, output, _ in requests_of(context)
@@ -98,11 +106,12 @@ def predicted(model: str, budget: int, *, eager: bool = False) -> dict[str, floa
         there.kv_pool(settings, memory.kv_cache_tokens),
     )
     assert run.figures.itl_s is not None
-    longest = max(request.prompt_tokens for request in requests)
     return {
         "kv_tokens": memory.kv_cache_tokens,
         "activation_gib": account.running_peak_gib(
-            budget=budget, running=len(requests), longest=longest
+            budget=budget,
+            running=run.most_running,
+            requests=[(request.prompt_tokens, request.output_tokens) for request in requests],
         ),
         "makespan_s": run.figures.makespan_s,
         "ttft_p50_s": run.figures.ttft_s.p50,
@@ -160,7 +169,7 @@ def _shown(key: str, value: float) -> str:
 
 def main() -> None:
     if sys.argv[1:] == ["predict"]:
-        for row in HELD_OUT:
+        for row in HELD_OUT_2:
             said = predicted(row.model, row.budget)
             print(json.dumps({"model": row.model, "budget": row.budget, **said}))
         return

@@ -19,7 +19,7 @@ from chunkscope.artefacts.figures import BY_KEY
 from chunkscope.hardware.calibration import Calibration, together
 from chunkscope.hardware.cost_model import CostModel, CostTarget, cost_model
 from chunkscope.hardware.gpus import find_gpu
-from chunkscope.hardware.step_time import StepModel, model_work
+from chunkscope.hardware.step_time import StepModel
 from chunkscope.models import find_model
 from chunkscope.simulation.loop import Scenario, run_setting
 from chunkscope.simulation.result import SimulatedRun
@@ -115,10 +115,10 @@ def worst(found: Iterable[Errors]) -> Errors:
 
 
 def target(case: Case) -> CostTarget:
-    """As `simulate` asks for it: older calibrations know less of a model than its config.json."""
-    gpu, work = find_gpu(case.calibration.gpu), model_work(find_model(case.model))
+    """As `simulate` asks for it."""
+    gpu = find_gpu(case.calibration.gpu)
     assert gpu is not None
-    return CostTarget(work=work, gpu=gpu, vllm=case.calibration.vllm)
+    return CostTarget(shape=find_model(case.model), gpu=gpu, vllm=case.calibration.vllm)
 
 
 def fitted(group: Iterable[Case], names: Sequence[str], to: Case | None = None) -> CostModel:

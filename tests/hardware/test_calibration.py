@@ -10,7 +10,7 @@ from chunkscope.hardware.calibration import Calibration, StepSamples, together
 from chunkscope.hardware.cost_model import CostSource, CostTarget, cost_model
 from chunkscope.hardware.gpus import find_gpu
 from chunkscope.hardware.parallel import Parallel
-from chunkscope.hardware.step_time import NO_WINDOW, Host, StepModel, model_work, roofline
+from chunkscope.hardware.step_time import NO_WINDOW, Host, StepModel, assumed_host, step_model
 from chunkscope.models import find_model
 
 pytest.importorskip("scipy")
@@ -26,8 +26,8 @@ TRUE = StepModel(
     origin="made up",
 )
 COLUMNS = [field.name for field in fields(StepSamples)]
-WORK = model_work(find_model("llama-3.1-8b"))
-PRIOR = roofline(WORK, find_gpu("h200"))
+HOST = assumed_host(find_model("llama-3.1-8b"))
+PRIOR = step_model(find_model("llama-3.1-8b"), find_gpu("h200"))
 BESIDE = replace(
     TRUE,
     per_request_s=0.0,
@@ -64,7 +64,7 @@ def calibration(model: str = "llama-3.1-8b", gpu: str = "h200", **more: object) 
         "gpu": find_gpu(gpu).title,
         "gpu_memory_gib": 139.8,
         "device": "cuda",
-        "model": model_work(find_model(model)),
+        "model": find_model(model),
         "tp": 1,
         "vllm": "0.28.0",
         "torch": "2.11.0",
@@ -79,8 +79,8 @@ def calibration(model: str = "llama-3.1-8b", gpu: str = "h200", **more: object) 
 def target(
     model: str = "llama-3.1-8b", gpu: str = "h200", vllm: str = "0.28.0", tp: int = 1
 ) -> CostTarget:
-    work, parallel = model_work(find_model(model), tp), Parallel(tensor=tp)
-    return CostTarget(work=work, gpu=find_gpu(gpu), vllm=vllm, parallel=parallel)
+    shape, parallel = find_model(model), Parallel(tensor=tp)
+    return CostTarget(shape=shape, gpu=find_gpu(gpu), vllm=vllm, parallel=parallel)
 
 
 # -- fitting -----------------------------------------------------------------------------------
@@ -115,13 +115,13 @@ def test_too_few_steps_are_an_input_error():
         fit_steps(samples(count=5), "test")
     begun = only(replace(samples(), decode_requests=(0,) * 600), [0] * 30)
     with pytest.raises(InputError):
-        fit_steps(replace(begun, setting=tuple(map(str, range(30)))), "test", host=WORK.host)
+        fit_steps(replace(begun, setting=tuple(map(str, range(30)))), "test", host=HOST)
 
 
 @pytest.mark.parametrize("noise", [0, 0.05])
 def test_both_the_gpu_and_the_host_are_found_in_steps_that_show_only_the_slower(noise):
     steps = samples(BESIDE, count=4_000, noise=noise, longest=500)
-    fit = fit_steps(steps, "test", prior=PRIOR, host=WORK.host)
+    fit = fit_steps(steps, "test", prior=PRIOR, host=HOST)
     near = 0.05 if not noise else 0.10
     for tokens, pairs, held in ((8_192, 8_192 * 10_000, 0), (64, 0, 150_000), (256, 0, 20_000)):
         fitted, true = (one.gpu_s(tokens, pairs, held, 1) for one in (fit.step, BESIDE))
@@ -133,8 +133,8 @@ def test_what_the_steps_do_not_show_is_assumed_and_named():
     """One long prompt at a time: nobody waits for the host."""
     steps = samples(BESIDE, noise=0)
     alone = only(steps, [n for n, many in enumerate(steps.decode_requests) if many < 2])
-    fit = fit_steps(alone, "test", prior=PRIOR, host=WORK.host)
-    assert fit.step.host.per_request_s == pytest.approx(WORK.host.per_request_s, rel=0.1)
+    fit = fit_steps(alone, "test", prior=PRIOR, host=HOST)
+    assert fit.step.host.per_request_s == pytest.approx(HOST.per_request_s, rel=0.1)
     assert "host.per_request_s" in fit.assumed
     assert "per_token_s" not in fit.assumed
 
@@ -142,7 +142,7 @@ def test_what_the_steps_do_not_show_is_assumed_and_named():
 @pytest.mark.parametrize("took", [1e-6, 0.01, 900.0])
 def test_few_or_odd_steps_still_give_a_sane_model(took):
     steps = replace(samples(count=25), duration_s=(took,) * 25)
-    for more in ({}, {"host": WORK.host}, {"host": WORK.host, "prior": PRIOR}):
+    for more in ({}, {"host": HOST}, {"host": HOST, "prior": PRIOR}):
         step = asdict(fit_steps(steps, "test", **more).step)
         times = [v for v in (*step.values(), *step["host"].values()) if isinstance(v, float)]
         assert all(0 <= time < 1e4 for time in times)
@@ -179,9 +179,10 @@ def test_only_an_engine_that_schedules_ahead_hides_its_host():
 
 def test_steps_that_were_recorded_without_windows_are_simulated_without():
     """A probe counts all that is before a token: a window must not be taken off once more."""
-    work = model_work(find_model("gemma-2-9b"))
-    assert work.window.tokens == 4_096
-    assert fit_steps(samples(count=200), "test", work=work).step.window == NO_WINDOW
+    recorded = calibration("gemma-2-9b")
+    assert step_model(recorded.model, find_gpu("h200")).window.tokens == 4_096
+    assert cost_model(None, recorded).step.window == NO_WINDOW
+    assert cost_model(target("gemma-2-9b", gpu="h100"), recorded).step.window == NO_WINDOW
 
 
 def test_several_calibrations_of_one_engine_are_fitted_together():

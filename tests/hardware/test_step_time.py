@@ -11,10 +11,10 @@ from chunkscope.hardware.gpus import find_gpu
 from chunkscope.hardware.parallel import Parallel
 from chunkscope.hardware.step_time import (
     READ_AGAIN,
+    WINDOW_SLOWNESS,
     AttentionWindow,
     StepModel,
-    exchange_s,
-    model_work,
+    exchange,
     step_model,
 )
 from chunkscope.models import find_model, shape_from_config
@@ -67,8 +67,9 @@ def test_a_step_over_the_graphs_size_is_launched_by_the_host():
         pytest.param("qwen2.5-1.5b", 18.5, id="28 layers, measured"),
         pytest.param("qwen3-8b", 18.5, id="36 layers, measured"),
         pytest.param("llama-3.1-70b", 18.5 * 80 / 36, id="80 layers take longer"),
-        pytest.param("qwen3-30b-a3b", 94, id="48 layers with experts, measured"),
+        pytest.param("qwen3-30b-a3b", 88, id="48 layers with experts, measured"),
         pytest.param("deepseek-v2-lite", 80, id="experts and latent attention, measured"),
+        pytest.param("gpt-oss-20b", 56, id="4-bit experts, measured"),
     ],
 )
 def test_the_launch_of_a_large_step_grows_with_the_layers(model, launch_ms):
@@ -134,7 +135,7 @@ def test_a_window_bounds_what_each_token_looks_back_on(tokens, computed, size, s
     pairs = sum((1 - share) * n + share * min(n, size) for n in seen)
     window = AttentionWindow(tokens=size, share=share, expanding=2.0)
     assert window.pairs(tokens, computed) == pytest.approx(pairs + 2 * computed)
-    last = (1 - share) * seen[-1] + share * min(seen[-1], size)
+    last = (1 - share) * seen[-1] + WINDOW_SLOWNESS * share * min(seen[-1], size)
     assert window.context(seen[-1]) == pytest.approx(last)
 
 
@@ -153,9 +154,9 @@ def test_layers_that_borrow_keys_and_values_attend_as_well():
     borrowing = shape_from_config(
         {**config, "num_kv_shared_layers": 6}, name="borrowing", source="test"
     )
-    work, same = model_work(borrowing), model_work(plain)
-    assert same.pair_flops == 4 * 4 * (10 * 64 + 2 * 128)
-    assert (work.pair_flops, work.kv_bytes_per_token) == (same.pair_flops, same.kv_bytes_per_token)
+    steps = [step_model(shape, find_gpu("h200")) for shape in (borrowing, plain)]
+    for name in ("per_prefill_pair_s", "per_decode_context_s"):
+        assert getattr(steps[0], name) == getattr(steps[1], name) > 0
     assert 2 * borrowing.kv_bytes_per_token() == plain.kv_bytes_per_token()
 
 
@@ -163,8 +164,7 @@ def test_layers_that_borrow_keys_and_values_attend_as_well():
 
 
 def per_token_s(gpu: str, **spread: int) -> float:
-    work = model_work(find_model("qwen3-8b"))
-    return exchange_s(work, find_gpu(gpu), Parallel(**spread))[1]
+    return exchange(find_model("qwen3-8b"), find_gpu(gpu), Parallel(**spread))[1]
 
 
 @pytest.mark.parametrize("gpu", ["rtx-5090", "rtx-4090", "l4", "h100-pcie", "a100-pcie"])
