@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from chunkscope.artefacts.figures import BY_KEY
+from chunkscope.artefacts.figures import BY_KEY, Figures
 from chunkscope.artefacts.numbers import number, seconds
 from chunkscope.planning.plan import Plan
 from chunkscope.planning.predict import SimulateOptions, predict
@@ -81,7 +81,7 @@ class Scenario:
     name: str
     plan: Plan
     verification: Verification
-    predicted: dict[str, float]  # seconds for all requests, by setting
+    simulated: dict[str, Figures]  # by setting
 
     @property
     def ours(self) -> Run:
@@ -96,7 +96,8 @@ class Scenario:
         """The share of time for all requests that the plan was to save; None for another aim."""
         if self.plan.request.slo:
             return None
-        return self.predicted["default"] / self.predicted["plan"] - 1 if self.sets else 0.0
+        took = {name: figures.makespan_s for name, figures in self.simulated.items()}
+        return took["default"] / took["plan"] - 1 if self.sets else 0.0
 
     @property
     def gained(self) -> float:
@@ -115,13 +116,11 @@ def _scenario(folder: Path) -> Scenario:
     """Predicted today, of the very requests that were sent."""
     plan, file = Plan.load(folder / "plan.json"), folder / "verify.json"
     simulation = predict(plan, None, SimulateOptions(trace=file))
-    predicted = {
-        name: run.figures.makespan_s
-        for run in simulation.runs
-        for name in (run.setting, *run.same_as)
+    simulated = {
+        name: run.figures for run in simulation.runs for name in (run.setting, *run.same_as)
     }
     return Scenario(
-        name=folder.name, plan=plan, verification=Verification.load(file), predicted=predicted
+        name=folder.name, plan=plan, verification=Verification.load(file), simulated=simulated
     )
 
 
@@ -137,9 +136,9 @@ def _advice_row(one: Scenario) -> str:
         number(len(one.verification.workload.requests)),
         set_to or "change nothing",
         _took(one.default),
-        f"{_took(one.ours)} ({seconds(one.predicted['plan'])})"
+        f"{_took(one.ours)} ({seconds(one.simulated['plan'].makespan_s)})"
         if set_to
-        else f"the same ({seconds(one.predicted['plan'])})",
+        else f"the same ({seconds(one.simulated['plan'].makespan_s)})",
         spaced(f"{hits[0]:.1%} ({hits[1]:.1%})"),
         verdict(one.verification).partition(": ")[0],
     )

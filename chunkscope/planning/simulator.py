@@ -17,7 +17,7 @@ from chunkscope.simulation.result import SimulatedRun
 from chunkscope.simulation.workload import Request, Workload, draw_workload, served_prompts
 from chunkscope.vllm.deployment import Deployment
 from chunkscope.vllm.enums import ChunkPolicy, Task
-from chunkscope.vllm.rules import rules_of
+from chunkscope.vllm.rules import Rules, rules_of
 from chunkscope.vllm.settings import KvPool, Settings
 
 MOST_REQUESTS = 20_000  # a profile may hold millions of prompts; so many show what a setting does
@@ -104,8 +104,9 @@ def limits_used(run: SimulatedRun) -> float:
 class Simulator:
     """One deployment and one workload, for any setting; and which of two settings is better.
 
-    `step` None: the roofline's. `kv_cache_tokens` None: what the memory model leaves. `tick` is
-    called for each run that is asked for.
+    `step` None: the roofline's. `kv_cache_tokens` None: what the memory model leaves. `kv_pool` and
+    `rules` are those of an engine that was measured. `tick` is called for each run that is asked
+    for.
     """
 
     request: PlanRequest
@@ -113,6 +114,8 @@ class Simulator:
     workload: Workload
     step: StepModel | None = None
     kv_cache_tokens: int | None = None
+    kv_pool: KvPool | None = None
+    rules: Rules | None = None
     policy: ChunkPolicy = ChunkPolicy.VLLM
     tick: Callable[[], None] = lambda: None
     runs: dict[Settings, SimulatedRun | None] = field(default_factory=dict)  # by `attempt`
@@ -148,6 +151,8 @@ class Simulator:
         return full
 
     def pool(self, full: Settings) -> KvPool:
+        if self.kv_pool is not None:
+            return self.kv_pool
         tokens, memory = self.kv_cache_tokens, self.deployment.memory(full)
         if tokens is not None and tokens < 1:
             raise UsageError(f"--kv-cache-tokens must be at least 1, not {tokens}")
@@ -164,7 +169,7 @@ class Simulator:
         """All but the setting."""
         return Scenario(
             requests=self.workload.requests,
-            rules=rules_of(self.deployment.release),
+            rules=self.rules or rules_of(self.deployment.release),
             step=self.step or self._roofline(settings),
             stretches=self.workload.stretches,
             prompt_logprobs=self.workload.task is Task.LOGLIKELIHOOD,

@@ -95,6 +95,12 @@ class Workload:
     def longest(self) -> int:
         return max(request.prompt_tokens for request in self.requests)
 
+    @property
+    def likelihoods(self) -> frozenset[int]:
+        """Places of the requests that ask for the likelihood of their prompt."""
+        every = self.task is Task.LOGLIKELIHOOD
+        return frozenset(range(len(self.requests)) if every else self.scored)
+
 
 def arrival_times(arrivals: str, count: int, chance: random.Random) -> list[float]:
     """All at once, or as a Poisson process: "4/s" is four a second on average."""

@@ -13,7 +13,7 @@ from chunkscope.artefacts.note import Note, note
 from chunkscope.console import Progress
 from chunkscope.errors import InputError, MissingError
 from chunkscope.hardware.gpus import GIB, driver_version
-from chunkscope.simulation.slo import Slo
+from chunkscope.planning.request import PlanRequest
 from chunkscope.simulation.workload import Workload
 from chunkscope.verification.latencies import Answer, distribution_of, figures_of, median_of
 from chunkscope.verification.outputs import TOKENS, equal_share
@@ -57,7 +57,7 @@ class EngineJob:
     prompts: Sequence[Sequence[int]] | None = None
     output_places: Sequence[int] = ()  # requests whose answers are compared
     bursts: Sequence[tuple[int, int, int]] = ()  # requests, prompt and output of each
-    slo: Slo = ()
+    request: PlanRequest = field(default_factory=PlanRequest)
     machine: Machine | None = None  # where the rows before were measured: no other will do
 
     def task(self, row: SettingRow) -> dict[str, Any]:
@@ -65,7 +65,7 @@ class EngineJob:
         return {
             "engine": {**self.engine, **row.settings.given()},
             "entry": self.entry,
-            "task": w.task.value,
+            "scored": sorted(w.likelihoods),
             "seed": w.seed,
             "stretches": [(stretch.parent, stretch.tokens) for stretch in w.stretches],
             "ends": [r.stretch for r in w.requests],
@@ -186,7 +186,7 @@ def _add_repeat(event: dict[str, Any], record: EngineRecord, job: EngineJob) -> 
         record.notes["requests_trickled_in"] = None
     if not event["emptied"]:
         record.notes["prefix_cache_not_emptied"] = None
-    record.repeats.append(figures_of(answers, job.workload, event["steps"], job.slo))
+    record.repeats.append(figures_of(answers, job.workload, event["steps"], job.request.slo))
     record.answers += answers
     record.steps.append(event["steps"])
     record.memory = event["memory"]

@@ -94,7 +94,8 @@ class Run:
     kv_cache_tokens: int | None = None
     kv_concurrency: float | None = None  # requests of max_model_len at once, by vLLM's own count
     predicted: Predicted | None = None
-    predicted_prefix_hit_rate: float | None = None  # by the simulator, of the same requests
+    predicted_figures: Figures | None = None  # by the simulator, of the same requests
+    predicted_prefix_hit_rate: float | None = None  # the same, with the KV cache that it had
     repeats: tuple[Figures, ...] = ()
     figures: Figures | None = None  # the median over repeats
     distribution: Distribution | None = None

@@ -14,6 +14,7 @@ from chunkscope.verification.predicting import with_prediction
 from chunkscope.verification.result import Run, Verification
 from chunkscope.verification.settings import SettingRow
 from chunkscope.verification.verdict import judged
+from chunkscope.vllm.enums import Entry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,14 +70,14 @@ def measure_rows(
             name = "".join(c if c.isalnum() else "-" for c in row.name).strip("-")
             run, record = measure(row, next_job, folder / f"verify-{name}.log", report.listener)
             machine = verification.machine or machine_of(record.workers, record.versions)
-            run = with_prediction(run, shape, machine, job.workload)
+            run = with_prediction(run, shape, machine, job.workload, job.request, Entry(job.entry))
             measured.append((run, record))
             verification = replace(verification.with_run(run), machine=machine)
             if not run.ok:
                 report.on_failure(run, record.log_text)
         runs = sorted(verification.runs, key=lambda run: order.index(run.setting))
         verification = with_outputs_compared(replace(verification, runs=tuple(runs)))
-        verification = judged(verification, job.slo)
+        verification = judged(verification, job.request.slo)
         verification.save(report.output)
         calibration = calibration_of(measured, shape, job.workload)
         if calibration is not None:

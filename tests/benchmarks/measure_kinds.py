@@ -291,7 +291,7 @@ def measured(row: Row, raw: Path, timeout_s: float) -> dict[str, Any]:
                 **row.engine,
             },
             "entry": "serve",
-            "task": "generate",
+            "scored": [],
             "seed": 0,
             "stretches": [],
             "ends": [-1] * len(requests) + [-1],

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from chunkscope.models import find_model
+from chunkscope.planning.request import PlanRequest
 from chunkscope.verification.predicting import with_prediction
 from chunkscope.verification.result import Predicted, Run, Verification
 from tests.h200 import FOLDER, Scenario, advice_table, measured, scenarios, table
@@ -41,7 +42,7 @@ def predicted_today(verification: Verification, run: Run) -> Predicted:
     """What the memory model says now, not what it said when the file was written."""
     shape = find_model(verification.model.name)
     bare = replace(run, predicted=None)
-    today = with_prediction(bare, shape, verification.machine, verification.workload)
+    today = with_prediction(bare, shape, verification.machine, verification.workload, PlanRequest())
     assert today.predicted is not None
     return today.predicted
 
@@ -94,3 +95,13 @@ def test_where_a_gain_was_promised_at_least_half_of_it_was_there(one) -> None:
 def test_prefix_hits_were_as_predicted(one) -> None:
     figures = one.ours.figures
     assert figures.prefix_hit_rate == pytest.approx(one.ours.predicted_prefix_hit_rate, abs=0.003)
+
+
+def test_verify_predicts_what_simulate_does_to_the_last_digit(one) -> None:
+    """Of the very requests that were sent, for the plan and for vLLM's default."""
+    there, v = one.plan.deployment, one.verification
+    for name in ("plan", "default"):
+        run = v.run(name)
+        if run is not None:
+            beside = (there.shape, v.machine, v.workload, one.plan.request, there.entry)
+            assert with_prediction(run, *beside).predicted_figures == one.simulated[name]

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from chunkscope.models import find_model
+from chunkscope.planning.request import PlanRequest
 from chunkscope.prefixes.sharing import Stretch
 from chunkscope.simulation.workload import Request, Workload
 from chunkscope.verification.predicting import with_prediction
@@ -35,7 +36,7 @@ WORKLOAD = Workload(
 
 def predicted(engine=ENGINE, workload=WORKLOAD, shape=LLAMA, machine=CPU) -> float | None:
     made = run("plan", 1.0, engine={**engine})
-    return with_prediction(made, shape, machine, workload).predicted_prefix_hit_rate
+    return with_prediction(made, shape, machine, workload, PlanRequest()).predicted_prefix_hit_rate
 
 
 def test_each_prompt_finds_the_full_blocks_that_came_before_it() -> None:
@@ -77,7 +78,7 @@ def test_memory_is_predicted_of_the_numbers_that_the_kv_cache_has() -> None:
     tokens = [
         with_prediction(
             run("plan", 1.0, engine=engine, settings=Settings(kv_cache_dtype=dtype)),
-            *(LLAMA, h200, WORKLOAD),
+            *(LLAMA, h200, WORKLOAD, PlanRequest()),
         ).predicted.kv_cache_tokens
         for dtype in (None, "fp8")
     ]

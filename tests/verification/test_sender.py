@@ -10,7 +10,7 @@ import pytest
 
 from chunkscope.verification.process import INSIDE
 
-TASK = {"seed": 0, "stretches": [], "ends": [-1] * 3, "task": "generate"}
+TASK = {"seed": 0, "stretches": [], "ends": [-1] * 3, "scored": []}
 
 
 @pytest.fixture(autouse=True)
@@ -149,7 +149,7 @@ def test_the_sample_of_outputs_is_sent_twice_in_other_batches_and_ends_where_the
     async def go():
         engine, answers, most = Engine(), [], []
         outputs = {"places": [0, 1, 2], "tokens": 32}
-        task = {**TASK, "task": "loglikelihood", "requests": REQUESTS, "outputs": outputs}
+        task = {**TASK, "scored": [0, 1, 2], "requests": REQUESTS, "outputs": outputs}
         sender = Sender(engine, task, vocab=32_000)
         for again in (False, True):
             engine.most = 0
@@ -162,8 +162,8 @@ def test_the_sample_of_outputs_is_sent_twice_in_other_batches_and_ends_where_the
     assert [len(tokens) for tokens in first] == [12, 2, 1]
     assert most == [3, 2]
     assert set(engine.likelihoods) == {None}  # of the prompts: only greedy answers are compared
-    repeated, _, _ = sent(task={"task": "loglikelihood"})
-    assert set(repeated.likelihoods) == {1}
+    repeated, _, _ = sent(task={"scored": [0, 2]})
+    assert repeated.likelihoods == [1, None, 1], "each request asks for what its dataset is for"
     prompts = [engine.prompts[f"o.{n}"] for n in range(3)]
     assert prompts[::-1] == [repeated.prompts[f"0.{n}"] for n in range(3)]
 

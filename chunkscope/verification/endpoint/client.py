@@ -36,7 +36,6 @@ from chunkscope.verification.inside.chunkscope_prompts import SharingIds
 from chunkscope.verification.latencies import Answer, distribution_of, figures_of, median_of
 from chunkscope.verification.prompts import RealPrompts
 from chunkscope.verification.result import Machine, Run, Subject
-from chunkscope.vllm.enums import Task
 from chunkscope.vllm.log.failures import Status
 from chunkscope.vllm.settings import Settings
 
@@ -161,8 +160,10 @@ class _Client:
     async def _try_out(self) -> None:
         """Does this server take our kind of prompt?"""
         prompt = min(self.real.texts, key=len) if self.real else [RANDOM_IDS[0]] * 2
+        is_scored = bool(self.workload.likelihoods)
+        body = self._body(prompt, 1, "probe", is_scored=is_scored)
         try:
-            await self._exchange(self._body(prompt, 1, "probe"), time.perf_counter())
+            await self._exchange(body, time.perf_counter(), is_scored=is_scored)
         except RequestFailed as failure:
             # vLLM says 400; others have no such prompts, and some of them break on it.
             if self.real is None and failure.code in (400, 415, 422, 500, 501):
@@ -188,22 +189,24 @@ class _Client:
 
     # -- what is sent ----------------------------------------------------------------------------
 
-    @property
-    def _streams(self) -> bool:
-        """Log-probabilities of a prompt come in one piece."""
-        return self.workload.task is not Task.LOGLIKELIHOOD
-
     def _body(
-        self, prompt: str | list[int], tokens: int, salt: str, *, is_complete: bool = False
+        self,
+        prompt: str | list[int],
+        tokens: int,
+        salt: str,
+        *,
+        is_scored: bool = False,
+        is_complete: bool = False,
     ) -> bytes:
         """What only vLLM understands is sent to vLLM only.
 
-        `is_complete`: a text has its special tokens in it already.
+        `is_scored`: log-probabilities of the prompt, which come in one piece. `is_complete`: a text
+        has its special tokens in it already.
         """
         is_vllm = self.server.is_vllm
         body: dict[str, Any] = {"model": self.server.model, "prompt": prompt, "max_tokens": tokens}
         body["temperature"] = 0
-        if self._streams:
+        if not is_scored:
             usage = {"include_usage": True} | ({"continuous_usage_stats": True} if is_vllm else {})
             body |= {"stream": True, "stream_options": usage}
         else:
@@ -216,32 +219,33 @@ class _Client:
         return orjson.dumps(body)
 
     def _bodies(self, requests: Sequence[tuple[int, Request]], repeat: int) -> list[bytes]:
-        if (real := self.real) is not None:
-            return [
-                self._body(
-                    real.texts[i], r.output_tokens, f"{repeat}", is_complete=real.complete[i]
-                )
-                for i, r in requests
-            ]
-        w = self.workload
+        w, real, scored = self.workload, self.real, self.workload.likelihoods
         stretches = [(stretch.parent, stretch.tokens) for stretch in w.stretches]
         ids = SharingIds(stretches, [request.stretch for request in w.requests], RANDOM_IDS)
         seed = f"{w.seed}/{self.salt}/{repeat}"
-        prompts = [(ids.prompt(seed, i, w.requests[i].prompt_tokens), r) for i, r in requests]
-        return [self._body(prompt, r.output_tokens, f"{repeat}") for prompt, r in prompts]
+        return [
+            self._body(
+                real.texts[i] if real else ids.prompt(seed, i, w.requests[i].prompt_tokens),
+                request.output_tokens,
+                f"{repeat}",
+                is_scored=i in scored,
+                is_complete=real is not None and real.complete[i],
+            )
+            for i, request in requests
+        ]
 
     async def _send(self, requests: Sequence[tuple[int, Request]], *, repeat: int) -> list[Answer]:
         """All at their times, at most so many under way; the first failure ends it."""
         # Made before the clock starts: a long prompt of token ids takes a while to write down.
-        bodies = self._bodies(requests, repeat)
+        bodies, scored = self._bodies(requests, repeat), self.workload.likelihoods
         self.sent, self.answered = len(requests), 0
         places = asyncio.Semaphore(self.workload.concurrency or len(requests))
         begin = time.perf_counter()
 
-        async def one(body: bytes, request: Request) -> Answer:
+        async def one(body: bytes, place: int, request: Request) -> Answer:
             await asyncio.sleep(max(0.0, begin + request.arrival_s - time.perf_counter()))
             async with places:
-                answer = await self._exchange(body, begin)
+                answer = await self._exchange(body, begin, is_scored=place in scored)
             if (tokens := sum(answer.counts)) > request.output_tokens:
                 raise RequestFailed(
                     f"answers with {tokens:,} tokens where {request.output_tokens:,} were asked for"
@@ -253,12 +257,12 @@ class _Client:
         try:
             async with asyncio.TaskGroup() as group:
                 pairs = zip(bodies, requests, strict=True)
-                tasks = [group.create_task(one(body, request)) for body, (_, request) in pairs]
+                tasks = [group.create_task(one(body, *pair)) for body, pair in pairs]
         except ExceptionGroup as failures:
             raise failures.exceptions[0] from None
         return [task.result() for task in tasks]
 
-    async def _exchange(self, body: bytes, begin: float) -> Answer:
+    async def _exchange(self, body: bytes, begin: float, *, is_scored: bool) -> Answer:
         """One request and its answer; seconds count from `begin`."""
 
         def clock() -> float:
@@ -266,10 +270,10 @@ class _Client:
 
         received, sent = Received(), clock()
         async with self.connection.stream(COMPLETIONS, body) as parts:
-            if self._streams:
-                await received.follow(parts, clock)
-            else:
+            if is_scored:
                 received.take_whole(await whole(parts), clock())
+            else:
+                await received.follow(parts, clock)
         return received.answer(sent, clock())
 
     # -- one repeat ------------------------------------------------------------------------------

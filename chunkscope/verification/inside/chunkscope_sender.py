@@ -15,7 +15,7 @@ class Sender:
     """Requests are (prompt tokens, output tokens, when to send it)."""
 
     def __init__(self, engine: Any, task: "dict[str, Any]", *, vocab: int) -> None:
-        self._engine, self._task = engine, task
+        self._engine, self._task, self._scored = engine, task, frozenset(task["scored"])
         self._ids = PromptIds(task, vocab=vocab)
         self._tokens = Tokens(engine.output_processor)
         self._streams = False
@@ -123,7 +123,7 @@ class Sender:
             await asyncio.sleep(wait)
         async with places:
             sent, cached, tokens = time.perf_counter(), None, []
-            params = self._params(output, likelihood=not name.startswith(OUTPUTS))
+            params = self._params(output, likelihood=self._is_scored(name))
             async for answer in self._engine.generate({"prompt_token_ids": ids}, params, name):
                 tokens += answer.outputs[0].token_ids
                 if self._streams:
@@ -133,17 +133,23 @@ class Sender:
         times, counts = self._tokens.take(name)
         return {"sent": sent, "times": times, "counts": counts, "cached": cached, "tokens": tokens}
 
+    def _is_scored(self, name: str) -> bool:
+        """Whether a request asks for its prompt's likelihood; a burst does where all of them do."""
+        kind, _, place = name.partition(".")
+        if kind == WARM_UP or kind.isdigit():
+            return int(place) - (kind == WARM_UP) in self._scored
+        return kind != OUTPUTS and len(self._scored) == len(self._task["requests"])
+
     def _params(self, output: int, *, likelihood: bool) -> Any:
         from vllm import SamplingParams
         from vllm.sampling_params import RequestOutputKind as Kind
 
-        asks_prompt = likelihood and self._task["task"] == "loglikelihood"
         return SamplingParams(
             temperature=0.0,
             max_tokens=output,
             ignore_eos=True,
             detokenize=False,
-            prompt_logprobs=1 if asks_prompt else None,
+            prompt_logprobs=1 if likelihood else None,
             output_kind=Kind.DELTA if self._streams else Kind.FINAL_ONLY,
         )
 
