@@ -163,7 +163,8 @@ def test_the_sample_of_outputs_is_sent_twice_in_other_batches_and_ends_where_the
     assert most == [3, 2]
     assert set(engine.likelihoods) == {None}  # of the prompts: only greedy answers are compared
     repeated, _, _ = sent(task={"scored": [0, 2]})
-    assert repeated.likelihoods == [1, None, 1], "each request asks for what its dataset is for"
+    # The longest prompt warms it up; then each request asks for what its dataset is for.
+    assert sorted(repeated.likelihoods, key=str) == [1, 1, None, None]
     prompts = [engine.prompts[f"o.{n}"] for n in range(3)]
     assert prompts[::-1] == [repeated.prompts[f"0.{n}"] for n in range(3)]
 
