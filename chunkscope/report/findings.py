@@ -239,15 +239,14 @@ def _origins(findings: Findings) -> Iterator[Section]:
         if artefact is None:
             continue
         name = artefact.default_path.name
-        command = getattr(artefact, "command", ()) or words.command_of(artefact)
+        asked = artefact.source if isinstance(artefact, Plan) else artefact
         yield Section(
             title=name,
             table=fact_table(
                 {
                     "content": findings.digests.get(name),
                     "made": f"{getattr(artefact, 'created', '')} by chunkscope {artefact.version}",
-                    "command": shlex.join(command) or None,
-                    **words.origin(artefact),
+                    "command": shlex.join(getattr(asked, "command", ())) or None,
                 }
             ),
             details=True,

@@ -33,7 +33,6 @@ def sections(plan: Plan) -> list[Section]:
         Section(
             title="Memory",
             table=memory_notes(plan.memory) if plan.memory else None,
-            sentences=tuple(words.capacity(plan)),
             details=True,
         ),
         Section(

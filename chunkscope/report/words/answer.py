@@ -12,7 +12,6 @@ from chunkscope.verification.result import Conclusion, EngineKind, Verification
 from chunkscope.vllm.settings import Settings
 
 if TYPE_CHECKING:
-    from chunkscope.artefacts.artefact import Artefact
     from chunkscope.findings import Findings
 
 GLOSSARY = (
@@ -133,39 +132,3 @@ def cautions(findings: "Findings") -> Iterator[str]:
             yield f"{dataset.name} was not read to its end: {dataset.failed_because}"
     if findings.plan is not None:
         yield from map(sentence, findings.plan.notes)
-
-
-def origin(artefact: "Artefact") -> dict[str, str | None]:
-    """What an artefact says of itself, by label."""
-    if isinstance(artefact, Plan):
-        source, model, gpu = artefact.source, artefact.model, artefact.gpu
-        return {
-            "vLLM": artefact.release.text,
-            "model": f"{model.load_name} ({model.source})" if model else None,
-            "GPU": f"{gpu.title}, {gpu.memory_gib:,.1f} GiB ({gpu.source})" if gpu else None,
-            "profile": source.profile_digest,
-            **{f"with {one.path}": one.sha256 for one in source.profiles},
-            "dataset": artefact.request.dataset,
-        }
-    if isinstance(artefact, Verification):
-        machine = artefact.machine
-        return {
-            "prompts": measured.prompts_sent(artefact.source),
-            "plan": artefact.plan_digest,
-            "driver": machine.driver if machine else None,
-            "torch": machine.torch if machine else None,
-        }
-    tokenizer = getattr(artefact, "tokenizer", None)
-    if tokenizer is not None:
-        return {
-            "tokenizer": f"{tokenizer.name} ({tokenizer.digest})",
-            "counted by": tokenizer.engine,
-        }
-    return {}
-
-
-def command_of(artefact: "Artefact") -> list[str]:
-    """Where the command stands that made it."""
-    if isinstance(artefact, Plan):
-        return list(artefact.source.command)
-    return list(getattr(artefact, "command", ()))

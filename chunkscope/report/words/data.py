@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from chunkscope.lengths.profile import DatasetProfile, Profile
     from chunkscope.lengths.trace_export import TraceExport
     from chunkscope.prefixes.reuse import PrefixReuse
-    from chunkscope.prompts.harness.log import LogSummary
     from chunkscope.report.reuse import PrefixSummary
 
 LONG = 2_048  # tokens: shorter prompts fit a step of every setting people use
@@ -92,21 +91,6 @@ def counting(profile: "Profile") -> Iterator[str]:
         if (part := dataset.sample) is not None:
             rows = f"{part.rows:,} of {part.out_of:,} rows"
             yield f"{dataset.name}: a sample of {rows} (seed {part.seed})."
-        if dataset.log:
-            yield f"{log_line(dataset.log)}."
-
-
-def log_line(log: "LogSummary") -> str:
-    """What a harness's log is: "lm-eval 0.4.13, task gsm8k, 8 shots, 1,319 requests, ..."."""
-    parts = (
-        f"{log.harness} {log.version or ''}".rstrip(),
-        f"task {log.task}" if log.task else None,
-        None if log.shots is None else plural(log.shots, "shot"),
-        plural(log.requests, "request"),
-        f"at most {log.output_limit:,} output tokens each" if log.output_caps else None,
-        log.order,
-    )
-    return ", ".join(filter(None, parts))
 
 
 def remark(dataset: "DatasetProfile") -> str:

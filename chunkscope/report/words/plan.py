@@ -287,15 +287,6 @@ def sampled(requests: int, total: int) -> str:
     return f"simulated on a sample of {requests:,} of {total:,} requests"
 
 
-def capacity(plan: "Plan") -> Iterator[str]:
-    held = plan.capacity
-    if held is not None:
-        yield (
-            f"The KV cache holds {held.p50:,} requests of median length at once, {held.p95:,} of "
-            f"p95 length or {held.longest:,} of the longest, with their outputs and nothing shared."
-        )
-
-
 def arguments(plan: "Plan") -> Iterator[str]:
     """The flags, on a line of their own; none where no setting keeps the limits."""
     if plan.advice.kind != "no setting" and (words := plan.cli_args()):
@@ -329,20 +320,6 @@ def _shared(prefix: int | None, compared: int | None = None, **values: float) ->
     if prefix is not None:
         return f"all prompts are taken to begin with the same {prefix:,} tokens"
     return what if compared is None else f"{what} (judged by {compared:,} prompts)"
-
-
-def _measured(log: str, failed: list[str], assumed_share: float | None, **figures: float) -> str:
-    names = {
-        "kv_cache_tokens": "KV cache {:,} tokens",
-        "weights_gib": "weights {:.2f} GiB",
-        "activation_gib": "activations {:.2f} GiB",
-        "graphs_gib": "CUDA graphs {:.2f} GiB",
-        "hit_rate": "prefix hits {:.1%}",
-    }
-    known = [names[n].format(v) for n, v in figures.items() if v is not None]
-    known += [f"did not fit: {one}" for one in failed]
-    assumed = "" if assumed_share is None else f"; memory share {assumed_share} assumed"
-    return f"measured, in {log}: {', '.join(known)}{assumed}"
 
 
 def _started(entry: str, budget: int | None, seqs: int | None, **_: object) -> str:
@@ -398,7 +375,7 @@ SENTENCES: dict[str, Template] = {
     "for exact ones: chunkscope analyze --model {name}",
     "tokenizer_not_known": "lengths were counted with {tokenizer}, perhaps not that of {model}; "
     "for exact ones: chunkscope analyze --model {name}",
-    "measured_in_log": _measured,
+    "measured_in_log": "memory is as measured in {log}, where it says so",
     "unmeasured_gpus": "memory and times on {gpus} GPUs are predicted without a measurement of "
     "several; communication time is assumed",
     "replicas_wait": "replicas are simulated one by one, without waiting for each other",

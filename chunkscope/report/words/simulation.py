@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from chunkscope.artefacts.numbers import change, number, per_second, plural, seconds, share
-from chunkscope.hardware.step_time import NO_HOST
 from chunkscope.report.words.plan import SENTENCES as PLAN_SENTENCES
 from chunkscope.report.words.plan import limit_state, where
 from chunkscope.vllm.enums import ChunkPolicy, SendOrder
@@ -178,12 +177,8 @@ def simulated_basis(simulation: "Simulation") -> dict[str, str | None]:
     """What the step times rest on, by label."""
     cost, seed = simulation.cost_model, simulation.workload.seed
     off = f"; median error {share(cost.error)}" if cost.error is not None else ""
-    host = cost.step.host
-    cpu = f"{seconds(host.fixed_s)} per step, {seconds(host.per_prompt_s)} per prompt"
-    assumed = "host.fixed_s" in cost.assumed
     return {
         "step times": f"{cost.step.origin}{off}",
-        "CPU": None if host == NO_HOST else f"{cpu} ({'assumed' if assumed else 'measured'})",
         "model": cost.kind,
         "scheduling": str(PLAN_SENTENCES[f"policy_{simulation.runs[0].policy}"]),
         "seed": None if seed is None else str(seed),

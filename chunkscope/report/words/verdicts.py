@@ -15,7 +15,6 @@ from chunkscope.verification.result import (
     PLAN,
     Conclusion,
     MeasuredVerdict,
-    PromptSource,
     Run,
     Verification,
 )
@@ -44,14 +43,6 @@ DEMO_KEY = (
 def failure(run: Run) -> str:
     """`off: out of memory at 8,192 tokens per step, while loading: ...`"""
     return f"{run.setting}: {sentence(run.failure) if run.failure else STATUS[run.status]}"
-
-
-def prompts_sent(source: PromptSource) -> str:
-    if not source.datasets:
-        return "random tokens"
-    names, more = ", ".join(source.datasets[:3]), len(source.datasets) - 3
-    again = f" ({source.repeated:,} of them sent before)" if source.repeated else ""
-    return f"real prompts of {names}{f' and {more} more' if more > 0 else ''}{again}"
 
 
 def shown(figure: Figure, run: Run) -> str:
@@ -112,7 +103,7 @@ def _worse(run: Run, other: Run) -> str:
 
 
 def _name(run: Run) -> str:
-    return "vLLM's default" if run.is_called(DEFAULT) else f"the {run.setting}"
+    return "vLLM's default" if run.is_called(DEFAULT) else run.setting.replace("plan", "the plan")
 
 
 def _goal(run: Run, goal: Figure) -> str:
@@ -157,10 +148,11 @@ def method(v: Verification) -> Iterator[str]:
     """For those who check it."""
     workload, machine = v.workload, v.machine
     left = f", {workload.left_out:,} too long and left out" if workload.left_out else ""
+    prompts = "real prompts" if v.source.datasets else "random tokens"
     yield (
         f"{workload.input_tokens:,} tokens in, {workload.output_tokens:,} out, greedy sampling; "
-        f"{prompts_sent(v.source)}, seed {workload.seed}{left}. Prompts over "
-        f"{workload.long_over:,} tokens count as long."
+        f"{prompts}, seed {workload.seed}{left}. Prompts over {workload.long_over:,} tokens are "
+        "long."
     )
     if v.repeats > 1:
         yield "A difference within the spread of the repeats is a tie."
