@@ -1,10 +1,15 @@
 """chunkscope.toml: options that few need, read beside the gate's budget; the command line wins."""
 
+import re
 from pathlib import Path
 
 import pytest
 
 import chunkscope as python
+from chunkscope.commands.api import option_names
+from chunkscope.lengths.options import AnalyzeOptions
+from chunkscope.planning.predict import SimulateOptions
+from chunkscope.verification.verify import VerifyOptions
 from tests.commands.helpers import analyze, chunkscope
 
 TABLE = "question;answer\none two three;yes\n"
@@ -65,3 +70,18 @@ def test_the_gate_reads_its_budget_beside_other_tables(place) -> None:
         file.write('\n[analyze]\nencoding = "utf-8"\n')
     run = chunkscope(place, "gate")
     assert run.code == 0, run.err
+
+
+INSIDE = {"fields", "prefix_files", "use_cache", "asked", "command"}  # not written by people
+OPTIONS = {"analyze": AnalyzeOptions, "simulate": SimulateOptions, "verify": VerifyOptions}
+
+
+@pytest.mark.parametrize("command", OPTIONS)
+def test_the_manual_lists_the_options_without_a_flag(command: str, tmp_path) -> None:
+    page = chunkscope(tmp_path, "help", "config").out
+    table = page.partition(f"| `{command}` |")[2].partition("\n| `")[0]
+    cells = [row.split("|")[-3] for row in table.splitlines() if row.endswith("|")]
+    listed = {name for cell in cells for name in re.findall("`([a-z_]+)`", cell)}
+    flags = re.findall(r"--([a-z-]+)", chunkscope(tmp_path, command, "--help").out)
+    names = set(option_names(OPTIONS[command])) - {flag.replace("-", "_") for flag in flags}
+    assert names - INSIDE == listed
