@@ -64,7 +64,7 @@ def _refuse_what_others_write(folder: Path) -> None:
     others_write = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
     if others_write or status.st_uid not in (os.geteuid(), 0):
         raise InputError(
-            f"{folder} can be written by others, and what is in the cache is believed",
+            f"{folder} can be written by others, and chunkscope trusts its cache",
             hint="name another folder with CHUNKSCOPE_CACHE_DIR, or make this one yours alone "
             f"(chown, chmod go-w); if you trust all who can write it, name it with {_SHARED}",
         )

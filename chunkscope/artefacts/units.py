@@ -40,7 +40,7 @@ class Unit:
         if amount is None or amount > self.most or (self.whole and amount.denominator != 1):
             text = repr(given)
             text = text if len(text) <= 40 else f"{text[:36]}..."
-            raise ValueError(f"{text} is no such limit; write it like {self.accepted}")
+            raise ValueError(f"{text} is not a limit of this kind; write it like {self.accepted}")
         return int(amount) if self.whole else float(amount)
 
     def write(self, value: float | None, *, like: float | None = None, digits: int = 2) -> str:

@@ -35,7 +35,7 @@ def one_of(kind: type[Word], value: Word | str | None, name: str) -> Word | None
         return kind(value)
     except ValueError:
         known = ", ".join(kind)
-        raise UsageError(f"{name} is {value!r}, which is none of: {known}") from None
+        raise UsageError(f"{name} is {value!r}, not one of: {known}") from None
 
 
 def path_of(name: Name) -> Path:

@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
-from chunkscope.errors import UsageError
+from chunkscope.errors import MissingError, UsageError
 
 if TYPE_CHECKING:
     from chunkscope.lengths.options import AnalyzeOptions
@@ -203,12 +203,15 @@ def joined(profiles: "Profile | Name | Iterable[Profile | Name]") -> "Profile":
 
 def tokenizer_of(model: Name) -> str:
     """The name under which a model's tokenizer is found."""
-    from chunkscope.models.find import known_model
+    from chunkscope.models.find import MODELS, known_model, suggestion
 
     path = Path(model).expanduser()
     if path.is_file():  # its config.json
         return str(path.parent)
     known = None if path.exists() else known_model(str(model))
+    mistyped = get_close_matches(str(model).lower(), MODELS, cutoff=0.8)
+    if mistyped and known is None and not path.exists():
+        raise MissingError(f"unknown model: {model}", hint=suggestion(str(model)))
     return known.hub_id(str(model)) if known else str(model)
 
 

@@ -66,7 +66,7 @@ def cost_model(target: CostTarget | None, calibration: Calibration | None) -> Co
         return _from_calibration(target, calibration)
     if target is None:
         raise MissingError(
-            "without a model and a GPU nobody knows how long a step takes",
+            "how long a step takes is not known without a model and a GPU",
             hint="plan for them: `chunkscope recommend --model llama-3.1-8b --gpu h200`, "
             "or pass --calibration",
         )

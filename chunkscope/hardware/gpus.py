@@ -113,9 +113,9 @@ def read_gib(text: str) -> float:
     try:
         size = SIZES.read(text.lower())
     except ValueError as error:
-        raise UsageError(f"--gpu-memory: {error}") from None
+        raise UsageError(f"--gpu: {error}") from None
     if not size:
-        raise UsageError("--gpu-memory is 0", hint=f"write it like {SIZE.accepted}")
+        raise UsageError("the memory of --gpu is 0", hint=f"write it like {SIZE.accepted}")
     return size
 
 

@@ -75,7 +75,7 @@ def find_model(name: str | os.PathLike[str]) -> ModelShape:
     if shape := built_in(text):
         return shape
     if not HUB_ID.fullmatch(text):
-        raise MissingError(f"unknown model: {text}", hint=_suggest(text))
+        raise MissingError(f"unknown model: {text}", hint=suggestion(text))
     if cached := _cached_config(text):
         return _from_path(cached, text, source="the local hub cache", hub_id=text)
     return _from_path(_download(text), text, source="the hub", hub_id=text)
@@ -84,7 +84,8 @@ def find_model(name: str | os.PathLike[str]) -> ModelShape:
 _HINT = "pass a folder with the model's config.json, a hub id, or a name like llama-3.1-8b"
 
 
-def _suggest(name: str) -> str:
+def suggestion(name: str) -> str:
+    """Names that are known and like it."""
     near = get_close_matches(name.lower(), MODELS, n=3, cutoff=0.5)
     return f"built in: {', '.join(near or list(MODELS)[:8])}, ...; or {_HINT}"
 
@@ -164,7 +165,7 @@ def _download(hub_id: str) -> Path:
     try:
         from huggingface_hub import hf_hub_download
     except ImportError:
-        raise MissingError(f"{hub_id} is not in the local cache", hint=_suggest(hub_id)) from None
+        raise MissingError(f"{hub_id} is not in the local cache", hint=suggestion(hub_id)) from None
     if os.environ.get("HF_HUB_OFFLINE", "").lower() not in ("1", "true", "yes", "on"):
         expect_hub()
     try:
@@ -173,5 +174,5 @@ def _download(hub_id: str) -> Path:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise MissingError(
             f"the config.json of {hub_id} could not be downloaded: {reason}",
-            hint=_suggest(hub_id),
+            hint=suggestion(hub_id),
         ) from error

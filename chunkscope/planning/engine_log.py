@@ -45,7 +45,7 @@ def logged_model(lives: Sequence[EngineStart]) -> str:
     if name and built_in(name) is not None:
         return name
     raise UsageError(
-        f"the log's model is called {name or 'nothing'}, which is not known here",
+        f"the model in the log, {name or 'without a name'}, is not known here",
         hint="say what it is: --model llama-3.1-8b, or a folder with its config.json",
     )
 

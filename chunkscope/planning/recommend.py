@@ -162,8 +162,8 @@ def _check_limits(p: Problem) -> None:
     """Latencies are weighed on the simulator, and at a rate nothing else can be."""
     if p.request.is_open and not p.request.slo:
         raise UsageError(
-            "--arrivals at a rate decide how long the run takes: there is nothing to gain",
-            hint="say which latencies to keep: --slo ttft_p95=1s,itl_p99=50ms",
+            "at a rate of --arrivals the run takes as long with every setting",
+            hint="add the latencies to keep: --slo ttft_p95=1s,itl_p99=50ms",
         )
     if p.request.slo and p.request.mode is not None:
         raise UsageError(

@@ -48,14 +48,14 @@ class LengthRule:
 
     def __post_init__(self) -> None:
         if self.off_below < 1:
-            raise UsageError(f"--off-below must be at least 1, not {self.off_below}")
+            raise UsageError(f"off_below must be at least 1, not {self.off_below}")
         if self.conservative_threshold < 1:
             raise UsageError(
-                f"--conservative-threshold must be at least 1, not {self.conservative_threshold}"
+                f"conservative_threshold must be at least 1, not {self.conservative_threshold}"
             )
         if not (isfinite(self.aggressive_factor) and 0 < self.aggressive_factor <= 1):
             raise UsageError(
-                f"--aggressive-factor must be over 0 and at most 1, not {self.aggressive_factor}",
+                f"aggressive_factor must be over 0 and at most 1, not {self.aggressive_factor}",
                 hint="0.8 chunks the prompts that are longer than 80 % of p95",
             )
 

@@ -145,7 +145,7 @@ class Simulator:
         full = self.deployment.effective(settings)
         if full.max_num_batched_tokens is None or full.max_num_seqs is None:
             raise MissingError(
-                "the plan names no GPU, so vLLM's own budget and number of requests are not known",
+                "the plan names no GPU, so vLLM's defaults are not known",
                 hint="plan for one: `chunkscope recommend --model llama-3.1-8b --gpu h200`",
             )
         return full
@@ -155,11 +155,11 @@ class Simulator:
             return self.kv_pool
         tokens, memory = self.kv_cache_tokens, self.deployment.memory(full)
         if tokens is not None and tokens < 1:
-            raise UsageError(f"--kv-cache-tokens must be at least 1, not {tokens}")
+            raise UsageError(f"kv_cache_tokens must be at least 1, not {tokens}")
         if tokens is None and memory is None:
             raise MissingError(
                 "the plan does not say how large the KV cache is",
-                hint="plan for a model and a GPU, or pass --kv-cache-tokens",
+                hint="plan for a model and a GPU, or set kv_cache_tokens in chunkscope.toml",
             )
         return self.deployment.kv_pool(
             full, tokens or max(1, memory.kv_cache_tokens if memory else 1)
@@ -185,7 +185,7 @@ class Simulator:
         step = step_model(shape, gpu, s.parallel, s.kv_element_bytes) if shape and gpu else None
         if step is None:
             raise MissingError(
-                "without a model and a GPU of the table nobody knows how long a step takes",
+                "how long a step takes is not known without a model and a known GPU",
                 hint="plan for them: `chunkscope recommend --model llama-3.1-8b --gpu h200`",
             )
         return step

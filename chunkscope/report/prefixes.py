@@ -47,9 +47,7 @@ def _shared_table(summary: PrefixSummary) -> Table:
     ]
     if len(rows) > 1:
         rows.append((ALL, *_shared(summary.overall)))
-    columns = figures(
-        "tokens", "prompts", "total", "common start", "distinct", "served", "enough at"
-    )
+    columns = figures("dataset", "prompts", "tokens", "common start", "served", "enough at")
     return Table(
         columns=columns,
         rows=tuple(rows),
@@ -58,7 +56,7 @@ def _shared_table(summary: PrefixSummary) -> Table:
 
 
 def _shared(reuse: PrefixReuse) -> tuple[str, ...]:
-    counts = (reuse.prompts, reuse.tokens, reuse.common_tokens, reuse.working_set_tokens)
+    counts = (reuse.prompts, reuse.tokens, reuse.common_tokens)
     size = enough_for(reuse)
     served = words.rate(reuse.cached_tokens, reuse.tokens)
     return (*map(number, counts), served, brief(size) if size else "-")

@@ -12,6 +12,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -106,7 +107,10 @@ class _Search:
         elif glob.has_magic(text):
             self._glob(text)
         else:
-            raise InputError(f"no such file or folder: {text}", hint=_SEARCH_HINT)
+            siblings = {path.name: path for path in Path(text).parent.glob("*")}
+            near = get_close_matches(Path(text).name, siblings, n=1)
+            hint = f"did you mean {siblings[near[0]]}?" if near else _SEARCH_HINT
+            raise InputError(f"no such file or folder: {text}", hint=hint)
 
     def _add(self, source: Source, identity: Hashable) -> None:
         """Unless it was met before."""

@@ -236,7 +236,7 @@ def _failure(record: EngineRecord, code: int) -> tuple[Status, Note]:
     if not record.workers and any(sign in text for sign in NO_DEVICE):
         raise MissingError(
             "vLLM finds no GPU on this machine",
-            hint="run it where the GPU is, or install a CPU build of vLLM (see the README)",
+            hint="run it where the GPU is, or use a CPU build of vLLM (`chunkscope help verify`)",
         )
     cause = cause_in(text, started=bool(record.workers))
     if cause is not None:

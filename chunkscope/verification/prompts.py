@@ -142,7 +142,7 @@ def _same_tokenizer(profile: Profile, name: str | None, options: AnalyzeOptions)
         raise InputError(
             f"the profile was counted with {profile.tokenizer.name}, which is not "
             f"{tokenizer.name} as it is here",
-            hint="name that tokenizer with --tokenizer, or analyze again with this one",
+            hint="set tokenizer in chunkscope.toml ([verify]), or analyze again with this one",
         )
     return tokenizer
 
@@ -153,8 +153,8 @@ def _refuse_other_data(lengths: Sequence[int], profile: Profile) -> None:
     strange = sum(length not in profile.overall.counts for length in lengths)
     if strange * 2 > len(lengths):
         raise InputError(
-            f"{strange:,} of {len(lengths):,} prompts have lengths that the profile does not know: "
-            "this is other data, or it was read otherwise",
+            f"{strange:,} of {len(lengths):,} prompts are not of the lengths in the profile: "
+            "this is other data, or was read differently",
             hint="analyze this data, then recommend and verify, with one and the same profile",
         )
 

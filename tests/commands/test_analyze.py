@@ -169,3 +169,16 @@ def test_data_where_a_profile_is_wanted_is_told_apart(place) -> None:
         run = chunkscope(place, command, "data.jsonl")
         assert run.code == 3
         assert "chunkscope analyze data.jsonl" in run.err
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "named"),
+    [
+        (("prompt.jsonl",), 3, "prompts.jsonl"),
+        (("prompts.jsonl", "--model", "llama3-8b"), 4, "llama-3-8b"),
+    ],
+)
+def test_a_name_that_is_nearly_right_gets_the_right_one(tmp_path, words, code, named) -> None:
+    (tmp_path / "prompts.jsonl").write_text('{"prompt": "one two"}\n')
+    run = analyze(tmp_path, *words)
+    assert (run.code, named in run.err.partition("hint:")[2]) == (code, True)
