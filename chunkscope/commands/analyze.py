@@ -39,6 +39,7 @@ Input:
                              Repeat to join several. [default: found]
   --template TEXT            Prompt from fields: '{context}\\n\\nQ: {question}'.
   --choices PATH...          Choices written after the question, as MMLU's are: a list, or A,B,C,D.
+  --task generate|loglikelihood  With loglikelihood, one request for each choice of a row.
   --each PATH...             A list in each row: one prompt for each element.
   --prefix-file [NAME=]FILE...  Text before each prompt, such as few-shot examples; for all or one
                              dataset.

@@ -40,6 +40,13 @@ class ChoiceList:
         >>> ChoiceList((FieldPath.to("choices"),)).lines({"choices": ["yes", "no"]})
         '\\nA. yes\\nB. no\\nAnswer:'
         """
+        pairs = self.labelled(record)
+        has_labels = all(re.match(rf"\s*\(?{re.escape(a)}[).:]", text) for a, text in pairs)
+        lines = (text if has_labels else f"{label}. {text}" for label, text in pairs)
+        return "".join(f"\n{line}" for line in lines) + "\nAnswer:"
+
+    def labelled(self, record: Any) -> list[tuple[str, str]]:
+        """Each choice after its letter, which is what a model is asked for."""
         name = f'field "{",".join(path.text for path in self.paths)}"'
         labels: Any = None
         if len(self.paths) == 1:
@@ -49,17 +56,9 @@ class ChoiceList:
             texts = [value for value in values if value not in (None, "")]
         if not isinstance(labels, list) or len(labels) != len(texts) or None in labels:
             labels = ascii_uppercase[: len(texts)]
-        if len(texts) < 2:
-            raise UnusableError(f"{name} holds no choices")
-        if len(texts) > len(labels):
-            raise UnusableError(f"{name} holds {len(texts)} choices, more than there are letters")
-        pairs = [
-            (_text(label, name), _text(text, name))
-            for label, text in zip(labels, texts, strict=True)
-        ]
-        labelled = all(_is_labelled(*pair) for pair in pairs)
-        lines = (text if labelled else f"{label}. {text}" for label, text in pairs)
-        return "".join(f"\n{line}" for line in lines) + "\nAnswer:"
+        if not 2 <= len(texts) <= len(labels):
+            raise UnusableError(f"{name} holds {len(texts)} choices, not 2 to 26")
+        return [(_text(a, name), _text(text, name)) for a, text in zip(labels, texts, strict=True)]
 
 
 def _texts_and_labels(value: Any, name: str) -> tuple[list[Any], Any]:
@@ -87,11 +86,6 @@ def _text(value: Any, name: str) -> str:
     if isinstance(value, int | float) and not isinstance(value, bool):
         return str(value)
     raise UnusableError(f"{name} holds {json_type(value)}, not only text")
-
-
-def _is_labelled(label: str, text: str) -> bool:
-    """Whether a choice brings its letter along: `A) yes`, `(A) yes`."""
-    return re.match(rf"\s*\(?{re.escape(label)}[).:]", text) is not None
 
 
 def find_choices(head: Sequence[Any]) -> tuple[str, ...]:

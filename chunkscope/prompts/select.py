@@ -15,7 +15,7 @@ from chunkscope.prompts.chat import looks_like_messages, messages_of, release_of
 from chunkscope.prompts.choices import ChoiceList, find_choices
 from chunkscope.prompts.guess import field_table, guess, keys_of, leaves, shape_of
 from chunkscope.prompts.harness import recognise
-from chunkscope.prompts.harness.log import requests_of
+from chunkscope.prompts.harness.log import requests_of, scored
 from chunkscope.prompts.paths import FieldPath, UnusableError, escape, parse_path
 from chunkscope.prompts.selection import (
     Selection,
@@ -49,23 +49,28 @@ def selected(
     if not named and (log := recognise(head, reader)):
         return requests_of(log, options, prefix)
     if earlier is None or len(head) > _SMALL_HEAD:
-        return select(head, options, prefix=prefix)
-    key = (reader.source.group, reader.format, options, prefix, shape_of(head))
-    if key not in earlier:
-        earlier[key] = select(head, options, prefix=prefix)
-    return earlier[key]
+        selection = select(head, options, prefix=prefix, rows_at=reader.rows_at)
+    else:
+        key = (reader.source.group, reader.format, options, prefix, shape_of(head))
+        if key not in earlier:
+            earlier[key] = select(head, options, prefix=prefix, rows_at=reader.rows_at)
+        selection = earlier[key]
+    return scored(selection) if options.task == "loglikelihood" else selection
 
 
-def select(head: Sequence[Any], options: SelectOptions, *, prefix: str = "") -> Selection:
+def select(
+    head: Sequence[Any], options: SelectOptions, *, prefix: str = "", rows_at: str | None = None
+) -> Selection:
     """Decide what the prompt is, by the options or else by the first records.
 
-    `prefix` is put before every text.
+    `prefix` is put before every text. Where the rows are what `examples` holds in a document
+    (`rows_at`), the path `examples[].input` means `input`.
     """
     if options.fields and options.template is not None:
         raise UsageError("--field and --template exclude each other", hint="use one of them")
     if options.each:
-        return _each(head, options, prefix)
-    resolve = partial(_resolve, head=head)
+        return _each(head, options, prefix, rows_at)
+    resolve = partial(_resolve, head=head, rows_at=rows_at)
     output = resolve(options.output_field, "--output-field") if options.output_field else None
     given = [
         name.strip()
@@ -73,6 +78,8 @@ def select(head: Sequence[Any], options: SelectOptions, *, prefix: str = "") -> 
         # `A,B,C,D` are four fields, unless one is called so.
         for name in ([text] if text in keys_of(head) else text.split(","))
     ]
+    if not given and options.task == "loglikelihood":
+        given = [*find_choices(head)]
     choices = ChoiceList(tuple(resolve(name, "--choices") for name in given))
     unasked = find_choices(head) if not given and options.template is None else ()
     columns = [path.column for path in (*choices.paths, output) if path] + [*unasked]
@@ -95,12 +102,14 @@ def select(head: Sequence[Any], options: SelectOptions, *, prefix: str = "") -> 
 Resolve = Callable[[str, str], FieldPath]
 
 
-def _each(head: Sequence[Any], options: SelectOptions, prefix: str) -> Selection:
+def _each(
+    head: Sequence[Any], options: SelectOptions, prefix: str, rows_at: str | None
+) -> Selection:
     """As the options say, of records in which a list has become one of its elements."""
     lists: list[FieldPath] = []
     records = list(head)
     for name in options.each:
-        lists.append(_resolve(name, "--each", head=records))
+        lists.append(_resolve(name, "--each", head=records, rows_at=rows_at))
         elements: list[Any] = []
         for record in records:
             if isinstance(lists[-1].find(record), list):
@@ -109,7 +118,8 @@ def _each(head: Sequence[Any], options: SelectOptions, prefix: str) -> Selection
             raise UsageError(f"no record has a list at {name}", hint="--each takes a list")
         records = elements
     fields = options.fields if options.fields or options.template is not None else options.each[-1:]
-    return each_of(lists, select(records, replace(options, each=(), fields=fields), prefix=prefix))
+    one = replace(options, each=(), fields=fields)
+    return each_of(lists, select(records, one, prefix=prefix, rows_at=rows_at))
 
 
 def _chosen(
@@ -141,9 +151,13 @@ def _chosen(
 # --- the paths that a user wrote ------------------------------------------------------------------
 
 
-def _resolve(text: str, option: str, *, head: Sequence[Any]) -> FieldPath:
+def _resolve(
+    text: str, option: str, *, head: Sequence[Any], rows_at: str | None = None
+) -> FieldPath:
     """A path, checked against the records there are; `a.b` may be one key, or begin with one."""
     keys = {str(key) for key in keys_of(head)}
+    if rows_at and rows_at not in keys:
+        text = text.removeprefix(f"{rows_at}[].")
     if text in keys:
         return FieldPath(text, (text,))
     path = parse_path(text)

@@ -34,6 +34,7 @@ class SelectOptions:
     each: tuple[str, ...] = ()  # lists that stand for so many prompts
     template: str | None = None
     choices: tuple[str, ...] = ()
+    task: Literal["generate", "loglikelihood"] = "generate"
     output_field: str | None = None
     vllm_version: str | None = None  # whose server writes the tools of a chat
 
@@ -76,6 +77,7 @@ class Selection:
     prefix: str = ""  # goes before every text
     lists: tuple[FieldPath, ...] = ()  # a record stands for one prompt per element of these
     output: FieldPath | None = None
+    choices: ChoiceList | None = None  # that are written after the question
     notes: tuple[Note, ...] = ()
     uncounted: tuple[Note, ...] = ()
 
@@ -219,6 +221,7 @@ def with_choices(question: Selection, choices: ChoiceList) -> Selection:
         label=f"{question.label} + choices",
         paths=(*question.paths, *choices.paths),
         prompt=prompt,
+        choices=choices,
         column=_no_column,
     )
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.commands.helpers import analyze, write_jsonl
-from tests.prompts.helpers import CHAT, choose, codes, extract, items
+from tests.prompts.helpers import CHAT, choose, codes, extract, items, lm_eval_sample
 
 QUESTION = {"question": " Which? \n", "answer": 1}
 WRITTEN = "Which?\nA. red\nB. 2\nC. blue\nAnswer:"
@@ -178,3 +178,26 @@ def test_mmlu_with_its_shots_is_counted_as_an_evaluation_sends_it(
     counted, expected = analyze(tmp_path, *words), analyze(tmp_path, "sent.jsonl")
     assert counted.code == 0, counted.err
     assert counted.profile["figures"]["overall"] == expected.profile["figures"]["overall"]
+    scored = analyze(tmp_path, *words, "--task", "loglikelihood").profile
+    requests = [text + f" {letter}" for text in sent for letter in "ABCD"]
+    write_jsonl(tmp_path / "requests.jsonl", [{"prompt": text} for text in requests])
+    expected = analyze(tmp_path, "requests.jsonl")
+    assert scored["figures"]["overall"] == expected.profile["figures"]["overall"]
+
+
+def test_likelihoods_are_a_request_for_each_choice_from_rows_as_from_a_log(tmp_path: Path) -> None:
+    rows = [{"question": f"Is {n} odd?", "choices": ["yes", "no"]} for n in range(3)]
+    samples = [
+        lm_eval_sample(n, *([f"Is {n} odd?\nA. yes\nB. no\nAnswer:", f" {a}"] for a in "AB"))
+        for n in range(3)
+    ]
+    write_jsonl(tmp_path / "rows.jsonl", [*rows, {"question": "And this?"}])
+    write_jsonl(tmp_path / "log.jsonl", samples)
+    write_jsonl(tmp_path / "text.jsonl", [{"question": "What else?"}])
+    run = analyze(tmp_path, "rows.jsonl", "log.jsonl", "text.jsonl", "--task", "loglikelihood")
+    from_rows, from_log, text = run.profile["datasets"]
+    assert (run.code, from_rows["skipped"]) == (3, 1), run.err
+    assert from_rows["lengths"] == from_log["lengths"]
+    for dataset in (from_rows, from_log):
+        assert (dataset["rows"], dataset["log"]["kinds"]) == (6, {"likelihood": 6})
+    assert (text["rows"], text["notes"][0]["code"]) == (1, "nothing_to_score")

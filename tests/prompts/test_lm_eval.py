@@ -10,6 +10,7 @@ from chunkscope.errors import InputError
 from chunkscope.lengths.analyze import analyze
 from chunkscope.lengths.options import AnalyzeOptions
 from chunkscope.prompts.selection import SelectOptions
+from tests.commands.helpers import analyze as command
 from tests.prompts.helpers import codes, read_log
 from tests.prompts.helpers import lm_eval_sample as sample
 
@@ -160,9 +161,24 @@ def test_all_tasks_of_a_file_that_holds_several_count(tmp_path: Path) -> None:
     assert (found.log.documents, found.bad) == (4, [])
 
 
+def test_the_array_of_version_0_4_2_is_read(tmp_path: Path) -> None:
+    """Indented, with lists of arguments, beside a results.json."""
+    rows = [
+        {"doc_id": n, "arguments": [["q", " A"], ["q", " B"]], "resps": [[[-1, False]]] * 2}
+        for n in range(3)
+    ]
+    (tmp_path / "pretrained__m_mmlu.jsonl").write_text(json.dumps(rows, indent=2))
+    config = {"model": "hf", "model_args": "pretrained=m"}
+    results = {"results": {}, "configs": {"mmlu": {}}, "versions": {}, "config": config}
+    (tmp_path / "results.json").write_text(json.dumps(results))
+    run = command(tmp_path, ".")
+    log = run.dataset["log"]
+    assert (run.code, log["task"], log["documents"], log["requests"]) == (0, "mmlu", 3, 6), run.err
+
+
 BAD = [
     {"arguments": {"other": 1}},
-    {"arguments": [["q", " A"]]},  # as 0.4.2 wrote it
+    {"arguments": [[], " A"]},
     sample(1, ["q", 5]),
     sample(1, [7, " A"]),
     sample(1, [["not json"], {}]),

@@ -162,6 +162,9 @@ def test_open_compass_by_perplexity_sends_a_prompt_for_each_label(tmp_path: Path
     }
     found = document(tmp_path, {"0": labels, "1": labels})
     assert said(found) == [("likelihood", f"Q {label}", None, None) for label in "ABAB"]
+    chosen = {"testing input": "", "prompt": "Q", "choices": ["A", "B"], "pred_label": 0}
+    found = document(tmp_path, {"0": chosen, "1": chosen})
+    assert said(found) == [("likelihood", "Q", None, None)] * 2
 
 
 def event(kind: str, data: dict, sample: str = "s.1") -> dict:

@@ -1,5 +1,6 @@
 """The prompt is what the options name, and rows that do not fit are bad rows."""
 
+import json
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from chunkscope.errors import ChunkscopeError, InputError, UsageError
 from chunkscope.prompts.select import select
 from chunkscope.prompts.selection import Prompts, SelectOptions
+from tests.commands.helpers import analyze
 from tests.prompts.helpers import CHAT, choose, extract, items
 
 NESTED = {
@@ -243,3 +245,10 @@ def test_no_json_and_no_options_lead_to_anything_but_our_errors(
     assert prompts.outputs is None or len(prompts.outputs) == len(prompts.items)
     if selection.kind == "text":
         "".join(prompts.items).encode()
+
+
+def test_a_path_from_the_top_of_a_document_leads_into_its_rows(tmp_path):
+    rows = [{"input": "one two three", "id": n} for n in range(3)]
+    (tmp_path / "x.json").write_text(json.dumps({"canary": "no", "examples": rows}))
+    run = analyze(tmp_path, "x.json", "--field", "examples[].input")
+    assert (run.code, run.dataset["rows"], run.dataset["field"]) == (0, 3, "input"), run.err

@@ -16,6 +16,7 @@ import pytest
 from backports import zstd
 
 from tests.commands.helpers import analyze
+from tests.prompts import inspect_logs
 from tests.remote_servers import served, web_server
 
 TEXTS = ["hello there", "how are you, café?"]
@@ -83,6 +84,42 @@ def archive(name: str, files: dict[str, bytes]) -> bytes:
 
 ARCHIVES = ["p.zip", "p.tar", "p.tar.gz", "p.tar.bz2", "p.tar.xz", "p.tar.zst"]
 MEMBERS = {"a/x.jsonl": LINES, "y.csv": CSV, "z.jsonl.gz": gzip.compress(LINES), "README": b"no"}
+
+
+def test_every_archive_table_and_saved_dataset(tmp_path: Path, lengths) -> None:
+    import datasets
+    import pyarrow.feather
+    import pyarrow.parquet
+
+    datasets.disable_progress_bars()
+    table = pyarrow.Table.from_pylist(RECORDS)
+    pyarrow.parquet.write_table(table, tmp_path / "x.parquet")
+    pyarrow.feather.write_feather(table, str(tmp_path / "x.arrow"))
+    datasets.Dataset.from_list(RECORDS).save_to_disk(tmp_path / "saved")
+    (tmp_path / "x.parquet.gz").write_bytes(gzip.compress((tmp_path / "x.parquet").read_bytes()))
+    for name in ARCHIVES:
+        (tmp_path / name).write_bytes(archive(name, MEMBERS))
+    run = analyze(tmp_path, "x.parquet", "x.parquet.gz", "x.arrow", "saved", *ARCHIVES)
+    assert run.code == 0, run.err
+    assert len(run.profile["datasets"]) == 4 + 3 * len(ARCHIVES)
+    for dataset in run.profile["datasets"]:
+        assert dataset["lengths"] == lengths, dataset["path"]
+
+
+def test_a_hub_dataset_from_the_local_cache(tmp_path: Path, lengths, monkeypatch) -> None:
+    import datasets
+
+    cache = tmp_path / "cache"
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", str(cache))
+    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
+    datasets.disable_progress_bars()
+    (tmp_path / "mini").mkdir()
+    (tmp_path / "mini" / "test.jsonl").write_bytes(LINES)
+    datasets.load_dataset(str(tmp_path / "mini"), cache_dir=str(cache))
+    (cache / "mini").rename(cache / "org___mini")
+    run = analyze(tmp_path, "hf:org/mini")
+    assert (run.code, run.dataset["path"]) == (0, "hf:org/mini@test"), run.err
+    assert run.dataset["lengths"] == lengths
 
 
 @pytest.mark.parametrize("data", [LINES, TABLE, gzip.compress(LINES)], ids=["jsonl", "csv", "gz"])
@@ -160,6 +197,49 @@ def test_a_truncated_archive_is_refused(tmp_path: Path, name: str) -> None:
     whole = archive(name, {"x.jsonl": os.urandom(9_000).hex().encode()})
     (tmp_path / name).write_bytes(whole[: len(whole) // 2])
     assert name in refused(tmp_path, name)
+
+
+MANY = [{"prompt": f"number {n} of many"} for n in range(2_000)]
+MANY_LINES = b"".join(json.dumps(row).encode() + b"\n" for row in MANY)
+
+
+def zipped_log() -> bytes:
+    """An Inspect log of three samples, the last of which is large."""
+    texts = ["one", "two", os.urandom(9_000).hex()]
+    samples = {
+        f"samples/{text[:3]}_epoch_1.json": inspect_logs.sample(text[:3], inspect_logs.event(text))
+        for text in texts
+    }
+    members = {"_journal/start.json": inspect_logs.HEADER, **samples}
+    return inspect_logs.zipped({name: json.dumps(held).encode() for name, held in members.items()})
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "fewest"),
+    [
+        ("x.jsonl.gz", gzip.compress(MANY_LINES), 500),
+        ("x.json", json.dumps(MANY).encode(), 999),
+        ("x.json.gz", gzip.compress(json.dumps(MANY).encode()), 500),
+        ("x.eval", zipped_log(), 2),
+    ],
+)
+def test_what_comes_before_a_cut_is_counted_and_the_cut_is_a_failure(
+    tmp_path: Path, name: str, data: bytes, fewest: int
+) -> None:
+    (tmp_path / name).write_bytes(data[: len(data) // 2])
+    run = analyze(tmp_path, name)
+    assert run.code == 3, run.err
+    assert name in run.dataset["failure"]["message"]
+    assert fewest <= run.dataset["rows"] < len(MANY)
+
+
+def test_a_json_array_of_any_size_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from chunkscope.sources import json_rows
+
+    monkeypatch.setattr(json_rows, "MOST_DOCUMENT_BYTES", 10_000)
+    (tmp_path / "x.json").write_text(json.dumps(MANY, indent=1))
+    run = analyze(tmp_path, "x.json")
+    assert (run.code, run.dataset["rows"]) == (0, len(MANY)), run.err
 
 
 def test_a_zip_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

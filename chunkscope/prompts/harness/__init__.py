@@ -20,9 +20,14 @@ from chunkscope.sources.formats import Recogniser, register
 from chunkscope.sources.reader import RecordReader
 
 LOGS: tuple[type[HarnessLog], ...] = (
-    *(LmEvalLog, InspectLog, HelmLog, LightevalLog, OpenCompassLog, OpenAiEvalsLog),
+    *(LmEvalLog, HelmLog, LightevalLog, OpenCompassLog, OpenAiEvalsLog),
     *(SimpleEvalsLog, EvalScopeLog, PromptfooLog),
 )
+# One of these is among the keys of every log; OpenCompass numbers its entries.
+_SIGNS = frozenset((
+    "doc_id", "versions", "request", "request_states", "full_prompt", "model_response", "convos",
+    "origin_prompt", "testing input", "event_id", "model_output", "results", "vars",
+))  # fmt: skip
 
 # What `sources` cannot know of files: which belong to a harness, and how to read them.
 register(
@@ -41,5 +46,10 @@ register(Recogniser(skip_reason=small.skip_reason))
 
 def recognise(head: Sequence[Any], reader: RecordReader) -> HarnessLog | None:
     """The reader of a harness's log, found by the keys of its first records."""
+    if reader.format == inspect_log.FORMAT:
+        return InspectLog(reader)
+    keys = {key for record in head if isinstance(record, dict) for key in record}
+    if _SIGNS.isdisjoint(keys) and not any(k.isdecimal() or k.startswith("label: ") for k in keys):
+        return None
     logs = (log.recognise(head, reader) for log in LOGS)
     return next(filter(None, logs), None)

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from chunkscope.artefacts.note import Note, note
 from chunkscope.errors import InputError
@@ -312,10 +312,6 @@ class InspectLog(HarnessLog):
     @property
     def documents(self) -> int:
         return int(self._reader.state)
-
-    @classmethod
-    def recognise(cls, head: Sequence[Any], reader: RecordReader) -> Self | None:  # noqa: ARG003
-        return cls(reader) if reader.format == FORMAT else None
 
     def requests(self, record: Any) -> Iterable[SentRequest]:
         cap, counted = record["max_tokens"], record["input_tokens"]

@@ -1,7 +1,7 @@
 """lm-eval's samples: a row per document and filter, with the arguments of each of its requests.
 
 A request is counted as lm-eval tokenizes it, and cut where the results of the run, which lie beside
-the samples, say how long it may be. This is the form of 0.4.3 and later.
+the samples, say how long it may be. Version 0.4.2 wrote one array, with lists of arguments.
 """
 
 import json
@@ -66,8 +66,11 @@ def results_file(source: Source) -> Path | None:
     if source.file is None or source.member is not None:
         return None
     match = _SAMPLES_NAME.fullmatch(source.file.name)
-    dated = source.file.parent / f"results_{match['date']}.json" if match else None
-    return dated if dated and dated.is_file() else None
+    if not match and source.file.suffix != ".jsonl":
+        return None
+    # 0.4.2 called them like all others.
+    results = source.file.parent / (f"results_{match['date']}.json" if match else "results.json")
+    return results if results.is_file() else None
 
 
 def task_in(name: str) -> str | None:
@@ -116,7 +119,9 @@ class LmEvalLog(HarnessLog):
         model = as_text(config.get("model"))
         self.version = as_text(results.get("lm_eval_version"))
         samples = source.file if source.rendered and source.file else PurePosixPath(source.path)
-        self.task = task_in(samples.name)
+        # 0.4.2 called its samples `<model arguments>_<task>.jsonl`.
+        tasks = [name for name in as_dict(results.get("configs")) if f"_{name}.j" in samples.name]
+        self.task = task_in(samples.name) or max(tasks, key=len, default=None)
         self.shots = as_count(as_dict(results.get("n-shot")).get(self.task or ""))
         self._is_local = model in _LOCAL_MODELS
         if self._is_local:
@@ -233,11 +238,17 @@ class LmEvalLog(HarnessLog):
 
 
 def _argument_lists(value: Any) -> list[list[Any]]:
-    """Those of each request: {"gen_args_0": {"arg_0": ..., "arg_1": ...}, ...}."""
-    requests = [given for name, given in as_dict(value).items() if name.startswith("gen_args_")]
-    if not requests or not all(has(given, "arg_0") for given in requests):
-        raise UnusableError("arguments have no gen_args_0 with arg_0, as lm-eval 0.4.3 and later")
-    return [list(given.values()) for given in requests]
+    """Those of each request: {"gen_args_0": {"arg_0": ..., "arg_1": ...}, ...}; a list of lists
+    up to 0.4.2.
+    """
+    requests = as_list(value) or [
+        list(as_dict(given).values())
+        for name, given in as_dict(value).items()
+        if name.startswith("gen_args_")
+    ]
+    if not requests or not all(as_list(given) for given in requests):
+        raise UnusableError("arguments have neither gen_args_0 nor a list for each request")
+    return requests
 
 
 def _context(value: Any) -> str | Conversation:

@@ -6,11 +6,12 @@ turns each record into the requests that were sent for it: several, one, or none
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, Self
 
 from chunkscope.artefacts.note import Note, note
 from chunkscope.prompts.chat import Conversation, conversation
+from chunkscope.prompts.choices import ChoiceList
 from chunkscope.prompts.paths import RECORD, FieldPath, UnusableError, json_type
 from chunkscope.prompts.selection import Prompts, Selection, SelectOptions, check_unicode
 from chunkscope.sources.base import Chunk, Problems
@@ -97,9 +98,9 @@ class HarnessLog(ABC):
         self.ids.add(str(len(self.ids) if name is None else name))
 
     @classmethod
-    @abstractmethod
-    def recognise(cls, head: Sequence[Any], reader: RecordReader) -> Self | None:
+    def recognise(cls, head: Sequence[Any], reader: RecordReader) -> Self | None:  # noqa: ARG003
         """The reader of this log, or None when the first records are not of this harness."""
+        return None
 
     def entries(self, record: Any) -> list[Any] | None:  # noqa: ARG002
         """The rows of a document that holds all of them; None for a record that is one row."""
@@ -129,6 +130,8 @@ class RequestSelection(Selection):
 
     def extract(self, chunk: Chunk, problems: Problems) -> Prompts:
         prompts = Prompts([], [], None)
+        if self.lists:
+            chunk = self._one_by_one(chunk, problems)
         for position, record in zip(chunk.positions, chunk.records, strict=True):
             entries = self.log.entries(record)
             rows = [(position, record)] if entries is None else enumerate(entries, start=1)
@@ -163,6 +166,36 @@ def requests_of(log: HarnessLog, options: SelectOptions, prefix: str) -> Request
         log=log,
         notes=tuple(note("unused_with_log", option=name) for name in given if given[name]),
     )
+
+
+class ScoredRows(HarnessLog):
+    """Plain rows, for each of whose choices a likelihood is asked."""
+
+    harness = "rows"
+    order = "as read"
+
+    def __init__(self, selection: Selection, choices: ChoiceList) -> None:
+        super().__init__()
+        self._selection = selection
+        self._choices = choices
+
+    def requests(self, record: Any) -> Iterator[SentRequest]:
+        """As lm-eval sends MMLU: the letter of each choice after the whole question."""
+        context = self._selection.prefix + self._selection.prompt(record)
+        for label, _ in self._choices.labelled(record):
+            yield SentRequest(
+                prompt=context, continuation=f" {label}", kind="likelihood", special_tokens=True
+            )
+        self.add_document()
+
+
+def scored(selection: Selection) -> Selection:
+    """A request for each choice of the rows that a selection makes prompts of."""
+    if selection.choices is None:
+        return replace(selection, notes=(*selection.notes, note("nothing_to_score")))
+    rows = requests_of(ScoredRows(selection, selection.choices), SelectOptions(), "")
+    names = ("label", "paths", "lists", "notes", "uncounted")
+    return replace(rows, **{name: getattr(selection, name) for name in names})
 
 
 # --- what logs have in common ---------------------------------------------------------------------

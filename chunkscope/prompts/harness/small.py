@@ -107,6 +107,7 @@ class HelmLog(HarnessLog):
 # --- OpenCompass ----------------------------------------------------------------------------------
 
 _LABEL = "label: "
+_CHOSEN = {"testing input", "prompt", "choices"}  # by the probability of the next token
 _ROLES = {"HUMAN": "user", "BOT": "assistant", "SYSTEM": "system"}
 
 
@@ -130,6 +131,7 @@ class OpenCompassLog(HarnessLog):
         if not _is_compass_entry(record):
             raise UnusableError("neither origin_prompt and prediction nor a label's prompt")
         labels = [value for key, value in record.items() if key.startswith(_LABEL)]
+        labels += [record] if record.keys() >= _CHOSEN else []
         for label in labels:
             prompt = _compass_prompt(as_dict(label).get("prompt"))
             yield SentRequest(prompt=prompt, kind="likelihood", special_tokens=True)
@@ -146,6 +148,7 @@ class OpenCompassLog(HarnessLog):
 def _is_compass_entry(record: Any) -> bool:
     return isinstance(record, dict) and (
         record.keys() >= {"origin_prompt", "prediction"}
+        or record.keys() >= _CHOSEN
         or any(key.startswith(_LABEL) for key in record)
     )
 

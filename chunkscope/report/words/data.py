@@ -265,6 +265,7 @@ SENTENCES: dict[str, Template] = {
     "no_header": 'the table has no header: counted "{field}", its longest text (--field chooses)',
     "one_prompt_each": 'one prompt for each of "{field}", after "{after}"',
     "prefix_unused": "the prefix was not used: it goes before text prompts only",
+    "nothing_to_score": "counted as generated: there are no choices whose likelihood to ask for",
     "choices_unused": "the choices were not used: they go after text prompts only",
     "choices_uncounted": lambda fields: (
         "multiple choice, counted without the choices that an evaluation sends too: use "
