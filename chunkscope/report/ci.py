@@ -12,7 +12,7 @@ from chunkscope.errors import ChunkscopeError
 from chunkscope.gating.check import Check, GateResult
 from chunkscope.lengths.profile import ALL
 from chunkscope.report import markdown
-from chunkscope.report.section import Cell, Column, Section, Table, figures
+from chunkscope.report.section import Cell, Section, Table, table_of
 from chunkscope.report.words import doctor, gate, sentence
 
 # Everything else, control characters above all, is no XML whichever way it is escaped.
@@ -130,18 +130,21 @@ def _xml(text: str) -> str:
     return _NOT_XML.sub("\ufffd", text)
 
 
+# -- sections ------------------------------------------------------------------------------------
+
 MOST_FAILED = 30  # of those that fail, in the short answer
 
 
 def sections(result: GateResult) -> list[Section]:
     failed = result.failed
+    counts = Counter(check.table for check in result.checks)
+    shown = (
+        _table(failed[:MOST_FAILED]) if failed else table_of(("table", "checks"), counts.items())
+    )
     return [
-        Section(
-            sentences=(gate.answer(result),),
-            table=_table(failed[:MOST_FAILED]) if failed else _summary(result),
-        ),
+        Section(sentences=(gate.answer(result),), table=shown),
         *remedies(result),
-        Section(title="Every check", table=_table(result.checks, marked=True), details=True),
+        Section(title="Every check", table=_table(result.checks), details=True),
     ]
 
 
@@ -154,19 +157,15 @@ def remedies(result: GateResult) -> list[Section]:
     return [Section(sentences=tuple(gate.remedy(group))) for group in groups.values()]
 
 
-def _summary(result: GateResult) -> Table:
-    counts = Counter(check.table for check in result.checks)
-    rows = tuple((name, f"{count:,}") for name, count in counts.items())
-    return Table(columns=figures("table", "checks"), rows=rows)
-
-
-def _table(checks: Sequence[Check], *, marked: bool = False) -> Table:
-    headings = (*(("",) if marked else ()), "check", "of", "limit", "found")
-    rows = []
-    for check in checks:
-        mark = Cell(text="ok") if check.passed else Cell(text="FAIL", look="bad")
-        subject = "" if check.subject == ALL else check.subject
-        cells = (check.name, subject, gate.limit_text(check), gate.found(check))
-        rows.append((mark, *cells) if marked else cells)
-    columns = tuple(Column(heading=heading, right=False) for heading in headings)
-    return Table(columns=columns, rows=tuple(rows))
+def _table(checks: Sequence[Check]) -> Table | None:
+    rows = [
+        (
+            check.name if check.passed else Cell(text=check.name, look="bad"),
+            "ok" if check.passed else "FAIL",
+            "" if check.subject == ALL else check.subject,
+            *(gate.limit_text(check), gate.found(check)),
+        )
+        for check in checks
+    ]
+    heads = ("check", "", "of", "limit", "found")
+    return table_of(heads, rows, words=heads)

@@ -1,29 +1,38 @@
-"""What changed between two folders of results: lengths, settings, memory, measured figures."""
+"""What changed between two folders: first the data, then what that does to the answer."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
 from chunkscope._version import __version__
 from chunkscope.artefacts.figures import FIGURES, KV_TOKENS
-from chunkscope.artefacts.numbers import NOT_MEASURED, as_written, change, gib, number
+from chunkscope.artefacts.numbers import (
+    NOT_MEASURED,
+    as_written,
+    change,
+    duration,
+    gib,
+    number,
+    share,
+)
 from chunkscope.findings import Findings
-from chunkscope.lengths.profile import ALL, Profile, together
+from chunkscope.lengths.content import content_changes
+from chunkscope.lengths.profile import ALL, DatasetProfile, Profile, together
 from chunkscope.planning.plan import Plan
-from chunkscope.report.section import Cell, Column, Section, Table
+from chunkscope.prefixes.reuse import reuse_together
+from chunkscope.report.runs import LOOKS
+from chunkscope.report.section import Cell, Section, table_of
 from chunkscope.report.words import verdicts as words
 from chunkscope.verification.result import Verification
 from chunkscope.verification.verdict import Outcome, judge, value
 
-SCHEMA = "chunkscope/comparison/1"
-Figures = dict[str, tuple[Any, Callable[[Any], str]]]  # by name: a value, and how it is written
+SCHEMA = "chunkscope/comparison/2"
 
 
 class Part(StrEnum):
-    LENGTHS = "lengths"
-    PLAN = "plan"
-    MEMORY = "memory"
+    LENGTHS = "lengths and sharing"
+    PLAN = "answer"
     MEASURED = "measured"
 
 
@@ -40,18 +49,29 @@ class Change:
     new_value: Any = None
     outcome: Outcome = Outcome.UNKNOWN
 
-    @property
-    def by(self) -> str:
-        numbers = all(type(v) in (int, float) for v in (self.old_value, self.new_value))
-        return change(self.old_value, self.new_value) if numbers else ""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataChange:
+    """The rows of a dataset, before and after. None: no such dataset, or not known."""
+
+    dataset: str
+    before: int | None
+    now: int | None
+    added: int | None
+    removed: int | None
+    changed: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportComparison:
-    """`notes` say what could not be compared, and why. `ties` are figures within the spread."""
+    """`notes` say what could not be compared, and why. `ties` are figures within the spread.
+
+    `data` is None where the content of one folder is not known.
+    """
 
     old: Findings
     new: Findings
+    data: tuple[DataChange, ...] | None
     changes: tuple[Change, ...]
     notes: tuple[str, ...]
     ties: int
@@ -68,6 +88,7 @@ class ReportComparison:
             "chunkscope": __version__,
             "old": {"folder": str(self.old.folder), "digests": self.old.digests},
             "new": {"folder": str(self.new.folder), "digests": self.new.digests},
+            "data": None if self.data is None else [asdict(one) for one in self.data],
             "changes": [asdict(one) for one in self.changes],
             "ties": self.ties,
             "notes": list(self.notes),
@@ -79,6 +100,7 @@ def compare(old: Findings, new: Findings) -> ReportComparison:
     return ReportComparison(
         old=old,
         new=new,
+        data=data_changes(old.profile, new.profile),
         changes=tuple(one for one in changes if one.outcome is not Outcome.TIE),
         notes=tuple(words.not_comparable(old, new)),
         ties=sum(one.outcome is Outcome.TIE for one in changes),
@@ -86,35 +108,72 @@ def compare(old: Findings, new: Findings) -> ReportComparison:
 
 
 def sections(comparison: ReportComparison) -> list[Section]:
-    changes, ties = len(comparison.changes), comparison.ties
-    answer = words.changed(comparison.old, comparison.new, changes, ties)
+    rows = [
+        (one.dataset, one.before, one.now, one.added, one.removed, one.changed)
+        for one in comparison.data or ()
+    ]
+    heads = ("rows", "before", "now", "added", "removed", "changed")
     return [
-        Section(sentences=(answer,), notes=comparison.notes),
+        Section(
+            sentences=tuple(words.what_changed(comparison)),
+            table=table_of(heads, rows),
+            notes=comparison.notes,
+        ),
         *(
-            Section(title=part.value.capitalize(), table=_table(part, comparison.changes))
+            Section(
+                title=part.value.capitalize(),
+                table=table_of(
+                    ("of", "figure", "before", "now", "change"),
+                    [_row(one) for one in comparison.changes if one.part is part],
+                    words=("figure",),
+                ),
+            )
             for part in Part
         ),
     ]
 
 
-def _table(part: Part, changes: tuple[Change, ...]) -> Table | None:
-    columns = (
-        *(Column(heading=heading, right=False) for heading in ("of", "figure")),
-        *(Column(heading=heading) for heading in ("before", "now", "change")),
-    )
-    looks = {Outcome.BETTER: "good", Outcome.WORSE: "worse"}
-    rows = tuple(
-        (
-            *(one.subject, one.figure, one.old, one.new),
-            Cell(text=one.by, look=looks.get(one.outcome, "")),
-        )
-        for one in changes
-        if one.part is part
-    )
-    return Table(columns=columns, rows=rows) if rows else None
+def _row(one: Change) -> tuple[str | Cell, ...]:
+    numbers = all(type(v) in (int, float) for v in (one.old_value, one.new_value))
+    by = change(one.old_value, one.new_value) if numbers else ""
+    look = LOOKS.get(one.outcome, "")
+    return one.subject, one.figure, one.old, one.new, Cell(text=by, look=look)
+
+
+def data_changes(old: Profile | None, new: Profile | None) -> tuple[DataChange, ...] | None:
+    """The datasets that are not the same, by the digests of their records; None: nobody knows."""
+    if old is None or new is None:
+        return None
+    before, now = ({d.name: d for d in profile.datasets} for profile in (old, new))
+    pairs = [(name, before.get(name), now.get(name)) for name in dict.fromkeys((*before, *now))]
+    changes = tuple(filter(None, (_data_change(*pair) for pair in pairs)))
+    is_known = all(d.content for d in (*before.values(), *now.values()))
+    return changes if changes or is_known else None
+
+
+def _data_change(
+    name: str, old: DatasetProfile | None, new: DatasetProfile | None
+) -> DataChange | None:
+    added: int | None = None
+    removed: int | None = None
+    changed: int | None = None
+    if old is None or new is None:
+        added, removed, changed = new.rows if new else 0, old.rows if old else 0, 0
+    elif old.content is not None and new.content is not None:
+        if (counts := content_changes(old.content, new.content)) == (0, 0):
+            return None
+        if counts is not None:  # a row that changed is one added and one removed
+            changed = min(counts)
+            added, removed = (count - changed for count in counts)
+    elif old.lengths == new.lengths:
+        return None
+    rows = {"before": old.rows if old else None, "now": new.rows if new else None}
+    return DataChange(dataset=name, added=added, removed=removed, changed=changed, **rows)
 
 
 # -- figures of each part, by subject ------------------------------------------------------------
+
+Figures = dict[str, tuple[Any, str]]  # by name: a value, and how it is written
 
 
 def _changes(old: Findings, new: Findings) -> Iterator[Change]:
@@ -124,7 +183,6 @@ def _changes(old: Findings, new: Findings) -> Iterator[Change]:
             yield from _differing(Part.LENGTHS, subject, before.get(subject), after.get(subject))
     if old.plan and new.plan:
         yield from _differing(Part.PLAN, "plan", _plan(old.plan), _plan(new.plan))
-        yield from _differing(Part.MEMORY, "predicted", _memory(old.plan), _memory(new.plan))
     if old.verification and new.verification:
         yield from _measured(old.verification, new.verification)
 
@@ -133,20 +191,16 @@ def _differing(
     part: Part, subject: str, old: Figures | None, new: Figures | None
 ) -> Iterator[Change]:
     for name in dict.fromkeys((*(new or {}), *(old or {}))):
-        known = [figures[name] for figures in (old, new) if figures and name in figures]
-        before, after = (
-            figures[name][0] if figures and name in figures else None for figures in (old, new)
-        )
-        write = known[0][1]
-        if before != after:
+        before, after = ((figures or {}).get(name, (None, "none")) for figures in (old, new))
+        if before[0] != after[0]:
             yield Change(
                 part=part,
                 subject=subject,
                 figure=name,
-                old="none" if before is None else write(before),
-                new="none" if after is None else write(after),
-                old_value=before,
-                new_value=after,
+                old=before[1],
+                new=after[1],
+                old_value=before[0],
+                new_value=after[0],
             )
 
 
@@ -155,52 +209,43 @@ def _same_tokens(old: Profile, new: Profile) -> bool:
 
 
 def _lengths(profile: Profile) -> dict[str, Figures]:
-    sets = {dataset.name: dataset.lengths for dataset in profile.datasets}
-    return {
-        name: {
-            "prompts": (lengths.count, number),
-            "p50": (lengths.percentile(50), number),
-            "p95": (lengths.percentile(95), number),
-            "longest": (lengths.max, number),
-        }
-        for name, lengths in {**sets, ALL: together(profile.datasets)}.items()
-    }
+    figures: dict[str, Figures] = {}
+    for name, datasets in (*((d.name, [d]) for d in profile.datasets), (ALL, profile.datasets)):
+        lengths = together(datasets)
+        values = {f"p{n}": lengths.percentile(n) for n in (50, 95)} | {"longest": lengths.max}
+        figures[name] = {"prompts": (lengths.count, number(lengths.count))}
+        figures[name] |= {key: (value, number(value)) for key, value in values.items()}
+        if measured := [d.prefixes for d in datasets if d.prefixes]:
+            rate = reuse_together(measured).hit_rate
+            figures[name]["served by a prefix cache"] = (rate, share(rate))
+    return figures
 
 
 def _plan(plan: Plan) -> Figures:
-    known: dict[str, Any] = {
+    cost, memory = plan.cost, plan.memory
+    values: dict[str, Any] = {
         "vLLM": plan.release.text,
         "model": plan.model.name if plan.model else None,
         "GPU": plan.gpu.title if plan.gpu else None,
         "prompts refused": plan.refused.prompts,
         **plan.settings.given(),
+        KV_TOKENS.title: memory.kv_cache_tokens if memory else None,
     }
-    return {name: (value, as_written) for name, value in known.items() if value is not None}
-
-
-def _memory(plan: Plan) -> Figures:
-    memory = plan.memory
-    if memory is None:
-        return {}
-    return {
-        "activations": (memory.line("activation").gib, gib),
-        KV_TOKENS.title: (memory.kv_cache_tokens, number),
-    }
+    written: Figures = {n: (v, as_written(v)) for n, v in values.items() if v is not None}
+    if cost is not None:
+        written["time, predicted"] = (cost.hours, duration(cost.hours))
+    if memory is not None:
+        activation = memory.line("activation").gib
+        written["activations, predicted"] = (activation, gib(activation))
+    return written
 
 
 def _measured(old: Verification, new: Verification) -> Iterator[Change]:
-    settings = dict.fromkeys(run.setting for run in (*new.runs, *old.runs))
-    for setting in settings:
+    for setting in dict.fromkeys(run.setting for run in (*new.runs, *old.runs)):
         before, after = old.run(setting), new.run(setting)
         statuses = [words.STATUS[run.status] if run else NOT_MEASURED for run in (before, after)]
-        if statuses[0] != statuses[1]:
-            yield Change(
-                part=Part.MEASURED,
-                subject=setting,
-                figure="status",
-                old=statuses[0],
-                new=statuses[1],
-            )
+        states = [{"status": (status, status)} for status in statuses]
+        yield from _differing(Part.MEASURED, setting, *states)
         if not (before and after and before.ok and after.ok):
             continue
         for figure in FIGURES:

@@ -9,20 +9,21 @@ from chunkscope.artefacts.artefact import Artefact
 from chunkscope.artefacts.numbers import duration, gib, number, plural, share
 from chunkscope.errors import ChunkscopeError
 from chunkscope.findings import Findings
+from chunkscope.lengths.profile import Profile
 from chunkscope.planning.emit import emit
 from chunkscope.planning.plan import AdviceKind, Plan
-from chunkscope.report import breakdown
-from chunkscope.report import comparison as compared
+from chunkscope.report import memory
 from chunkscope.report.comparison import ReportComparison
+from chunkscope.report.plan import savings
 from chunkscope.report.profile import lengths_chart
-from chunkscope.report.reuse import measured_in, prefixes
-from chunkscope.report.section import Chart, Column, Section, Table, fact_table
-from chunkscope.report.section import sections as all_sections
+from chunkscope.report.reuse import prefixes
+from chunkscope.report.section import Chart, Section, fact_table, table_of
+from chunkscope.report.section import sections as sections_of
 from chunkscope.report.words import answer as words
 from chunkscope.verification.result import EngineKind
 from chunkscope.vllm.enums import Target
 
-FOLDED = ("reuse", "memory", "timeline")
+FOLDED = ("lengths", "reuse", "memory")  # charts whose tables say the same
 MARKS = {
     "long_prefill_token_threshold": "tokens of one prompt per step",
     "max_num_batched_tokens": "tokens per step",
@@ -61,63 +62,41 @@ class Chapter:
 
 
 def hero(findings: Findings) -> Hero:
+    saved = savings(findings.plan) if findings.plan else ()
     return Hero(
         title=words.title(findings),
         headline=words.headline(findings),
-        sentences=tuple(words.lead(findings)),
+        sentences=(*words.lead(findings), *saved),
         warnings=tuple(words.mixed(findings)),
-        tiles=tuple(_tiles(findings)),
+        tiles=tuple(Tile(title=t, value=v, meaning=m) for t, v, m in _tiles(findings)),
         forms=tuple(_forms(findings)),
         notes=tuple(words.cautions(findings)),
     )
 
 
-def _tiles(findings: Findings) -> Iterator[Tile]:
+def _tiles(findings: Findings) -> Iterator[tuple[str, str, str]]:
     profile, plan, verification = findings.profile, findings.plan, words.measurements(findings)
     if profile is not None:
         lengths = profile.overall
-        yield Tile(
-            title="prompts",
-            value=number(lengths.count),
-            meaning=f"in {plural(len(profile.datasets), 'dataset')}",
-        )
+        yield "prompts", number(lengths.count), f"in {plural(len(profile.datasets), 'dataset')}"
         p95 = number(lengths.percentile(95))
-        yield Tile(
-            title="longest prompt",
-            value=f"{number(lengths.max)}",
-            meaning=f"tokens; 19 of 20 have at most {p95}",
-        )
+        yield "longest prompt", number(lengths.max), f"tokens; 19 of 20 have at most {p95}"
     if plan is not None and plan.cost is not None:
-        yield Tile(
-            title="time",
-            value=duration(plan.cost.hours),
-            meaning="predicted, without loading the model",
-        )
+        yield "time", duration(plan.cost.hours), "predicted, without loading the model"
     if plan is not None and plan.chunks.size:
-        yield Tile(
-            title="split prompts",
-            value=share(plan.chunks.share),
-            meaning=f"longer than one step of {number(plan.chunks.size)} tokens",
-        )
+        size = number(plan.chunks.size)
+        yield "split prompts", share(plan.chunks.share), f"longer than one step of {size} tokens"
     run = verification.run("plan") if verification else None
-    memory = plan.memory if plan else None
-    label, tokens = "measured", run.kv_cache_tokens if run else None
-    if tokens is None and memory is not None:
-        label, tokens = "predicted", memory.kv_cache_tokens
-    if tokens is not None:
-        yield Tile(
-            title="KV cache",
-            value=number(tokens),
-            meaning=f"tokens that fit at the same time ({label})",
-        )
-    peak = run.activation_peak_gib if run else None
-    if peak is None and memory is not None:
-        peak = memory.line("activation").gib
-        label = "predicted"
-    if peak is not None:
-        yield Tile(
-            title="activations", value=gib(peak), meaning=f"working memory of one step ({label})"
-        )
+    predicted = plan.memory if plan else None
+    tokens, peak = (run.kv_cache_tokens, run.activation_peak_gib) if run else (None, None)
+    if tokens is not None or predicted is not None:
+        label = "measured" if tokens is not None else "predicted"
+        tokens = tokens if tokens is not None or predicted is None else predicted.kv_cache_tokens
+        yield "KV cache", number(tokens), f"tokens that fit at the same time ({label})"
+    if peak is not None or predicted is not None:
+        label = "measured" if peak is not None else "predicted"
+        peak = peak if peak is not None or predicted is None else predicted.line("activation").gib
+        yield "activations", gib(peak), f"working memory of one step ({label})"
 
 
 def _forms(findings: Findings) -> Iterator[tuple[str, str]]:
@@ -139,15 +118,17 @@ def _forms(findings: Findings) -> Iterator[tuple[str, str]]:
 
 def chapters(findings: Findings, changes: ReportComparison | None = None) -> list[Chapter]:
     """In the order of the page; those of what is not there are left out."""
-    before = changes.comparable_profile if changes else None
-    parts = (
-        ("changes", "changes", "What changed", compared.sections(changes) if changes else []),
-        ("plan", "why", "Why these settings", all_sections(findings.plan) if findings.plan else []),
+    v, before = findings.verification, changes.comparable_profile if changes else None
+    is_demo = v is not None and v.measured is EngineKind.DEMO
+    measured = "What the demo measured" if is_demo else "What was measured"
+    parts: tuple[tuple[str, str, str, Sequence[Section]], ...] = (
+        ("changes", "changes", "What changed", _of(changes)),
+        ("plan", "why", "Why these settings", _of(findings.plan)),
         ("lengths", "lengths", "How long the prompts are", _lengths(findings, before)),
         ("shared", "shared", "What prompts share", _shared(findings)),
-        ("memory", "memory", "Where the memory goes", _memory(findings)),
-        ("measured", "measured", *_measured(findings)),
-        ("simulated", "simulated", "Simulated settings", _of(findings.simulation)),
+        ("memory", "memory", "Where the memory goes", [memory.section(findings)]),
+        ("measured", "measured", measured, _of(v)),
+        ("simulated", "simulated", "Simulated settings", _simulated(findings)),
         ("engine", "engine", "What limited the engine", _of(findings.diagnosis)),
         ("provenance", "sources", "Where the numbers come from", list(_origins(findings))),
     )
@@ -164,8 +145,7 @@ def chapters(findings: Findings, changes: ReportComparison | None = None) -> lis
             for section in _folded(shown)
         ]
         seen |= {note for section in shown for note in section.notes}
-        kept = tuple(section for section in fresh if not section.is_empty)
-        if kept:
+        if kept := tuple(section for section in fresh if not section.is_empty):
             made.append(Chapter(id=name, nav=nav, title=title, sections=kept))
     return made
 
@@ -181,21 +161,32 @@ def _folded(shown: Sequence[Section]) -> Iterator[Section]:
 
 
 def _of(artefact: object | None) -> list[Section]:
-    return all_sections(artefact) if artefact is not None else []
+    return sections_of(artefact) if artefact is not None else []
 
 
-def _lengths(findings: Findings, before: Any) -> list[Section]:
-    """The chart takes the place of the bars; the table of all datasets that of the short one."""
+def _simulated(findings: Findings) -> list[Section]:
+    """Unless it is what the plan says already."""
+    simulation, plan = findings.simulation, findings.plan
+    if simulation is None or plan is None or simulation.pareto or simulation.runs[0].rate:
+        return _of(simulation)
+    tried = [row.run.figures for row in plan.tried]
+    same = all(run.figures in tried and not run.timeline for run in simulation.runs)
+    return [] if same else _of(simulation)
+
+
+def _lengths(findings: Findings, before: Profile | None) -> list[Section]:
+    """The chart takes the place of the bars."""
     profile = findings.profile
     if profile is None:
         return []
-    first, bars, *rest = all_sections(profile)
+    first, *rest = sections_of(profile)
     data = lengths_chart(profile, before)
     if data is None:
         return [first, *rest]
     data["marks"] = list(_marks(findings.plan)) if findings.plan else []
-    chart = Chart(name="lengths", data=data, bars=bars.chart.bars if bars.chart else ())
-    return [Section(sentences=first.sentences, chart=chart, table=first.table), *rest]
+    bars = next((s.chart.bars for s in rest if s.chart), ())
+    chart = Chart(name="lengths", data=data, bars=bars)
+    return [replace(first, chart=chart), *(s for s in rest if not s.chart)]
 
 
 def _marks(plan: Plan) -> Iterator[dict[str, Any]]:
@@ -209,24 +200,10 @@ def _marks(plan: Plan) -> Iterator[dict[str, Any]]:
 
 def _shared(findings: Findings) -> list[Section]:
     profile = findings.profile
-    if profile is None or not measured_in(profile):
+    if profile is None or not any(dataset.prefixes for dataset in profile.datasets):
         return []
     plan = findings.plan if findings.plan_is_of_this_profile else None
-    return all_sections(prefixes(profile, plan))
-
-
-def _memory(findings: Findings) -> list[Section]:
-    section = breakdown.section(findings)
-    return [section] if section is not None else []
-
-
-def _measured(findings: Findings) -> tuple[str, list[Section]]:
-    verification = findings.verification
-    if verification is None:
-        return "", []
-    is_demo = verification.measured is EngineKind.DEMO
-    title = "What the demo measured" if is_demo else "What was measured"
-    return title, all_sections(verification)
+    return sections_of(prefixes(profile, plan))
 
 
 def _origins(findings: Findings) -> Iterator[Section]:
@@ -235,29 +212,20 @@ def _origins(findings: Findings) -> Iterator[Section]:
         *(findings.profile, findings.plan, findings.simulation),
         *(findings.verification, findings.diagnosis),
     )
-    for artefact in artefacts:
-        if artefact is None:
-            continue
+    for artefact in filter(None, artefacts):
         name = artefact.default_path.name
         asked = artefact.source if isinstance(artefact, Plan) else artefact
-        yield Section(
-            title=name,
-            table=fact_table(
-                {
-                    "content": findings.digests.get(name),
-                    "made": f"{getattr(artefact, 'created', '')} by chunkscope {artefact.version}",
-                    "command": shlex.join(getattr(asked, "command", ())) or None,
-                }
-            ),
-            details=True,
-        )
+        facts = {
+            "content": findings.digests.get(name),
+            "made": f"{getattr(artefact, 'created', '')} by chunkscope {artefact.version}",
+            "command": shlex.join(getattr(asked, "command", ())) or None,
+        }
+        yield Section(title=name, table=fact_table(facts), details=True)
     if findings.profile is not None:
-        columns = tuple(Column(heading=h, right=h == "bytes") for h in ("file", "bytes", "sha256"))
-        rows = tuple(
-            (dataset.path, number(dataset.bytes), dataset.sha256 or "not recorded")
-            for dataset in findings.profile.datasets
-        )
-        yield Section(title="Data files", table=Table(columns=columns, rows=rows), details=True)
+        datasets = findings.profile.datasets
+        rows = [(d.path, d.bytes, d.sha256 or "not recorded") for d in datasets]
+        table = table_of(("file", "bytes", "sha256"), rows, words=("sha256",))
+        yield Section(title="Data files", table=table, details=True)
 
 
 # -- on a terminal and as Markdown ---------------------------------------------------------------
@@ -267,21 +235,20 @@ def sections(findings: Findings) -> list[Section]:
     """The first screen, with tiles as a table; what was measured or tried; the rest as details."""
     top = hero(findings)
     flags = [text for name, text in top.forms if name == Target.VLLM_ARGS.value]
-    tried = [
-        section
-        for artefact in (findings.verification, findings.plan)
-        if artefact is not None
-        for section in all_sections(artefact)
-        if section.table is not None and section.table.has_headings and not section.details
-    ]
     first = Section(
         sentences=(top.headline, *top.sentences, *top.warnings, *flags),
         table=fact_table({tile.title: f"{tile.value} {tile.meaning}" for tile in top.tiles}),
         notes=top.notes,
     )
+    tried = [
+        Section(table=section.table)
+        for artefact in (findings.verification, findings.plan)
+        for section in _of(artefact)
+        if section.table is not None and section.table.has_headings and not section.details
+    ]
     rest = [
         replace(section, details=True, title=section.title or chapter.title)
         for chapter in chapters(findings)
         for section in chapter.sections
     ]
-    return [first, *(replace(section, sentences=(), notes=()) for section in tried[:1]), *rest]
+    return [first, *tried[:1], *rest]

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from chunkscope.console import printable
-from chunkscope.report.section import Section, Table, all_of, sections
+from chunkscope.report.section import Section, Table, sections
 
 MOST_ROWS = 500  # GitHub throws a summary over 1 MiB away as a whole
 MARKUP = "\\`*_{}[]<>|#~@&!"
@@ -11,34 +11,35 @@ MARKUP = "\\`*_{}[]<>|#~@&!"
 
 def markdown(artefact: object) -> str:
     """All of it, details included."""
-    return draw(sections(artefact))
+    return "\n\n".join(block for section in sections(artefact) for block in _blocks(section)) + "\n"
 
 
-def draw(shown: Sequence[Section], level: int = 2) -> str:
-    return "\n\n".join(block for section in shown for block in _blocks(section, level)) + "\n"
-
-
-def _blocks(section: Section, level: int) -> Iterator[str]:
+def _blocks(section: Section) -> Iterator[str]:
     if section.title:
-        yield f"{'#' * level} {text(section.title)}"
-    yield from (text(sentence) for sentence in section.sentences)
+        yield f"## {text(section.title)}"
+    yield from map(text, section.sentences)
     if section.table is not None:
         yield table(section.table)
     if section.chart is not None and section.chart.bars:
-        rows = [(label, figure) for label, _, figure in section.chart.bars]
-        yield "\n".join(("| | |", "|---|---:|", *(f"| {text(a)} | {text(b)} |" for a, b in rows)))
+        bars = [_line((text(label), figure)) for label, _, figure in section.chart.bars]
+        yield "\n".join(("| | |", "|---|---:|", *bars))
     if section.notes:
         yield "\n".join(f"- {text(note)}" for note in section.notes)
 
 
 def table(shown: Table) -> str:
-    heads = [text(column.heading) for column in shown.columns]
-    rules = ["---:" if column.right else "---" for column in shown.columns]
-    rows = [[text(all_of(cell)) for cell in row] for row in shown.rows[:MOST_ROWS]]
-    lines = ["| " + " | ".join(cells) + " |" for cells in (heads, rules, *rows)]
+    lines = [
+        _line([text(column.heading) for column in shown.columns]),
+        _line(["---:" if column.right else "---" for column in shown.columns]),
+        *(_line([text(str(cell)) for cell in row]) for row in shown.rows[:MOST_ROWS]),
+    ]
     if (left := len(shown.rows) - MOST_ROWS) > 0:
         lines.append(f"\n... and {left:,} more.")
     return "\n".join(lines)
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
 
 
 def text(words: str) -> str:

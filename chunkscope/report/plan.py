@@ -1,33 +1,26 @@
 """A plan, and a model's memory, as sections: what to set, what the run takes, what was tried."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from chunkscope.artefacts.note import Label
-from chunkscope.artefacts.numbers import as_written, number, share
+from chunkscope.artefacts.numbers import as_written, share
 from chunkscope.hardware.memory import Memory
-from chunkscope.planning.plan import DatasetDecision, Plan, Role
-from chunkscope.planning.rule import Decision
-from chunkscope.report.section import Column, Section, Table, fact_table, figures
-from chunkscope.report.simulation import runs_table
+from chunkscope.planning.plan import Plan, Role
+from chunkscope.report.runs import runs_table
+from chunkscope.report.section import Section, Table, fact_table, table_of
 from chunkscope.report.words import plan as words
 from chunkscope.report.words import sentence
-from chunkscope.simulation.result import SimulatedRun
 from chunkscope.vllm.footprint import Footprint
 
 MOST_DATASETS = 20
 
 
 def sections(plan: Plan) -> list[Section]:
-    rows = [row for row in plan.tried if row.chosen or row.role is not Role.RULE]
-    named = [(words.row_name(row), row.run) for row in rows]
-    strong = [place for place, row in enumerate(rows) if row.chosen]
     return [
-        Section(sentences=(words.advice(plan),)),
+        Section(sentences=(words.advice(plan), *savings(plan))),
         Section(sentences=(words.setup(plan),), table=fact_table(words.facts(plan))),
-        Section(
-            table=_tried(plan, named, strong),
-            notes=tuple(map(sentence, plan.notes)),
-        ),
+        Section(table=tried_table(plan), notes=tuple(map(sentence, plan.notes))),
         Section(sentences=tuple(words.arguments(plan))),
         Section(title="Why", table=_reasons(plan), details=True),
         Section(
@@ -44,116 +37,105 @@ def sections(plan: Plan) -> list[Section]:
     ]
 
 
-def _tried(plan: Plan, named: list[tuple[str, SimulatedRun]], strong: list[int]) -> Table | None:
+def savings(plan: Plan) -> Iterator[str]:
+    """What would save more than any flag."""
+    return map(sentence, getattr(plan, "savings", ()))
+
+
+def tried_table(plan: Plan) -> Table | None:
     """What was simulated, and of how many requests where that is not all of them."""
-    if not named:
-        return None
-    requests = named[0][1].requests
-    caption = "" if requests >= plan.refused.of else words.sampled(requests, plan.refused.of)
-    return replace(runs_table(named, strong), caption=caption)
+    rows = [row for row in plan.tried if row.chosen or row.role is not Role.RULE]
+    named = [(words.row_name(row), row.run) for row in rows]
+    table = runs_table(named, strong=[place for place, row in enumerate(rows) if row.chosen])
+    sent = rows[0].run.requests if rows else 0
+    if table is None or sent >= plan.refused.of:
+        return table
+    return replace(table, caption=words.sampled(sent, plan.refused.of))
 
 
-def _reasons(plan: Plan) -> Table:
+def _reasons(plan: Plan) -> Table | None:
     default, effective = plan.default.given(), plan.effective.given()
     given = plan.settings.given()
-    columns = (
-        Column(heading="argument", right=False),
-        Column(heading="value"),
-        Column(heading="default"),
-        Column(heading="why", right=False),
-    )
-    rows = tuple(
+
+    def value(name: str) -> str:
+        return as_written(effective.get(name, "-")) if name in given else "default"
+
+    rows = [
         (
-            reason.argument,
-            as_written(effective.get(reason.argument, "-"))
-            if reason.argument in given
-            else "default",
-            as_written(default.get(reason.argument, "-")),
-            sentence(reason),
+            *(reason.argument, value(reason.argument)),
+            *(as_written(default.get(reason.argument, "-")), sentence(reason)),
         )
         for reason in plan.reasons
-    )
-    return Table(columns=columns, rows=rows)
+    ]
+    return table_of(("argument", "value", "default", "why"), rows, words=("why",))
 
 
-def _decisions(plan: Plan) -> Table:
+def _decisions(plan: Plan) -> Table | None:
     """The datasets with the longest prompts, in the data's order, and all together."""
     longest = sorted(plan.decisions, key=lambda one: -one.decision.longest)[:MOST_DATASETS]
-    shown: list[DatasetDecision] = [one for one in plan.decisions if one in longest]
-    columns = (
-        Column(heading="dataset", right=False),
-        *(Column(heading=heading, wide=True) for heading in ("prompts", "p95")),
-        Column(heading="longest"),
-        Column(heading="mode", right=False, fixed=True),
-        *(Column(heading=heading) for heading in ("threshold", "over it")),
-        Column(heading="benefit", right=False, fixed=True),
-    )
-    rows = [(one.name, *_cells(one.decision)) for one in shown]
-    if left := len(plan.decisions) - len(shown):
-        rows.append((f"{left:,} with shorter prompts", *[""] * 7))
+    lines = [(one.name, one.decision) for one in plan.decisions if one in longest]
     if len(plan.decisions) > 1 and plan.request.dataset is None:
-        rows.append(("all together", *_cells(plan.decision)))
-    return Table(columns=columns, rows=tuple(rows), strong=(len(rows) - 1,))
+        lines.append(("all together", plan.decision))
+    rows = [
+        (
+            *(name, one.prompts, one.p95, one.longest, one.mode.value, one.threshold),
+            *(share(one.chunks.share) if one.chunks.prompts else None, one.tier.value),
+        )
+        for name, one in lines
+    ]
+    left = len(plan.decisions) - len(longest)
+    heads = ("dataset", "prompts", "p95", "longest", "mode", "threshold", "over it", "benefit")
+    return table_of(
+        heads,
+        rows,
+        words=("mode", "benefit"),
+        wide=("prompts", "p95"),
+        strong=[len(rows) - 1],
+        caption=f"{left:,} more with shorter prompts" if left else "",
+    )
 
 
-def _cells(decision: Decision) -> list[str]:
-    counts = [number(decision.prompts), number(decision.p95), number(decision.longest)]
-    rate = share(decision.chunks.share) if decision.chunks.prompts else "-"
-    return [*counts, decision.mode.value, number(decision.threshold), rate, decision.tier.value]
+# -- memory --------------------------------------------------------------------------------------
 
 
 def footprint_sections(footprint: Footprint) -> list[Section]:
-    lengths = footprint.requests
+    memory, lengths = footprint.memory, footprint.requests
+    parts = [(part, f"{gib:.2f}", label) for part, gib, label, _ in _parts(memory) if gib >= 0.005]
+    parts.append(("all together", f"{memory.requested_gib:.2f}", f"of {memory.total_gib:.1f} GiB"))
+    fitting = table_of(
+        ("tokens per request", *(f"{length:,}" for length in lengths)),
+        [("requests that fit", *lengths.values())],
+    )
     return [
         Section(
             sentences=(words.fits(footprint), words.footprint_setup(footprint)),
-            table=memory_table(footprint.memory),
+            table=table_of(
+                ("memory per GPU", "GiB", " "), parts, words=" ", strong=[len(parts) - 1]
+            ),
         ),
         Section(
-            table=Table(
-                columns=figures("tokens per request", *map(number, lengths)),
-                rows=(("requests that fit", *map(number, lengths.values())),),
-            ),
+            table=fitting,
             sentences=(words.kv_per_token(footprint),),
             notes=tuple(map(sentence, footprint.notes)),
         ),
-        Section(title="How each line is known", table=memory_notes(footprint.memory), details=True),
+        Section(title="How each line is known", table=memory_notes(memory), details=True),
     ]
 
 
-def memory_table(memory: Memory) -> Table:
-    """What one GPU holds, in GiB."""
-    rows = [
-        (words.MEMORY_PARTS.get(line.name, line.name), f"{line.gib:.2f}", line.label.value)
-        for line in memory.lines
-        if line.gib >= 0.005
-    ]
+def _parts(memory: Memory) -> list[tuple[str, float, str, str]]:
+    """What one GPU holds: part, GiB, whether it is measured, and from what it is known."""
     label = memory.kv_cache_label or Label.PREDICTED
-    rows += [
-        ("KV cache", f"{memory.kv_cache_gib:.2f}", f"{label}, {memory.kv_cache_tokens:,} tokens"),
-        ("all together", f"{memory.requested_gib:.2f}", f"of {memory.total_gib:.1f} GiB"),
+    tokens = f"{label}, {memory.kv_cache_tokens:,} tokens"
+    names = words.MEMORY_PARTS
+    return [
+        *(
+            (names.get(line.name, line.name), line.gib, line.label.value, sentence(line.note))
+            for line in memory.lines
+        ),
+        ("KV cache", memory.kv_cache_gib, tokens, "what is left"),
     ]
-    columns = (*figures("memory per GPU", "GiB"), Column(heading="", right=False))
-    return Table(columns=columns, rows=tuple(rows), strong=(len(rows) - 1,))
 
 
-def memory_notes(memory: Memory) -> Table:
-    """Each line with where it comes from."""
-    columns = (
-        *figures("part", "GiB"),
-        Column(heading="known", right=False, fixed=True),
-        Column(heading="from", right=False),
-    )
-    rows = [
-        (
-            words.MEMORY_PARTS.get(line.name, line.name),
-            f"{line.gib:.2f}",
-            line.label,
-            sentence(line.note),
-        )
-        for line in memory.lines
-    ]
-    label = memory.kv_cache_label or Label.PREDICTED
-    tokens = f"what is left: {memory.kv_cache_tokens:,} tokens"
-    rows.append(("KV cache", f"{memory.kv_cache_gib:.2f}", label, tokens))
-    return Table(columns=columns, rows=tuple(rows))
+def memory_notes(memory: Memory) -> Table | None:
+    rows = [(part, f"{gib:.2f}", label, why) for part, gib, label, why in _parts(memory)]
+    return table_of(("part", "GiB", "known", "from"), rows, words=("known", "from"))

@@ -2,19 +2,16 @@
 
 from collections.abc import Iterator
 
-from chunkscope.artefacts.numbers import number
 from chunkscope.lengths.profile import ALL
-from chunkscope.prefixes.reuse import (
-    PrefixReuse,
-    reuse_together,
-)
+from chunkscope.prefixes.reuse import PrefixReuse, reuse_together
 from chunkscope.report.profile import shortened
 from chunkscope.report.reuse import PrefixSummary, enough_for
-from chunkscope.report.section import Chart, Section, Table, figures
+from chunkscope.report.section import Chart, Section, Table, table_of
 from chunkscope.report.words import data as words
 
 MOST_GROUPS = 10
 MOST_CURVES = 200
+MOST_SIZES = 6
 ORDERS = {
     "as in the file": "cached_tokens",
     "longest first, as sent": "sent_order_cached_tokens",
@@ -27,7 +24,7 @@ def sections(summary: PrefixSummary) -> list[Section]:
         Section(
             sentences=tuple(words.reuse_answer(summary)),
             table=_shared_table(summary),
-            chart=reuse_chart(summary),
+            chart=_chart(summary),
         ),
         Section(sentences=tuple(words.reuse_advice(summary))),
         Section(title="Served by KV cache size", table=_capacity_table(summary), details=True),
@@ -38,51 +35,42 @@ def sections(summary: PrefixSummary) -> list[Section]:
     ]
 
 
-def _shared_table(summary: PrefixSummary) -> Table:
+def _shared_table(summary: PrefixSummary) -> Table | None:
     reuse_of = {dataset.name: reuse for dataset, reuse in summary.measured}
-    lines = shortened([dataset for dataset, _ in summary.measured])
-    rows = [
-        (name, *_shared(reuse_together([reuse_of[d.name] for d in members])))
-        for name, members in lines
-    ]
-    if len(rows) > 1:
-        rows.append((ALL, *_shared(summary.overall)))
-    columns = figures("dataset", "prompts", "tokens", "common start", "served", "enough at")
-    return Table(
-        columns=columns,
-        rows=tuple(rows),
-        strong=(len(rows) - 1,) if len(rows) > 1 else (),
-    )
+    rows = []
+    for name, members in shortened([dataset for dataset, _ in summary.measured]):
+        reuse = reuse_together([reuse_of[dataset.name] for dataset in members])
+        counts = (reuse.prompts, reuse.tokens, reuse.common_tokens)
+        served = words.rate(reuse.cached_tokens, reuse.tokens)
+        rows.append((name, *counts, served, brief(enough_for(reuse))))
+    heads = ("dataset", "prompts", "tokens", "common start", "served", "enough at")
+    return table_of(heads, rows, strong=[len(rows) - 1] if rows[1:] else [])
 
 
-def _shared(reuse: PrefixReuse) -> tuple[str, ...]:
-    counts = (reuse.prompts, reuse.tokens, reuse.common_tokens)
-    size = enough_for(reuse)
-    served = words.rate(reuse.cached_tokens, reuse.tokens)
-    return (*map(number, counts), served, brief(size) if size else "-")
+def _named(summary: PrefixSummary) -> list[tuple[str, PrefixReuse]]:
+    named = [(dataset.name, reuse) for dataset, reuse in summary.measured]
+    named = [(ALL, summary.overall), *named] if len(named) > 1 else named
+    return [(name, reuse) for name, reuse in named if reuse.capacities]
 
 
-def _capacity_table(summary: PrefixSummary, most: int = 6) -> Table | None:
+def _capacity_table(summary: PrefixSummary) -> Table | None:
     """By order; blank where two prompts do not fit, or more adds nothing."""
-    named = [(dataset.name, reuse) for dataset, reuse in summary.measured if reuse.capacities]
-    if len(named) > 1 and summary.overall.capacities:
-        named.append((ALL, summary.overall))
+    named = _named(summary)
     sizes = sorted({at.kv_tokens for _, reuse in named for at in reuse.capacities})
-    sizes = sizes[::-1][:: -(-len(sizes) // most) or 1][::-1]
+    sizes = sizes[::-1][:: -(-len(sizes) // MOST_SIZES) or 1][::-1]
     rows = [
         (
-            name if place == 0 else f"  {order}",
-            *(_at(reuse, size, field) for size in sizes),
+            f"  {order}" if place else name,
+            *(_served(reuse, size, field) for size in sizes),
             words.rate(getattr(reuse, field), reuse.tokens),
         )
         for name, reuse in named
         for place, (order, field) in enumerate(_orders(reuse))
     ]
-    columns = figures("KV cache, tokens", *map(brief, sizes), "no limit")
-    return Table(columns=columns, rows=tuple(rows)) if rows else None
+    return table_of(("KV cache, tokens", *map(brief, sizes), "no limit"), rows)
 
 
-def _at(reuse: PrefixReuse, size: int, field: str) -> str:
+def _served(reuse: PrefixReuse, size: int, field: str) -> str:
     cached = {at.kv_tokens: getattr(at, field) for at in reuse.capacities}
     return words.rate(cached[size], reuse.tokens) if size in cached else ""
 
@@ -90,42 +78,38 @@ def _at(reuse: PrefixReuse, size: int, field: str) -> str:
 def _orders(reuse: PrefixReuse) -> Iterator[tuple[str, str]]:
     """The file's order, and those that differ from it by a point somewhere."""
     for order, field in ORDERS.items():
-        values = [(getattr(at, field), at.cached_tokens) for at in reuse.capacities]
-        if field == "cached_tokens":
-            yield order, field
-            continue
-        gaps = [abs(value - usual) for value, usual in values if value is not None]
-        if len(gaps) == len(values) and max(gaps, default=0) > 0.01 * reuse.tokens:
+        gaps = [
+            abs(value - at.cached_tokens)
+            for at in reuse.capacities
+            if (value := getattr(at, field)) is not None
+        ]
+        differs = len(gaps) == len(reuse.capacities) and max(gaps) > 0.01 * reuse.tokens
+        if field == "cached_tokens" or differs:
             yield order, field
 
 
-def brief(tokens: int) -> str:
+def brief(tokens: int | None) -> str:
     """
     >>> brief(16384), brief(1 << 21)
     ('16K', '2M')
     """
+    if not tokens:
+        return "-"
     return f"{tokens >> 20}M" if tokens >= 1 << 20 else f"{tokens >> 10}K"
 
 
 def _groups(summary: PrefixSummary) -> Table | None:
-    groups = [
-        (group.prompts * group.shared_tokens, dataset, group)
-        for dataset, reuse in summary.measured
-        for group in reuse.groups
+    groups = [(dataset, group) for dataset, reuse in summary.measured for group in reuse.groups]
+    groups.sort(key=lambda pair: -pair[1].prompts * pair[1].shared_tokens)
+    rows = [
+        (f"{dataset.path} {dataset.unit} {group.position:,}", group.prompts, group.shared_tokens)
+        for dataset, group in groups[:MOST_GROUPS]
     ]
-    groups.sort(key=lambda item: -item[0])
-    rows = tuple(
-        (f"{d.path} {d.unit} {g.position:,}", number(g.prompts), number(g.shared_tokens))
-        for _, d, g in groups[:MOST_GROUPS]
-    )
-    return Table(columns=figures("first of them", "prompts", "tokens"), rows=rows) if rows else None
+    return table_of(("first of them", "prompts", "tokens"), rows)
 
 
-def reuse_chart(summary: PrefixSummary) -> Chart | None:
+def _chart(summary: PrefixSummary) -> Chart | None:
     """For the page: what is served by the size of the KV cache, a line for each order."""
-    named = [(dataset.name, reuse) for dataset, reuse in summary.measured]
-    if len(named) > 1:
-        named.insert(0, (ALL, summary.overall))
     sets = [
         {
             "name": name,
@@ -139,8 +123,7 @@ def reuse_chart(summary: PrefixSummary) -> Chart | None:
             "ideal": reuse.hit_rate,
             "flat_at": enough_for(reuse),
         }
-        for name, reuse in named[:MOST_CURVES]
-        if reuse.capacities
+        for name, reuse in _named(summary)[:MOST_CURVES]
     ]
     planned = summary.planned
     mark = planned and {

@@ -5,7 +5,7 @@ Also the shortened list of datasets that plans, prefixes and the page use.
 
 import csv
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from math import ceil, floor, log2
 from typing import Any
@@ -21,18 +21,19 @@ from chunkscope.lengths.profile import (
     shares,
     together,
 )
-from chunkscope.report.section import Cell, Chart, Column, Section, Table, figures
+from chunkscope.report.section import Cell, Chart, Section, Table, table_of
 from chunkscope.report.words import data as words
 
 FIGURES = ("p50", "p95", "p99", "max", ">2K", ">8K")
+WIDE = ("mean", "p75", "p90")
 MEANINGS = {
-    "prompts": "prompts that were counted",
     "p50": "half of the prompts are at most this long, in tokens",
     "p95": "19 of 20 prompts are at most this long, in tokens",
     "p99": "99 of 100 prompts are at most this long, in tokens",
     "max": "the longest prompt, in tokens",
     ">2K": "share of prompts over 2,048 tokens",
     ">8K": "share of prompts over 8,192 tokens",
+    "prompt field": "which part of a row is the prompt",
 }
 MOST_LINES = 20  # datasets in the short answer
 MOST_ROWS = 1_000  # datasets in the details and on the page
@@ -44,12 +45,19 @@ _CSV = ("mean", "min", "p50", "p75", "p90", "p95", "p99", "max", "total")
 
 
 def sections(profile: Profile) -> list[Section]:
+    bars = tuple((f"{a:,} to {b - 1:,}", n, f"{n:,}") for a, b, n in profile.overall.doubling())
+    longest = [
+        (f"{dataset.path} {dataset.unit} {prompt.position:,}", prompt.tokens)
+        for dataset in profile.datasets
+        for prompt in dataset.longest
+    ]
+    longest.sort(key=lambda prompt: (-prompt[1], prompt[0]))
     return [
         Section(
             sentences=tuple(words.answer(profile)),
-            table=lengths_table(profile, shortened(profile.datasets)),
+            table=lengths_table(shortened(profile.datasets)),
         ),
-        Section(chart=Chart(name="lengths", bars=tuple(_bars(profile.overall)))),
+        Section(chart=Chart(name="lengths", bars=bars)),
         Section(sentences=(words.counted_with(profile),), notes=tuple(words.cautions(profile))),
         Section(
             title="By dataset",
@@ -57,7 +65,11 @@ def sections(profile: Profile) -> list[Section]:
             sentences=tuple(words.counting(profile)),
             details=True,
         ),
-        Section(title="Longest prompts", table=_longest(profile), details=True),
+        Section(
+            title="Longest prompts",
+            table=table_of(("where", "tokens"), longest[:10]),
+            details=True,
+        ),
     ]
 
 
@@ -67,102 +79,66 @@ Group = tuple[str, Sequence[DatasetProfile]]  # a dataset or a folder by name, a
 
 
 def shortened(datasets: Sequence[DatasetProfile], most: int = MOST_LINES) -> list[Group]:
-    """At most `most` lines: the longest sets by themselves, the others as folders.
+    """At most `most` lines and one for all: the longest sets by themselves, others as folders.
 
     Few datasets are all listed, in order.
     """
+    whole: list[Group] = [(ALL, datasets)] if len(datasets) > 1 else []
     if len(datasets) <= most:
-        return [(dataset.name, [dataset]) for dataset in datasets]
+        return [*((dataset.name, [dataset]) for dataset in datasets), *whole]
     by_length = sorted(datasets, key=lambda dataset: -(dataset.lengths.max or 0))
-    alone = {dataset.name for dataset in by_length[: most // 2]}
+    alone, others = by_length[: most // 2], by_length[most // 2 :]
     folders: dict[str, list[DatasetProfile]] = {}
-    for dataset in datasets:
-        if dataset.name not in alone:
-            folders.setdefault(dataset.group, []).append(dataset)
+    for dataset in others:
+        folders.setdefault(dataset.group, []).append(dataset)
     largest = sorted(folders.items(), key=lambda item: -len(item[1]))
     room = most - len(alone)
     if len(largest) > room:
         rest = [dataset for _, members in largest[room - 1 :] for dataset in members]
         largest = [*largest[: room - 1], ("", rest)]
-    lines: list[Group] = [(d.name, [d]) for d in by_length if d.name in alone]
+    lines: list[Group] = [(dataset.name, [dataset]) for dataset in alone]
     for folder, members in largest:
-        others = f"{len(members):,} {'others' if alone else 'datasets'}"
-        lines.append((f"{folder}/ ({others})" if folder else others, members))
-    return lines
+        count = f"{len(members):,} others"
+        lines.append((f"{folder}/ ({count})" if folder else count, members))
+    return [*lines, *whole]
 
 
-def lengths_table(profile: Profile, lines: Sequence[Group]) -> Table:
-    wide = ("mean", "p75", "p90")
-    columns = [
-        *figures("tokens per prompt", "prompts"),
-        *(Column(heading=name, meaning=MEANINGS.get(name, "")) for name in FIGURES),
-        *(Column(heading=name, wide=True) for name in wide),
-    ]
-    rows = [(name, *_cells(together(members), wide)) for name, members in lines]
-    if len(rows) > 1:
-        rows.append((ALL, *_cells(profile.overall, wide)))
-    strong = (len(rows) - 1,) if len(rows) > 1 else ()
-    return Table(columns=tuple(columns), rows=tuple(rows), strong=strong)
-
-
-def _cells(lengths: LengthHistogram, wide: Iterable[str]) -> list[str]:
-    return [written(lengths, column) for column in ("count", *FIGURES, *wide)]
+def lengths_table(lines: Sequence[Group]) -> Table | None:
+    names = ("prompts", *FIGURES, *WIDE)
+    sums = [(name, together(members)) for name, members in lines]
+    rows = [(name, *(written(lengths, column) for column in names)) for name, lengths in sums]
+    strong = [len(lines) - 1] if lines[1:] else []
+    heads = ("tokens per prompt", *names)
+    return table_of(heads, rows, wide=WIDE, meanings=MEANINGS, strong=strong)
 
 
 def written(lengths: LengthHistogram, column: str) -> str:
     """A figure by its heading: `p95` is a percentile, `>2K` a share.
 
-    >>> [written(LengthHistogram.of([10, 20, 3000]), c) for c in ("count", "p50", "max", ">2K")]
+    >>> [written(LengthHistogram.of([10, 20, 3000]), c) for c in ("prompts", "p50", "max", ">2K")]
     ['3', '20', '3,000', '33 %']
     """
-    return (share if column.startswith(">") else number)(length(lengths, column))
-
-
-def length(lengths: LengthHistogram, column: str) -> float | None:
     if column.startswith(">"):
-        return lengths.share_over(LONG_LENGTHS[column[1:]])
-    if column.startswith("p"):
-        return lengths.percentile(float(column[1:]))
-    figure: float | None = getattr(lengths, column)
-    return figure
+        return share(lengths.share_over(LONG_LENGTHS[column[1:]]))
+    if column[1:].isdecimal():
+        return number(lengths.percentile(float(column[1:])))
+    return number(getattr(lengths, {"prompts": "count"}.get(column, column)))
 
 
-def _every_dataset(profile: Profile) -> Table:
+def _every_dataset(profile: Profile) -> Table | None:
     """One line a dataset, to sort and filter on the page."""
-    headings = ("prompts", *FIGURES, "chars per token")
-    columns = [
-        Column(heading="dataset", right=False),
-        *(Column(heading=name, meaning=MEANINGS.get(name, "")) for name in headings),
-        Column(heading="prompt field", right=False, meaning="which part of a row is the prompt"),
+    names = ("prompts", *FIGURES)
+    rows = [
+        (
+            Cell(text=dataset.name, note=words.remark(dataset)),
+            *(written(dataset.lengths, name) for name in names),
+            *(ratio(dataset.chars_per_token), dataset.field or "-"),
+        )
+        for dataset in profile.datasets[:MOST_ROWS]
     ]
-    rows: list[tuple[Cell | str, ...]] = []
-    for dataset in profile.datasets[:MOST_ROWS]:
-        lengths = dataset.lengths
-        cells = [
-            Cell(text=written(lengths, column), sort=length(lengths, column))
-            for column in ("count", *FIGURES)
-        ]
-        name = Cell(text=dataset.name, note=words.remark(dataset), sort=dataset.name.lower())
-        per_token = Cell(text=ratio(dataset.chars_per_token), sort=dataset.chars_per_token)
-        rows.append((name, *cells, per_token, dataset.field or "-"))
-    return Table(columns=tuple(columns), rows=tuple(rows), searchable=True)
-
-
-def _longest(profile: Profile, most: int = 10) -> Table | None:
-    prompts = [
-        (prompt.tokens, dataset.path, f"{dataset.unit} {prompt.position:,}")
-        for dataset in profile.datasets
-        for prompt in dataset.longest
-    ]
-    prompts.sort(key=lambda prompt: (-prompt[0], prompt[1:]))
-    rows = tuple((f"{path} {place}", f"{tokens:,}") for tokens, path, place in prompts[:most])
-    return Table(columns=figures("where", "tokens"), rows=rows) if rows else None
-
-
-def _bars(lengths: LengthHistogram) -> Iterable[tuple[str, float, str]]:
-    """How many prompts are how long, in doubling steps."""
-    for low, high, count in lengths.doubling():
-        yield f"{low:,} to {high - 1:,}", count, f"{count:,}"
+    heads = ("dataset", *names, "chars per token", "prompt field")
+    how = {"meanings": MEANINGS, "searchable": len(rows) > 1}
+    return table_of(heads, rows, words=heads[-1:], **how)  # type: ignore[arg-type]
 
 
 # -- for the page and for other programs ---------------------------------------------------------
@@ -179,28 +155,21 @@ def lengths_chart(profile: Profile, before: Profile | None = None) -> dict[str, 
     if len(filled) > 1:
         longest = sorted(filled, key=lambda dataset: -(dataset.lengths.max or 0))[:MOST_CURVES]
         sets += [{"name": d.name, **_curve(d.lengths, edges)} for d in filled if d in longest]
-    comparable = before is not None and before.overall.count > 0
-    return {
-        "edges": edges,
-        "percents": list(PERCENTS),
-        "sets": sets,
-        "before": _percentiles(before.overall) if before is not None and comparable else None,
-    }
+    old = before.overall if before is not None and before.overall.count else None
+    earlier = _percentiles(old) if old else None
+    return {"edges": edges, "percents": list(PERCENTS), "sets": sets, "before": earlier}
 
 
 def bin_edges(shortest: int, longest: int) -> list[int]:
     """Whole numbers, evenly apart on a log axis, around all lengths.
 
     >>> bin_edges(5, 20)
-    [5, 6, 7, 8, 10, 12, 14, 16, 20, 23, 27]
+    [5, 6, 7, 8, 10, 12, 14, 16, 20, 23]
     """
     first = floor(log2(shortest) * BINS_PER_DOUBLING)
-    last = ceil(log2(longest + 1) * BINS_PER_DOUBLING) + 1
+    last = floor(log2(longest) * BINS_PER_DOUBLING) + 1
     edges = sorted({ceil(2 ** (at / BINS_PER_DOUBLING)) for at in range(first, last + 1)})
-    below = [edge for edge in edges if edge <= shortest][-1:]
-    inside = [edge for edge in edges if shortest < edge <= longest]
-    above = [edge for edge in edges if edge > longest][:2]
-    return [*below, *inside, *above]
+    return [min(edges[0], shortest), *edges[1:-1], max(edges[-1], longest + 1)]
 
 
 def _curve(lengths: LengthHistogram, edges: list[int]) -> dict[str, Any]:
@@ -218,16 +187,18 @@ def _percentiles(lengths: LengthHistogram) -> list[float]:
 def as_csv(profile: Profile) -> str:
     """One row a dataset, in full precision."""
     buffer = io.StringIO()
-    over = list(shares(profile.overall))
     labels = ("name", "group", "path", "format", "field")
     writer = csv.writer(buffer, lineterminator="\n")
-    heading = ["dataset", *labels[1:], "rows", "skipped", "chars"]
-    writer.writerow([*heading, *_CSV, *(f"over_{label}" for label in over), "sampled"])
+    over = [f"over_{label}" for label in shares(profile.overall)]
+    head = ("dataset", *labels[1:], "rows", "skipped", "chars", *_CSV, *over, "sampled")
+    writer.writerow(head)
     for dataset in profile.datasets:
         summary = dataset.lengths.summary()
+        texts = [printable(getattr(dataset, label)) for label in labels]
         writer.writerow(
             [
-                *(_csv_text(getattr(dataset, label)) for label in labels),
+                # A spreadsheet runs what begins like a formula, unless an apostrophe is before it.
+                *(f"'{text}" if text.startswith(("=", "+", "-", "@")) else text for text in texts),
                 *(dataset.rows, dataset.skipped, dataset.chars),
                 *(summary[name] for name in _CSV),
                 *shares(dataset.lengths).values(),
@@ -235,13 +206,3 @@ def as_csv(profile: Profile) -> str:
             ]
         )
     return buffer.getvalue()
-
-
-def _csv_text(text: str) -> str:
-    """A spreadsheet runs what begins like a formula, unless there is an apostrophe before it.
-
-    >>> _csv_text("=1+1")
-    "'=1+1"
-    """
-    text = printable(text)
-    return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text

@@ -93,7 +93,7 @@ def prefixes(profile: Profile | Name, plan: "Plan | Name | None" = None) -> Pref
     return PrefixSummary(
         profile=profile,
         measured=measured,
-        overall=overall_reuse(measured),
+        overall=reuse_together([reuse for _, reuse in measured]),
         planned=planned_cache(measured, plan),
     )
 
@@ -110,10 +110,6 @@ def plan_for(profile: Path) -> "Plan | None":
 
 def measured_in(profile: Profile) -> Measured:
     return [(dataset, dataset.prefixes) for dataset in profile.datasets if dataset.prefixes]
-
-
-def overall_reuse(measured: Measured) -> PrefixReuse:
-    return reuse_together([reuse for _, reuse in measured])
 
 
 def enough_for(reuse: PrefixReuse) -> int | None:

@@ -4,10 +4,12 @@
 how they draw a sentence, a table or a chart, never in what they say.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
+
+from chunkscope.artefacts.numbers import number
 
 # Where each artefact's layout is: loaded when it is needed, `analyze` has no use for plans.
 LAYOUTS = {
@@ -27,17 +29,14 @@ LAYOUTS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """A table's cell that is more than its text.
-
-    `look` is good, worse, bad or none; `note` stands behind the text, `more` where there is room:
-    not on a terminal; `sort` is what the page sorts by.
-    """
+    """A table's cell that is more than its text: `look` is good, worse, bad or none."""
 
     text: str
     look: str = ""
-    note: str = ""
-    more: str = ""
-    sort: float | str | None = None
+    note: str = ""  # behind the text
+
+    def __str__(self) -> str:
+        return f"{self.text} {self.note}".strip()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +46,6 @@ class Column:
     heading: str
     right: bool = True
     wide: bool = False
-    fixed: bool = False  # short words that stay on one line
     meaning: str = ""
 
 
@@ -61,7 +59,7 @@ class Table:
 
     columns: tuple[Column, ...]
     rows: tuple[Sequence[Cell | str], ...]
-    strong: tuple[int, ...] = ()
+    strong: Collection[int] = ()
     caption: str = ""
     searchable: bool = False
 
@@ -105,30 +103,47 @@ def sections(artefact: object) -> list[Section]:
     return [section for section in layout(artefact) if not section.is_empty]
 
 
-def facts(**known: str | None) -> Table | None:
+Written = Cell | str | float | None
+
+
+def table_of(
+    headings: Sequence[str],
+    rows: Iterable[Sequence[Written]],
+    *,
+    words: Collection[str] = (),
+    wide: Collection[str] = (),
+    meanings: Mapping[str, str] | None = None,
+    **how: Any,
+) -> Table | None:
+    """A table of figures; None without rows. The first column and those of `words` stand left.
+
+    >>> table_of(("side", "area"), [("a", 16_000), ("b", None)]).rows[0]
+    ('a', '16,000')
+    """
+    lines = tuple(tuple(map(written, row)) for row in rows)
+    columns = tuple(
+        Column(
+            heading=heading,
+            right=place > 0 and heading not in words,
+            wide=heading in wide,
+            meaning=(meanings or {}).get(heading, ""),
+        )
+        for place, heading in enumerate(headings)
+    )
+    return Table(columns=columns, rows=lines, **how) if lines else None
+
+
+def written(value: Written) -> Cell | str:
+    """A number in digits; "-" for what is not known."""
+    if value is None:
+        return Cell(text="-", look="none")
+    return value if isinstance(value, str | Cell) else number(value)
+
+
+def fact_table(facts: Mapping[str, str | None]) -> Table | None:
     """A list of facts by label, without those that are not known.
 
-    >>> facts(time="34 s", on_disk=None).rows
+    >>> fact_table({"time": "34 s", "on disk": None}).rows
     (('time', '34 s'),)
     """
-    return fact_table({label.replace("_", " "): text for label, text in known.items()})
-
-
-def fact_table(known: dict[str, str | None]) -> Table | None:
-    rows = tuple((label, text) for label, text in known.items() if text)
-    columns = (Column(heading="", right=False), Column(heading="", right=False))
-    return Table(columns=columns, rows=rows) if rows else None
-
-
-def figures(name: str, *headings: str, **looks: Any) -> tuple[Column, ...]:
-    """The columns of a table of figures: names to the left, numbers to the right."""
-    right = [Column(heading=heading, **looks) for heading in headings]
-    return (Column(heading=name, right=False), *right)
-
-
-def text_of(cell: Cell | str) -> str:
-    return cell if isinstance(cell, str) else " ".join(filter(None, (cell.text, cell.note)))
-
-
-def all_of(cell: Cell | str) -> str:
-    return text_of(cell) if isinstance(cell, str) else f"{text_of(cell)} {cell.more}".strip()
+    return table_of(("", ""), [pair for pair in facts.items() if pair[1]], words=("",))

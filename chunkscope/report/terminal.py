@@ -8,7 +8,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from chunkscope.console import NO_BREAK, printable
-from chunkscope.report.section import Chart, Section, Table, sections, text_of
+from chunkscope.report.section import Chart, Section, Table, sections
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -21,11 +21,10 @@ _LOOKS = {"good": "green", "worse": "red", "bad": "bold red", "none": "dim"}
 
 def show(artefact: object, console: "Console", *, details: bool = False) -> None:
     """The short answer, or all of it."""
-    found = sections(artefact)
-    draw([section for section in found if details or not section.details], console)
-    if not details and any(section.details for section in found):
-        console.print()
-        console.print(Text("More: --details"))
+    all_sections = sections(artefact)
+    draw([section for section in all_sections if details or not section.details], console)
+    if not details and any(section.details for section in all_sections):
+        console.print(Text("\nMore: --details"))
 
 
 def draw(shown: Sequence[Section], console: "Console") -> None:
@@ -36,24 +35,17 @@ def draw(shown: Sequence[Section], console: "Console") -> None:
             console.print(clean(section.title, "bold"))
         for number, sentence in enumerate(section.sentences):
             is_answer = not (place or number or section.title)
-            style = "bold" if is_answer else ""
-            console.print(clean(unbroken(sentence), style))
-        chart = section.chart if section.chart and section.chart.bars else None
-        parts = [part for part in (section.table, chart) if part is not None]
-        for number, part in enumerate(parts):
-            is_facts = isinstance(part, Table) and not part.has_headings
-            if number or (section.sentences and not is_facts):
+            console.print(clean(unbroken(sentence), "bold" if is_answer else ""))
+        if section.table is not None:
+            if section.sentences and section.table.has_headings:
                 console.print()
-            if isinstance(part, Table):
-                for place_of_grid, columns in enumerate(pages(part, console.width)):
-                    if place_of_grid:
-                        console.print()
-                    console.print(grid(part, columns))
-                if part.caption:
-                    console.print(clean(part.caption, "dim"))
-            else:
-                for line in bars(part, min(console.width, 100), console.encoding):
-                    console.print(line)
+            for grid in grids(section.table, console.width):
+                console.print(grid)
+            if section.table.caption:
+                console.print(clean(section.table.caption, "dim"))
+        if section.chart is not None and section.chart.bars:
+            for line in bars(section.chart, min(console.width, 100), console.encoding):
+                console.print(line)
         if section.notes and section.table is not None:
             console.print()
         for note in section.notes:
@@ -74,61 +66,49 @@ def unbroken(text: str) -> str:
     return re.sub(r"(?<=\d) (?=(?:%|m?s|min|h|GiB|KiB)(?!\w))", NO_BREAK, text)
 
 
-def pages(table: Table, width: int) -> Iterator[list[int]]:
-    """The columns that fit side by side; each page begins with the first column."""
+def grids(table: Table, width: int) -> Iterator[Grid]:
+    """The table, in parts where its columns do not fit; each part begins with the first column."""
     shown = [at for at, column in enumerate(table.columns) if width >= WIDE or not column.wide]
-    cells = [[text_of(row[at]) if at < len(row) else "" for row in table.rows] for at in shown]
-    widths = {
-        at: max(map(len, (table.columns[at].heading, *texts)), default=0) + GAP
-        for at, texts in zip(shown, cells, strict=True)
-    }
-    wraps = [at for at in shown if not table.columns[at].right and not table.columns[at].fixed]
-    for at in wraps:  # words can be wrapped, but not to a letter a line
-        widths[at] = min(widths[at], 22)
-    if not table.has_headings or sum(widths.values()) <= width:
-        yield shown
-        return
-    page = shown[:1]
+    sizes = {}
+    for at in shown:
+        texts = (table.columns[at].heading, *(str(row[at]) for row in table.rows))
+        sizes[at] = max(map(len, texts)) + GAP
+        if not table.columns[at].right:  # words can be wrapped, but not to a letter a line
+            sizes[at] = min(sizes[at], 22)
+    part = shown[:1]
     for at in shown[1:]:
-        if len(page) > 1 and sum(widths[one] for one in (*page, at)) > width:
-            yield page
-            page = shown[:1]
-        page.append(at)
-    yield page
+        too_wide = sum(sizes[one] for one in (*part, at)) > width
+        if too_wide and len(part) > 1 and table.has_headings:
+            yield _grid(table, part)
+            part = shown[:1]
+        part.append(at)
+    yield _grid(table, part)
 
 
-def grid(table: Table, shown: Sequence[int]) -> Grid:
+def _grid(table: Table, shown: Sequence[int]) -> Grid:
     """Figures keep their line, words are wrapped."""
-    made = Grid(
-        box=None,
-        pad_edge=False,
-        padding=(0, GAP, 0, 0),
-        show_header=table.has_headings,
-        header_style="bold",
-    )
+    heads = {"show_header": table.has_headings, "header_style": "bold"}
+    grid = Grid(box=None, pad_edge=False, padding=(0, GAP, 0, 0), **heads)  # type: ignore[arg-type]
     for at in shown:
         column = table.columns[at]
-        is_label = not table.has_headings and not at
-        made.add_column(
+        is_short = all(len(str(row[at])) < 16 for row in table.rows)
+        grid.add_column(
             clean(column.heading),
             justify="right" if column.right else "left",
-            no_wrap=column.right or column.fixed or is_label,
+            no_wrap=column.right or is_short or not (at or table.has_headings),
             overflow="fold",
         )
     for place, row in enumerate(table.rows):
-        cells = [row[at] if at < len(row) else "" for at in shown]
-        looks = ["" if isinstance(cell, str) else _LOOKS.get(cell.look, "") for cell in cells]
-        made.add_row(
-            *(clean(text_of(cell), look) for cell, look in zip(cells, looks, strict=True)),
+        looks = [_LOOKS.get(getattr(row[at], "look", ""), "") for at in shown]
+        grid.add_row(
+            *(clean(str(row[at]), look) for at, look in zip(shown, looks, strict=True)),
             style="bold" if place in table.strong else None,
         )
-    return made
+    return grid
 
 
 def bars(chart: Chart, width: int, encoding: str) -> Iterator[Text]:
     """A line for each bar; what is there at all is visible."""
-    if not chart.bars:
-        return
     labels = max(len(label) for label, _, _ in chart.bars)
     room = max(10, width - labels - 24)
     largest = max(value for _, value, _ in chart.bars) or 1

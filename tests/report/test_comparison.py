@@ -2,8 +2,10 @@
 
 from dataclasses import replace
 
-from chunkscope.report.comparison import Part, compare
+from chunkscope.lengths.content import ContentDigest
+from chunkscope.report.comparison import Part, compare, data_changes
 from chunkscope.report.markdown import markdown
+from chunkscope.report.section import sections
 from chunkscope.verification.verdict import Outcome
 from tests import build
 from tests.report import examples
@@ -30,6 +32,45 @@ def test_lengths_and_settings_that_changed_are_listed(tmp_path) -> None:
     assert lengths["mixed", "longest"] == ("4,000", "9,000")
     assert lengths["new", "prompts"] == ("none", "1")
     assert figures(comparison, Part.PLAN)["plan", "max_num_seqs"][1] == "7"
+
+
+def profile_of(**rows):
+    """Datasets of these records."""
+    datasets = []
+    for name, records in rows.items():
+        digest = ContentDigest()
+        digest.add(records)
+        lengths = [len(str(record)) for record in records]
+        datasets.append(build.dataset(name, lengths, content=digest.content()))
+    return replace(build.profile(), datasets=tuple(datasets))
+
+
+def test_what_changed_in_the_data_comes_first(tmp_path) -> None:
+    before = profile_of(same=["a", "b"], edited=["a", "b"], grown=["a"], gone=["a", "b"])
+    now = profile_of(same=["b", "a"], edited=["a", "c"], grown=["a", "b", "c"], fresh=["a"])
+    changes = {one.dataset: one for one in data_changes(before, now)}
+    counts = {name: (one.added, one.removed, one.changed) for name, one in changes.items()}
+    assert counts == {
+        "edited": (0, 0, 1),
+        "grown": (2, 0, 0),
+        "gone": (0, 2, 0),
+        "fresh": (1, 0, 0),
+    }
+    old = replace(examples.folder(tmp_path, "profile"), profile=before)
+    comparison = compare(old, replace(old, profile=now))
+    first, *_ = sections(comparison)
+    assert first.table is not None
+    assert len(first.table.rows) == 4
+    assert comparison.to_json()["data"][0]["dataset"] == "edited"
+
+
+def test_data_that_is_the_same_is_called_so_only_where_that_is_known() -> None:
+    known = profile_of(same=["a"])
+    assert data_changes(known, known) == ()
+    unknown = build.profile(same=[1])
+    assert data_changes(unknown, unknown) is None
+    (change,) = data_changes(unknown, build.profile(same=[2])) or ()
+    assert change.added is None
 
 
 def test_lengths_of_another_tokenizer_are_not_compared(tmp_path) -> None:

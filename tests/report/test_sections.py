@@ -87,17 +87,17 @@ def test_of_many_datasets_the_longest_are_listed_and_folders_are_one_line() -> N
         replace(build.dataset(f"mmlu/{number}", [10, 20]), group="mmlu") for number in range(57)
     ]
     long = build.dataset("long_context", [30_000])
-    lines = shortened([*small, long])
+    *lines, (_, everything) = shortened([*small, long])
     assert lines[0] == ("long_context", [long])
     assert len(lines) <= 20
-    assert sum(len(members) for _, members in lines) == 58
+    assert sum(len(members) for _, members in lines) == len(everything) == 58
     assert [name for name, members in lines if len(members) > 1] == ["mmlu/ (48 others)"]
 
 
 def test_few_datasets_keep_their_order() -> None:
     names = ["b", "a", "c"]
     lines = shortened([build.dataset(name, [1]) for name in names])
-    assert [name for name, _ in lines] == names
+    assert [name for name, _ in lines][:3] == names
 
 
 # -- the plan ------------------------------------------------------------------------------------
@@ -159,7 +159,9 @@ def test_a_spreadsheet_finds_no_formula() -> None:
 # -- charts --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("shortest", "longest"), [(1, 1), (1, 7), (100, 100_000), (5, 20)])
+@pytest.mark.parametrize(
+    ("shortest", "longest"), [(1, 1), (1, 7), (100, 100_000), (5, 20), (3, 4), (16, 16)]
+)
 def test_every_length_has_a_bin(shortest: int, longest: int) -> None:
     edges = bin_edges(shortest, longest)
     assert edges[0] <= shortest

@@ -43,12 +43,12 @@ def answer(profile: "Profile") -> Iterator[str]:
 
 def _shared(profile: "Profile") -> str:
     """What the prefix cache can do; empty where it was not measured."""
-    from chunkscope.report.reuse import measured_in, overall_reuse
+    from chunkscope.prefixes.reuse import reuse_together
 
-    measured = measured_in(profile)
+    measured = [dataset.prefixes for dataset in profile.datasets if dataset.prefixes]
     if not measured:
         return ""
-    reuse = overall_reuse(measured)
+    reuse = reuse_together(measured)
     if not reuse.cached_tokens + reuse.unread_tokens:
         return f"No prompt starts like an earlier one{compared(reuse)}."
     use = "so vLLM's prefix cache can serve them"

@@ -1,11 +1,12 @@
 """Sentences about measured runs: the verdict, one run beside another, outputs, the demo."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from chunkscope.artefacts.figures import BY_KEY, TIGHTEST_LIMIT, Figure, Group
 from chunkscope.artefacts.numbers import NOT_MEASURED, change, plural, seconds, share
 from chunkscope.report.words import sentence
+from chunkscope.report.words.plan import advice as plan_advice
 from chunkscope.report.words.plan import listed, where
 from chunkscope.report.words.simulation import arrivals_in_words
 from chunkscope.simulation.workload import BATCH
@@ -25,6 +26,7 @@ from chunkscope.vllm.settings import Settings
 if TYPE_CHECKING:
     from chunkscope.findings import Findings
     from chunkscope.reference.demo import Demonstration
+    from chunkscope.report.comparison import DataChange, ReportComparison
 
 STATUS = {
     Status.OK: "ok",
@@ -194,12 +196,36 @@ def outputs(v: Verification) -> Iterator[str]:
 # -- two folders ---------------------------------------------------------------------------------
 
 
-def changed(old: "Findings", new: "Findings", changes: int, ties: int) -> str:
+def what_changed(comparison: "ReportComparison") -> Iterator[str]:
+    """First of the data, then of the answer, then how many figures moved."""
+    old, new, data = comparison.old, comparison.new, comparison.data
     names = f"from {old.folder} to {new.folder}"
-    if not changes:
-        return f"Nothing changed {names}."
+    if data is not None:
+        yield f"{_rows_changed(data)}, {names}." if data else f"The data is the same {names}."
+    if old.plan is not None and new.plan is not None:
+        before, after = plan_advice(old.plan), plan_advice(new.plan)
+        yield (
+            f"The answer is the same: {after}"
+            if before == after
+            else (f"The answer changed. Before: {before} Now: {after}")
+        )
+    changes, ties = len(comparison.changes), comparison.ties
     more = f"; {ties:,} more differ within the spread" if ties else ""
-    return f"{plural(changes, 'figure')} changed {names}{more}."
+    yield f"{plural(changes, 'figure')} changed{more}." if changes else f"No figure changed{more}."
+
+
+def _rows_changed(data: "Sequence[DataChange]") -> str:
+    """`12 rows were added and 3 changed in 2 datasets`"""
+    known = [one for one in data if one.added is not None]
+    counts = {
+        name: sum(getattr(one, name) or 0 for one in known)
+        for name in ("added", "removed", "changed")
+    }
+    parts = [f"{count:,} {name}" for name, count in counts.items() if count]
+    where_ = plural(len(data), "dataset")
+    if not parts:
+        return f"Rows changed in {where_}"
+    return f"Rows {', '.join(parts)} in {where_}"
 
 
 def not_comparable(old: "Findings", new: "Findings") -> Iterator[str]:

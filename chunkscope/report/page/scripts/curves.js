@@ -17,8 +17,8 @@ function curvePoints(spreads) {
   const values = spreads.flatMap((spread) => spread.at.map(([, value]) => value));
   // A log axis has no place for nothing: what a clock could not tell from it stands at the edge.
   const least = Math.max(...values) / 1e5;
-  return spreads.flatMap(({ setting, whole, at }) =>
-    at.map(([percent, value]) => ({ setting, whole, percent, value, x: Math.max(value, least) })),
+  return spreads.flatMap(({ setting, at }) =>
+    at.map(([percent, value]) => ({ setting, percent, value, x: Math.max(value, least) })),
   );
 }
 
@@ -60,17 +60,11 @@ function curves(figure, words) {
           Plot.gridX({ stroke: LINE, strokeOpacity: 1, ticks }),
           Plot.gridY({ stroke: LINE, strokeOpacity: 1, ticks: [50, 95, 99, 100] }),
           Plot.ruleY([STRETCHED], { stroke: FAINT, strokeDasharray: "3,3" }),
-          ...spreads
-            .filter((spread) => spread.whole)
-            .map(({ setting }) =>
-              Plot.line(
-                points.filter((p) => p.setting === setting),
-                { ...place, ...lookOf(setting), strokeLinejoin: "round" },
-              ),
+          ...spreads.map(({ setting }) =>
+            Plot.line(
+              points.filter((p) => p.setting === setting),
+              { ...place, ...lookOf(setting), strokeLinejoin: "round" },
             ),
-          Plot.dot(
-            points.filter((p) => !p.whole),
-            { ...place, r: 4, fill: "var(--card)", stroke: (p) => lookOf(p.setting).stroke, strokeWidth: 2 },
           ),
           Plot.text(["the slowest tenth, drawn larger"], {
             frameAnchor: "left",
@@ -92,10 +86,6 @@ function curves(figure, words) {
         r: { type: "identity" },
       }),
     );
-    const key = spreads.map(({ setting, whole }) => [
-      whole ? setting : `${setting} (four quantiles only)`,
-      lookOf(setting).stroke,
-    ]);
-    return [legend(key), chart];
+    return [legend(spreads.map(({ setting }) => [setting, lookOf(setting).stroke])), chart];
   };
 }

@@ -16,9 +16,10 @@ function sortable(table) {
 }
 
 function byColumn(column, numeric, down) {
-  const key = (row) => row.cells[column].dataset.sort ?? row.cells[column].textContent.trim().toLowerCase();
+  const text = (row) => row.cells[column].textContent.trim().toLowerCase();
+  const figure = (row) => text(row).replace(/[^\d.]/g, "");
   return (a, b) => {
-    const [left, right] = [key(a), key(b)];
+    const [left, right] = numeric ? [figure(a), figure(b)] : [text(a), text(b)];
     // What is not known comes last, whichever way.
     if (left === "" || right === "") return (left === "") - (right === "");
     const order = numeric ? Number(left) - Number(right) : left.localeCompare(right);
