@@ -16,7 +16,8 @@ from typing import NoReturn
 import pytest
 from hypothesis import HealthCheck, settings
 
-from chunkscope.vllm.check import config_of, known_flags
+from chunkscope.vllm.check import config_of
+from tests.vllm.serve_flag_rows import known_flags
 
 REPOSITORY = Path(__file__).parents[1]
 PROBES = REPOSITORY / "tests" / "vllm" / "probes"  # programs for another interpreter
@@ -89,7 +90,7 @@ def harness_python() -> Path:
 @pytest.fixture(scope="session")
 def installed(vllm_python):
     """The version of that vLLM, and every option its parser knows."""
-    return known_flags(python=vllm_python)
+    return known_flags(vllm_python)
 
 
 @pytest.fixture(scope="session")

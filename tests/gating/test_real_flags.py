@@ -6,9 +6,9 @@ import os
 import pytest
 
 from chunkscope.gating.read_arguments import from_model_args, from_words
-from chunkscope.vllm.check import Case, check_many, known_flags, read_by_vllm
+from chunkscope.vllm.check import Case, check_many, read_by_vllm
 from chunkscope.vllm.flags import release
-from tests.vllm.serve_flag_rows import TABLE, rows_of
+from tests.vllm.serve_flag_rows import TABLE, known_flags, rows_of
 
 PYTHON = os.environ.get("CHUNKSCOPE_VLLM_PYTHON")
 pytestmark = [
@@ -19,7 +19,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def installed():
-    version, described = known_flags(python=PYTHON)
+    version, described = known_flags(PYTHON)
     return release(version), rows_of(described)
 
 

@@ -9,12 +9,13 @@ here.
 
 import ast
 import csv
+import json
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 from chunkscope.vllm import serve_flags
-from chunkscope.vllm.check import known_flags
 from chunkscope.vllm.flags import Version, dotted, release
 from chunkscope.vllm.settings import NAMES
 
@@ -42,6 +43,15 @@ trust_request_chat_template tokens_only grpc enable_flash_late_interaction
 use_gpu_for_pooling_score enable_scale_out disable_frontend_multiprocessing
 """
 COLUMNS = ("name", "also", "takes", "choices", "default", "effect", "server", "since", "until")
+
+
+def known_flags(python: str) -> tuple[str, list[dict[str, Any]]]:
+    """The version of that vLLM, and every option of `vllm serve` as its parser describes it."""
+    program = Path(__file__).parent / "probes" / "flags_probe.py"
+    words = [python, str(program), str(TABLE.parent / "inside")]
+    run = subprocess.run(words, capture_output=True, text=True, check=True, timeout=600)
+    version, flags = json.loads(run.stdout.splitlines()[-1])
+    return version, flags
 
 
 def rows_of(described: list[dict[str, Any]]) -> dict[str, dict[str, str]]:
@@ -128,7 +138,7 @@ def table_of(versions: dict[Version, dict[str, dict[str, str]]]) -> list[dict[st
 def main(pythons: list[str]) -> None:
     found = {}
     for python in pythons:
-        version, described = known_flags(python=python)
+        version, described = known_flags(python)
         found[release(version).version] = rows_of(described)
     with TABLE.open("w", encoding="utf-8", newline="") as text:
         writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")

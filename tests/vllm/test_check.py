@@ -13,7 +13,6 @@ from chunkscope.vllm.check import (
     check,
     check_many,
     config_of,
-    known_flags,
     model_folder,
     vllm_python,
 )
@@ -103,11 +102,6 @@ def test_words_keywords_and_gpu_reach_the_other_process(tmp_path):
     assert keywords["keywords"]["model"] == str(tmp_path)
     assert keywords["keywords"]["x"] == 1
     assert keywords["gpu"] == {"memory_bytes": h200.memory_bytes, "title": h200.title}
-
-
-def test_known_flags_are_the_parsers(tmp_path):
-    python = answering(tmp_path, {"version": "0.28.0", "flags": [{"dest": "a"}], "results": []})
-    assert known_flags(python=python) == ("0.28.0", [{"dest": "a"}])
 
 
 def test_a_built_in_model_gets_a_folder_for_the_occasion():
