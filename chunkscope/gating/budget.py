@@ -106,6 +106,7 @@ TABLES: dict[str, Any] = {
         *MOVES,
         *DATASETS,
         baseline=(TEXT, ...),
+        content=(Literal["same", "any"], "any"),
         allow_sample=SWITCH,
     ),
     "settings": _table(

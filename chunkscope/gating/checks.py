@@ -19,6 +19,7 @@ from chunkscope.errors import ChunkscopeError, InputError
 from chunkscope.findings import Findings
 from chunkscope.gating.budget import DATASETS, LENGTHS, LOG, MEMORY, MOVES, OUTPUTS, SPEED, Limit
 from chunkscope.gating.check import UNITS, Check, Key, Relation
+from chunkscope.lengths.content import content_changes
 from chunkscope.lengths.profile import ALL, DEFAULT_OUTPUT, DatasetProfile, Profile, together
 from chunkscope.models.shape import BLOCK_TOKENS
 from chunkscope.planning.plan import Plan
@@ -202,6 +203,8 @@ def check_drift(limits: Any, evidence: Evidence) -> Iterator[Check]:
     for subject, (some, others) in pairs.items():
         for check in _moved(limits, subject, length_values(some), length_values(others)):
             yield _doubted(check, (*some, *others), limits)
+    if limits.content == "same":
+        yield from (_same_rows(then[name], today[name]) for name in both)
     names = {
         "new_datasets": [name for name in today if name not in then],
         "vanished_datasets": [name for name in then if name not in today],
@@ -210,6 +213,24 @@ def check_drift(limits: Any, evidence: Evidence) -> Iterator[Check]:
         subject = ", ".join(names[spec.key]) or "none"
         count: Values = {spec.key: len(names[spec.key])}
         yield from _compared("drift", (spec,), limits, count, subject=subject)
+
+
+def _same_rows(before: DatasetProfile, now: DatasetProfile) -> Check:
+    """Whole rows, answers included, whatever their order or file format."""
+    about: dict[str, Any] = {"subject": now.name, "relation": Relation.UNCHANGED}
+    if before.content is None or now.content is None:
+        reason = note("gate_rows_unknown")
+        return Check(name="drift.content", passed=False, reason=reason, **about)
+    changes = content_changes(before.content, now.content)
+    added, removed = changes or (None, None)
+    rows = {"before": before.content.rows, "now": now.content.rows}
+    return Check(
+        name="drift.content",
+        passed=changes == (0, 0),
+        value="same" if changes == (0, 0) else "changed",
+        reason=note("gate_rows", added=added, removed=removed, **rows),
+        **about,
+    )
 
 
 def _baseline(name: str, evidence: Evidence) -> Profile:

@@ -43,6 +43,7 @@ HEAD = """# What `chunkscope gate` checks: it exits 1 when one of these fails.
 """
 DRIFT = (
     ("baseline", BASELINE, "the profile that is compared with"),
+    ("content", "same", 'no row is added, removed or changed; "any" switches it off'),
     ("p50", "10%", "relative change, either way; also of each dataset"),
     ("p95", "10%", ""),
     ("max", "20%", ""),
@@ -54,6 +55,7 @@ FIGURES: dict[str, tuple[tuple[Limit, ...], tuple[str, ...]]] = {
     "data": (LENGTHS, ("longest_prompt", "p95", "min_rows", "prefix_hit_rate", "bad_rows")),
     "memory.predicted": (MEMORY, ("activation_peak", "device_peak", "kv_requests_of_p95")),
     "memory.measured": (MEMORY, ("activation_peak", "device_peak")),
+    "slo": (SPEED, ("ttft_p95", "itl_p95", "makespan")),
     "speed": (SPEED, ("ttft_p95", "itl_p95", "output_tokens_per_s")),
     "outputs": (OUTPUTS, ("equal",)),
 }
@@ -160,6 +162,7 @@ def _lines(findings: Findings, place: Path) -> Iterator[BudgetLine]:
     evidence = tables.Evidence(findings=findings, folder=place.parent)
     if plan:
         yield from _figures("memory.predicted", tables.predicted_memory(evidence))
+        yield from _figures("slo", tables.speed_values(plan.run.figures if plan.run else None))
     if (verification := findings.verification) and (run := verification.run("plan")):
         yield from _figures("memory.measured", tables.measured_memory(run, evidence))
         yield from _figures("speed", tables.speed_values(run.figures if run.ok else None))

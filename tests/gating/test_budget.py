@@ -103,7 +103,7 @@ def test_what_init_writes_passes_and_says_the_value_of_its_day(full):
     gate = tomllib.loads(path.read_text())["gate"]
     assert gate["data"]["longest_prompt"] == {"limit": 4400, "today": 4000}
     assert gate["settings"]["allow"] == ["enforce_eager"]
-    assert {*gate} == {"data", "drift", "settings", "memory", "speed", "freshness"}
+    assert {*gate} == {"data", "drift", "settings", "memory", "slo", "speed", "freshness"}
     failed = [check.title for check in result_of(full, path).failed]
     assert failed == []
 

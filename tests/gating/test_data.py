@@ -1,5 +1,6 @@
 """[gate.data], [gate.drift], [gate.freshness]: each check on its boundary."""
 
+import json
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -142,6 +143,44 @@ def test_new_and_vanished_datasets_are_named(place):
     assert place.one(f"{BASE}vanished_datasets = 2").passed
 
 
+ROWS = [{"prompt": f"question {n}", "answer": n} for n in range(4)]
+
+
+def count(place, rows, name="rows.jsonl"):
+    path = place.write(name, "".join(json.dumps(row) + "\n" for row in rows))
+    return place.save_profile(chunkscope.analyze(path))
+
+
+@pytest.mark.parametrize(
+    ("rows", "added", "removed"),
+    [
+        pytest.param(ROWS[::-1], 0, 0, id="another order"),
+        pytest.param([*ROWS[:3], {"prompt": "question 3", "answer": 42}], 1, 1, id="an answer"),
+        pytest.param([*ROWS[:3], {"prompt": "question 9", "answer": 3}], 1, 1, id="as long"),
+        pytest.param([*ROWS, ROWS[0]], 1, 0, id="a row more"),
+        pytest.param(ROWS[1:], 0, 1, id="a row less"),
+    ],
+)
+def test_rows_that_changed_fail_however_long_they_are(place, rows, added, removed):
+    commit(place, count(place, ROWS))
+    count(place, rows)
+    check = place.one(f'{BASE}content = "same"')
+    assert check.passed is (added == removed == 0)
+    assert check.reason.values == {
+        "added": added,
+        "removed": removed,
+        "before": 4,
+        "now": len(rows),
+    }
+    assert place.gate(f'{BASE}content = "any"\np50 = "900%"').passed
+
+
+def test_content_that_nobody_knows_is_not_the_same(place):
+    commit(place, profile(rows=[3] * 4))
+    place.save_profile(rows=[3] * 4)
+    assert not place.one(f'{BASE}content = "same"').passed
+
+
 def test_a_change_from_nothing_is_not_known_and_fails(place):
     commit(place, profile(data=[0]))
     place.save_profile(data=[5])
@@ -179,7 +218,7 @@ def test_a_baseline_that_cannot_be_read_is_an_error_that_names_it(place, text):
 
 # -- freshness -------------------------------------------------------------------------------------
 
-ROWS = '{"prompt": "one two three", "answer": "a"}\n{"prompt": "four", "answer": "b"}\n'
+LINES = '{"prompt": "one two three", "answer": "a"}\n{"prompt": "four", "answer": "b"}\n'
 DATA = "[freshness]\ndata = true"
 
 
@@ -187,9 +226,9 @@ DATA = "[freshness]\ndata = true"
 def analyzed(place, monkeypatch):
     """Data on disk: a file, and one in an archive."""
     monkeypatch.chdir(place.folder)
-    place.write("data/a.jsonl", ROWS)
+    place.write("data/a.jsonl", LINES)
     with zipfile.ZipFile(place.folder / "data/pack.zip", "w") as archive:
-        archive.writestr("inner.jsonl", ROWS)
+        archive.writestr("inner.jsonl", LINES)
     place.save_profile(chunkscope.analyze("data"))
     return place
 
@@ -208,7 +247,7 @@ def test_data_that_has_not_changed_passes_from_whatever_folder(analyzed, monkeyp
 
 
 def test_what_changed_is_gone_or_is_new_fails_by_its_name(analyzed):
-    (analyzed.folder / "data/a.jsonl").write_text(ROWS + "\n")
+    (analyzed.folder / "data/a.jsonl").write_text(LINES + "\n")
     assert failed_subjects(analyzed, DATA) == ["a"]
     (analyzed.folder / "data/a.jsonl").unlink()
     assert failed_subjects(analyzed, DATA) == ["a"]
@@ -221,8 +260,8 @@ def test_what_changed_is_gone_or_is_new_fails_by_its_name(analyzed):
 def test_a_file_added_to_what_was_analyzed_fails(analyzed, path):
     analyzed.save_profile(chunkscope.analyze(path))
     assert analyzed.gate(DATA).passed
-    analyzed.write("data/deeper/b.jsonl", ROWS)
-    analyzed.write("elsewhere/c.jsonl", ROWS)
+    analyzed.write("data/deeper/b.jsonl", LINES)
+    analyzed.write("elsewhere/c.jsonl", LINES)
     assert failed_subjects(analyzed, DATA) == ["data/deeper/b.jsonl"]
     assert analyzed.gate(f'{DATA}\nnot_checked = ["deeper/b"]').passed
 

@@ -141,6 +141,7 @@ def test_the_job_fails_when_the_data_grows(checkout, programs):
     assert [step.returncode for step in done] == [0, 0, 0, 1], done[-1].stderr
     assert "title=data.longest_prompt of all together::" in done[-1].stdout
     assert "title=drift.max of code_repair::" in done[-1].stdout
+    assert "title=drift.content of code_repair::" in done[-1].stdout
     assert "title=settings." not in done[-1].stdout, "longer prompts still fit the model's context"
     assert "| FAIL |" in (checkout / "summary.md").read_text()
 

@@ -119,6 +119,15 @@ def _written(value: float, unit: str) -> str:
     return UNITS[unit].write(value)
 
 
+def _rows_changed(added: int | None, removed: int | None, before: int, now: int) -> str:
+    if added is None or removed is None:
+        return f"{before:,} rows before, {now:,} now"
+    changed = min(added, removed)
+    counts = {"changed": changed, "added": added - changed, "removed": removed - changed}
+    parts = [f"{count:,} {what}" for what, count in counts.items() if count]
+    return f"{', '.join(parts) or 'none changed'} of {before:,} rows"
+
+
 SENTENCES: dict[str, Template] = {
     "argument_refused": "{why}",
     "argument_unknown": "{why}",
@@ -134,6 +143,8 @@ SENTENCES: dict[str, Template] = {
     "accepts that",
     "gate_refused_prompts": "vLLM refuses prompts over {context} less {output} output tokens; the "
     "longest of {of} has {longest}",
+    "gate_rows": _rows_changed,
+    "gate_rows_unknown": "not all rows were read, here or for the baseline",
     "gate_moved": lambda before, now: f"{number(before)} before, {number(now)} now",
     "gate_no_memory_model": "not known without `chunkscope recommend --model --gpu`",
     "gate_not_measured": "this run did not measure it",
