@@ -247,8 +247,8 @@ def sections(findings: Findings) -> list[Section]:
         if section.table is not None and section.table.has_headings and not section.details
     ]
     rest = [
-        replace(section, details=True, title=section.title or chapter.title)
+        replace(section, details=True, title=section.title or ("" if place else chapter.title))
         for chapter in chapters(findings)
-        for section in chapter.sections
+        for place, section in enumerate(chapter.sections)
     ]
     return [first, *tried[:1], *rest]

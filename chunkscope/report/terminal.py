@@ -101,7 +101,7 @@ def _grid(table: Table, shown: Sequence[int]) -> Grid:
     for place, row in enumerate(table.rows):
         looks = [_LOOKS.get(getattr(row[at], "look", ""), "") for at in shown]
         grid.add_row(
-            *(clean(str(row[at]), look) for at, look in zip(shown, looks, strict=True)),
+            *(clean(unbroken(str(row[at])), look) for at, look in zip(shown, looks, strict=True)),
             style="bold" if place in table.strong else None,
         )
     return grid

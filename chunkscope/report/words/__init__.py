@@ -38,6 +38,16 @@ def sentence(note: Note) -> str:
     return template(**note.values)
 
 
+def capital(text: str) -> str:
+    """As a sentence begins; a name keeps its spelling.
+
+    >>> capital("the engine died"), capital("max_num_seqs was reached"), capital("vLLM died")
+    ('The engine died', 'max_num_seqs was reached', 'vLLM died')
+    """
+    word = text.partition(" ")[0]
+    return f"{text[0].upper()}{text[1:]}" if word.isalpha() and word.islower() else text
+
+
 @cache
 def _template(code: str) -> Template:
     """Of the first module that has it: others, which know more of the package, are not loaded."""

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from chunkscope.artefacts.numbers import as_written, share
-from chunkscope.report.words import Template, sentence
+from chunkscope.artefacts.numbers import as_written, plural, share
+from chunkscope.report.words import Template, capital, sentence
 from chunkscope.vllm.flags import spelled
 
 if TYPE_CHECKING:
@@ -35,9 +35,9 @@ def answer(diagnosis: "Diagnosis") -> str:
     """What limited it most, and how many other things did."""
     if not diagnosis.symptoms:
         return NOTHING
-    title = sentence(diagnosis.symptoms[0].title)
+    title = capital(sentence(diagnosis.symptoms[0].title)).rstrip(".")
     more = f" {len(diagnosis.symptoms) - 1} more below." if len(diagnosis.symptoms) > 1 else ""
-    return f"{title[0].upper()}{title[1:]}.{more}"
+    return f"{title}.{more}"
 
 
 def heading(engine: "EngineReport", place: int, count: int) -> str:
@@ -50,17 +50,16 @@ def heading(engine: "EngineReport", place: int, count: int) -> str:
 
 def symptoms(engine: "EngineReport", most: int) -> Iterator[str]:
     for number, symptom in enumerate(engine.symptoms[:most], start=1):
-        text = told(symptom)
-        yield f"{number}. {text[0].upper()}{text[1:]}."
+        yield f"{number}. {told(symptom)}."
 
 
 def told(symptom: "Symptom") -> str:
-    """What it is, what shows it and what to change, in a line."""
+    """What it is, what shows it and where, and what to change."""
     lines = ", ".join(f"{line:,}" for line in symptom.lines)
-    where = f" (line{'s' if len(symptom.lines) > 1 else ''} {lines})" if lines else ""
-    seen = "; ".join(map(sentence, symptom.evidence))
-    shown = f": {seen}" if seen else ""
-    return f"{sentence(symptom.title)}{shown}{where}. Change: {sentence(symptom.change)}"
+    where = f"line{'s' if len(symptom.lines) > 1 else ''} {lines}" if lines else ""
+    seen = "; ".join(filter(None, (*map(sentence, symptom.evidence), where)))
+    title = capital(sentence(symptom.title)).rstrip(".")
+    return f"{title}{f' ({seen})' if seen else ''}. Try: {sentence(symptom.change)}"
 
 
 def configured(engine: "EngineReport") -> dict[str, str | None]:
@@ -85,9 +84,9 @@ def happened(engine: "EngineReport") -> str:
     hits = f", prefix cache hits {share(engine.hit_rate)}" if engine.hit_rate is not None else ""
     return (
         f"Busy for {engine.busy_s:,.0f} s: {engine.prompt_tokens / busy:,.0f} prompt and "
-        f"{engine.output_tokens / busy:,.0f} output tokens/s; at most {engine.peak_running:,} "
-        f"requests running and {engine.peak_waiting:,} waiting; KV cache up to "
-        f"{share(engine.peak_kv_use)}{hits}."
+        f"{engine.output_tokens / busy:,.0f} output tokens/s; at most "
+        f"{plural(engine.peak_running, 'request')} running and {engine.peak_waiting:,} waiting; "
+        f"KV cache up to {share(engine.peak_kv_use)}{hits}."
     )
 
 
@@ -189,7 +188,7 @@ SENTENCES: dict[str, Template] = {
     "change_oom_loading": f"use more GPUs ({spelled('tensor_parallel_size')}) or quantized weights",
     "change_oom_start": f"lower {_BUDGET} or {_SHARE}",
     "change_oom_running": f"lower {_SHARE}: a step took more memory than vLLM had set aside",
-    "change_refused_arguments": "change or remove the argument that it names",
+    "change_refused_arguments": "another value of the argument that it names",
     "change_killed": "look for the system's reason: most often it ran out of memory (dmesg)",
     "change_died": "read the log around this line: the first error of its traceback is the cause",
     "change_fixed_size": lambda argument: (

@@ -134,7 +134,7 @@ def _because(plan: "Plan") -> str:
     said, doubt = plan.advice, VARIATIONS.get(plan.advice.doubt or "", ("",))[0]
     if said.kind == "set":
         if said.gain is None:
-            return "vLLM's default does not fit this GPU."
+            return "vLLM's default does not fit." if plan.tried else "not simulated."
         worst = f", at least {by(said.least_gain)} with {doubt}" if doubt else ""
         return f"{by(said.gain)} throughput over vLLM's default{worst} (simulated).{_price(plan)}"
     if said.alternative is None or said.gain is None or said.gain < 0.001:

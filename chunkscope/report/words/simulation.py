@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from chunkscope.artefacts.numbers import change, number, per_second, plural, seconds, share
+from chunkscope.report.words import capital
 from chunkscope.report.words.plan import SENTENCES as PLAN_SENTENCES
 from chunkscope.report.words.plan import limit_state, where
 from chunkscope.vllm.enums import ChunkPolicy, SendOrder
@@ -43,9 +44,10 @@ def arrivals_in_words(arrivals: str) -> str:
 
 
 def run_name(run: "SimulatedRun") -> str:
-    """All its names, or the arguments that tell a setting of a sweep apart."""
+    """`the plan (vLLM's default)`, or the arguments that tell a setting of a sweep apart."""
     names = [NAMES.get(name, name) for name in (run.setting, *run.same_as) if name]
-    return " = ".join(names) or in_arguments(run)
+    also = f" ({', '.join(names[1:])})" if names[1:] else ""
+    return f"{names[0]}{also}" if names else in_arguments(run)
 
 
 def run_names(runs: "Sequence[SimulatedRun]") -> list[str]:
@@ -84,8 +86,7 @@ def simulated_answer(simulation: "Simulation") -> str:
         return _best_rate(simulation.runs)
     if simulation.pareto:
         return _best_of_sweep(simulation)
-    name = run_name(first)
-    name, is_open = f"{name[0].upper()}{name[1:]}", first.backlog is not None
+    name, is_open = capital(run_name(first)), first.backlog is not None
     what = "p95 first token" if is_open else f"{plural(first.requests, 'request')} take"
 
     def took(run: "SimulatedRun") -> float:
@@ -114,8 +115,8 @@ def _best_rate(runs: "Sequence[SimulatedRun]") -> str:
             f"vLLM's default sustains {per_second(default)} (simulated). No other setting sustains "
             f"{share(WORTH)} more."
         )
-    more = f"; vLLM's default: {per_second(default)}" if default is not None else ""
-    return f"Most with {run_name(best)}: {per_second(rates[best])} (simulated){more}."
+    more = f"; vLLM's default {per_second(default)}" if default is not None else ""
+    return f"Best: {in_arguments(best)}, {per_second(rates[best])} (simulated){more}."
 
 
 def _best_of_sweep(simulation: "Simulation") -> str:

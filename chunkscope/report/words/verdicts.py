@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from chunkscope.artefacts.figures import BY_KEY, TIGHTEST_LIMIT, Figure, Group
 from chunkscope.artefacts.numbers import NOT_MEASURED, change, plural, seconds, share
-from chunkscope.report.words import sentence
+from chunkscope.report.words import capital, sentence
 from chunkscope.report.words.plan import advice as plan_advice
 from chunkscope.report.words.plan import listed, where
 from chunkscope.report.words.simulation import arrivals_in_words
@@ -64,7 +64,7 @@ def verdict(v: Verification) -> str:
     text = short_verdict(v, v.verdict)
     use, other = v.run(v.verdict.use), v.run(DEFAULT) or v.run(PLAN)
     worse = _worse(use, other) if use and other and use is not other else ""
-    return f"{text[0].upper()}{text[1:]}.{worse}"
+    return f"{capital(text)}.{worse}"
 
 
 def short_verdict(v: Verification, found: MeasuredVerdict) -> str:
@@ -80,7 +80,7 @@ def short_verdict(v: Verification, found: MeasuredVerdict) -> str:
         return f"use {sets} instead of the plan: {_beside(use, plan, goal)}"
     if found.conclusion is Conclusion.DROP_FLAGS and use is not None:
         both = f"{_goal(plan, goal)} with, {shown(goal, use)} without"
-        return f"leave out {' and '.join(found.drop)}: {both} (measured)"
+        return f"leave out {' and '.join(found.drop)}, a tie: {both} (measured)"
     if found.conclusion is Conclusion.KEEP_DEFAULT:
         others = ", and no other setting is better" if len(v.runs) > 1 else ""
         return f"keep vLLM's defaults: {_goal(plan, goal)}{others} (measured)"
