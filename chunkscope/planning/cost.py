@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from chunkscope.lengths.profile import DatasetProfile
 from chunkscope.planning.compare import NO_CPU_TIME
 from chunkscope.planning.plan import Cost, DatasetCost
 from chunkscope.planning.problem import Problem
@@ -55,22 +56,28 @@ def _hours(p: Problem, run: SimulatedRun) -> float:
 
 
 def _datasets(p: Problem, settings: Settings) -> tuple[DatasetCost, ...]:
-    """Each alone: those with the most tokens, in the data's order."""
+    """Those with the most tokens, in the data's order."""
     most = sorted(p.datasets, key=lambda dataset: -dataset.lengths.total)[:MOST_DATASETS]
-    costs = []
-    for dataset in p.datasets:
-        asked = {n: most for n, most in p.request.max_outputs.items() if n == dataset.name}
-        alone = replace(p, datasets=(dataset,), request=replace(p.request, max_outputs=asked))
-        run = alone.simulator().attempt(settings) if dataset in most else None
-        if run is not None:
-            times = _scale(alone, run)
-            costs.append(
-                DatasetCost(
-                    name=dataset.name,
-                    requests=round(run.requests * times),
-                    input_tokens=round(run.input_tokens * times),
-                    output_tokens=round(run.output_tokens * times),
-                    hours=_hours(alone, run),
-                )
-            )
-    return tuple(costs)
+    costs = [cost_of_some(p, (d,), settings) for d in p.datasets if d in most]
+    return tuple(cost for cost in costs if cost is not None)
+
+
+def cost_of_some(
+    p: Problem, datasets: tuple[DatasetProfile, ...], settings: Settings
+) -> DatasetCost | None:
+    """Some of the datasets, sent by themselves; None where they cannot run."""
+    if datasets != p.datasets:
+        names = {dataset.name for dataset in datasets}
+        asked = {name: most for name, most in p.request.max_outputs.items() if name in names}
+        p = replace(p, datasets=datasets, request=replace(p.request, max_outputs=asked))
+    run = p.simulator().attempt(settings)
+    if run is None:
+        return None
+    times = _scale(p, run)
+    return DatasetCost(
+        name=datasets[0].name,
+        requests=round(run.requests * times),
+        input_tokens=round(run.input_tokens * times),
+        output_tokens=round(run.output_tokens * times),
+        hours=_hours(p, run),
+    )

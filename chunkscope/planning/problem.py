@@ -41,7 +41,7 @@ LARGER = "take a larger GPU, more of them with --tp, or a quantized checkpoint"
 
 
 # Settings are searched on a part of the requests, which takes no more than a moment.
-SEARCH_TOKENS = 1_000_000
+SEARCH_TOKENS = 600_000
 FEWEST_SEARCHED = 256
 
 

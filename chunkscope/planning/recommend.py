@@ -35,6 +35,7 @@ from chunkscope.planning.plan import (
 from chunkscope.planning.problem import Problem
 from chunkscope.planning.request import PlanRequest, chosen_datasets
 from chunkscope.planning.rule import LengthRule, chunked, decide
+from chunkscope.planning.savings import savings
 from chunkscope.planning.tokenizer_match import tokenizer_note
 from chunkscope.prefixes.reuse import reuse_together
 from chunkscope.prompts.harness.log import LONGEST_FIRST
@@ -154,6 +155,7 @@ def plan_for(
         capacity=_capacity(p, memory),
         tried=draft.rows,
         cost=cost,
+        savings=savings(p, draft.settings, cost) if cost else (),
         version=__version__,
     )
 
@@ -249,9 +251,9 @@ def _sent_notes(p: Problem) -> Iterator[Note]:
     if (given := p.request.shared_prefix) is not None:
         read, unread = float(given > 0), 0.0
     if max(read, unread) >= WORTH_SAYING:
-        unserved = not read or all(output.is_scored for output in p.outputs)
+        unserved = unread > read or all(output.is_scored for output in p.outputs)
         code = "shared_but_not_read" if unserved else "shared_prefixes"
-        values = {"share": read or unread, "prefix": given}
+        values = {"share": max(read, unread), "prefix": given}
         if reuse.is_partial and given is None:
             values |= {"compared": reuse.prompts, "prompts": reuse.out_of_prompts}
         yield note(code, **values)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from chunkscope.artefacts.note import Label
-from chunkscope.artefacts.numbers import as_written, share
+from chunkscope.artefacts.numbers import as_written, duration, share
 from chunkscope.hardware.memory import Memory
 from chunkscope.planning.plan import Plan, Role
 from chunkscope.report.runs import runs_table
@@ -13,13 +13,15 @@ from chunkscope.report.words import plan as words
 from chunkscope.report.words import sentence
 from chunkscope.vllm.footprint import Footprint
 
-MOST_DATASETS = 20
+MOST_DATASETS, FEW_DATASETS = 20, 6
 
 
 def sections(plan: Plan) -> list[Section]:
     return [
-        Section(sentences=(words.advice(plan), *savings(plan))),
+        Section(sentences=tuple(savings(plan))),
+        Section(sentences=(words.advice(plan),)),
         Section(sentences=(words.setup(plan),), table=fact_table(words.facts(plan))),
+        Section(table=_costs(plan), details=len(plan.outputs) > FEW_DATASETS),
         Section(table=tried_table(plan), notes=tuple(map(sentence, plan.notes))),
         Section(sentences=tuple(words.arguments(plan))),
         Section(title="Why", table=_reasons(plan), details=True),
@@ -39,7 +41,7 @@ def sections(plan: Plan) -> list[Section]:
 
 def savings(plan: Plan) -> Iterator[str]:
     """What would save more than any flag."""
-    return map(sentence, getattr(plan, "savings", ()))
+    return map(words.saving, plan.savings)
 
 
 def tried_table(plan: Plan) -> Table | None:
@@ -51,6 +53,20 @@ def tried_table(plan: Plan) -> Table | None:
     if table is None or sent >= plan.refused.of:
         return table
     return replace(table, caption=words.sampled(sent, plan.refused.of))
+
+
+def _costs(plan: Plan) -> Table | None:
+    """What each of several datasets takes by itself."""
+    origins = {output.name: words.OUTPUTS[output.origin] for output in plan.outputs}
+    rows = [
+        (
+            *(one.name, one.requests, one.input_tokens, one.output_tokens),
+            *(origins[one.name], duration(one.hours)),
+        )
+        for one in (plan.cost.datasets if plan.cost else ())
+    ]
+    heads = ("dataset alone", "requests", "tokens in", "tokens out", "outputs", "time")
+    return table_of(heads, rows, words=("outputs",))
 
 
 def _reasons(plan: Plan) -> Table | None:

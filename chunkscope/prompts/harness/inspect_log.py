@@ -306,6 +306,9 @@ class InspectLog(HarnessLog):
         run = as_dict(reader.metadata.get("eval"))
         self.version = as_text(as_dict(run.get("packages")).get("inspect_ai"))
         self.task = as_text(run.get("task"))
+        plan = as_dict(reader.metadata.get("plan"))
+        for config in (run.get("model_generate_config"), plan.get("config")):
+            self.concurrency = self.concurrency or as_count(as_dict(config).get("max_connections"))
         self._models: Counter[str] = Counter()
         self._counted_by_mock = False
 

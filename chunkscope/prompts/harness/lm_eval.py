@@ -126,6 +126,11 @@ class LmEvalLog(HarnessLog):
         self._is_local = model in _LOCAL_MODELS
         if self._is_local:
             self.order = LONGEST_FIRST
+        batch = None if source.rendered else as_count(config.get("batch_size"))
+        if self._is_local:
+            self.concurrency = batch  # "auto" sends all at once
+        elif batch and "completions" in (model or ""):
+            self.concurrency = batch * (as_count(arguments.get("num_concurrent")) or 1)
         lengths = (
             as_count(results.get("max_length")),
             as_count(arguments.get("max_length")),

@@ -66,6 +66,7 @@ class LogSummary:
     output_caps: dict[str, int] = field(default_factory=dict)  # requests by their output cap
     order: str = AS_LOGGED  # in which the harness sent them
     rendered: bool = False  # asked of the task: nothing was sent yet
+    concurrency: int | None = None  # requests that it kept in flight; None: all, or not known
 
     @property
     def output_limit(self) -> int | None:
@@ -84,6 +85,7 @@ class HarnessLog(ABC):
     task: str | None = None
     shots: int | None = None
     order: str = AS_LOGGED  # in which the harness sent the requests
+    concurrency: int | None = None
     columns: frozenset[str] | None = None  # top-level fields that are read; None is all
 
     def __init__(self) -> None:
@@ -116,7 +118,7 @@ class HarnessLog(ABC):
 
     def summary(self, kinds: dict[str, int], output_caps: dict[str, int]) -> LogSummary:
         """What is known of the whole once all records were read and their requests counted."""
-        names = ("harness", "version", "task", "shots", "documents", "order")
+        names = ("harness", "version", "task", "shots", "documents", "order", "concurrency")
         about: dict[str, Any] = {name: getattr(self, name) for name in names}
         requests = sum(kinds.values())
         return LogSummary(**about, requests=requests, kinds=kinds, output_caps=output_caps)

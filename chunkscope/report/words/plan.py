@@ -17,7 +17,7 @@ from chunkscope.artefacts.units import SECONDS
 from chunkscope.report.words import Template, sentence
 
 if TYPE_CHECKING:
-    from chunkscope.planning.plan import Plan, TriedRow
+    from chunkscope.planning.plan import Plan, Saving, TriedRow
     from chunkscope.simulation.result import SimulatedRun
     from chunkscope.vllm.footprint import Footprint
     from chunkscope.vllm.settings import Settings
@@ -85,6 +85,46 @@ def kv_per_token(footprint: "Footprint") -> str:
         return ""
     kib = memory.kv_cache_bytes / memory.kv_cache_tokens / 1024
     return f"A token takes {kib:,.4g} KiB of KV cache on each GPU."
+
+
+# -- what would save most ------------------------------------------------------------------------
+
+
+def saving(one: "Saving") -> str:
+    """What to change, and what that saves: tokens and time."""
+    tokens = f"{one.tokens:,} prompt tokens" if one.tokens else ""
+    if one.hours is None:
+        return f"{sentence(one)} ({tokens})." if tokens else f"{sentence(one)}."
+    time = f"about {duration(one.hours)} ({_BASIS[one.basis]})"
+    return f"{sentence(one)}: saves {' and '.join(filter(None, (tokens, time)))}."
+
+
+_BASIS = {"simulated": "simulated", "rate": "by the prefill rate"}
+_SCORED_BY = {
+    "generative_scoring": "score all choices of a context in one request (/generative_scoring)",
+    "next_token": "score all choices of a context in one request that generates one token with "
+    "logprobs",
+    "read_cache": "let likelihood requests read the prefix cache (prompt_logprob_start)",
+}
+
+
+def _contexts_once(dataset: str, others: int, reads: float, how: str, **_: object) -> str:
+    more = f" and {others:,} more" if others else ""
+    return f"{dataset}{more}: each context is computed {reads:.1f} times; {_SCORED_BY[how]}"
+
+
+def _early_difference(dataset: str, prompts: int, text: str, other: str, **_: object) -> str:
+    return (
+        f"{dataset}: about {plural(prompts, 'prompt')} are identical except for an early "
+        f'difference ("{text}", "{other}"); move it to the end'
+    )
+
+
+def _few_in_flight(concurrency: int, enough: int, harness: str | None) -> str:
+    names = {"Inspect": "--max-connections", "lm-eval": "num_concurrent or --batch_size"}
+    option = f" ({names[harness]})" if harness in names else ""
+    who = harness or "the client"
+    return f"{who} keeps {concurrency:,} requests in flight; keep {enough:,}{option}"
 
 
 # -- the advice ----------------------------------------------------------------------------------
@@ -207,10 +247,20 @@ def _outputs(plan: "Plan") -> str:
     return f"{several}{'; '.join(texts)}"
 
 
+OUTPUTS = {
+    "asked": "asked for",
+    "data": "from the data",
+    "scored": "scored",
+    "task": "limit of the task",
+    "assumed": "assumed",
+}
+
+
 def facts(plan: "Plan") -> dict[str, str | None]:
     """What the run takes, by label; what is not known is left out."""
     return {
         "time": _time(plan),
+        "tokens": _tokens(plan),
         "memory": _memory(plan),
         "requests": _requests(plan),
         "long prompts": _long_prompts(plan),
@@ -232,6 +282,18 @@ def _time(plan: "Plan") -> str | None:
         return text
     usual, least, most = (money(one * cost.gpus * cost.price_per_hour) for one in hours)
     return f"{text}; price {usual} ({least} to {most})"
+
+
+def _tokens(plan: "Plan") -> str | None:
+    """What the time rests on."""
+    cost = plan.cost
+    if cost is None:
+        return None
+    assumed = " (assumed)" if any(output.is_assumed for output in plan.outputs) else ""
+    return (
+        f"{cost.input_tokens:,} in and {cost.output_tokens:,} out{assumed}, of "
+        f"{plural(cost.requests, 'request')}; without loading the model"
+    )
 
 
 def _memory(plan: "Plan") -> str | None:
@@ -330,6 +392,14 @@ def _started(entry: str, budget: int | None, seqs: int | None, **_: object) -> s
 
 
 SENTENCES: dict[str, Template] = {
+    # savings
+    "score_contexts_once": _contexts_once,
+    "early_difference": _early_difference,
+    "better_order": "{dataset}: send prompts that begin alike one after the other",
+    "repeated_rows": "{dataset}: {rows:,} rows occur more than once; send them once",
+    "few_in_flight": _few_in_flight,
+    "refused_prompts": "{prompts:,} of {of:,} prompts leave no room for their answer (over "
+    "{room:,} tokens) and are cut or refused",
     # arguments
     "why_default": "default",
     "why_default_unknown": "left to vLLM",

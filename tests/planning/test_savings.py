@@ -1,0 +1,131 @@
+"""What would make the run shorter, whatever the flags: from what the profile counted."""
+
+from dataclasses import replace
+
+import pytest
+
+from chunkscope.lengths.content import ContentDigest
+from chunkscope.planning.plan import Plan, Saving, TimeBasis
+from chunkscope.planning.recommend import recommend
+from chunkscope.prefixes.reuse import CachedAt, NearMiss, PrefixReuse, Scoring
+from chunkscope.prompts.harness.log import LogSummary
+from chunkscope.report.words.plan import saving as words
+from tests.build import dataset, profile
+
+WHERE = {"model": "qwen3-8b", "gpu": "h200", "vllm_version": "0.28", "max_output": 16}
+LENGTHS = [700] * 80
+
+
+def reuse(**more) -> PrefixReuse:
+    tokens = sum(LENGTHS)
+    whole = {"prompts": 80, "tokens": tokens, "out_of_prompts": 80, "out_of_tokens": tokens}
+    return PrefixReuse(**whole, common_tokens=0, working_set_tokens=tokens, **more)
+
+
+def planned(*datasets, **options) -> Plan:
+    return recommend(replace(profile(), datasets=datasets), **{**WHERE, **options})
+
+
+def saved(plan: Plan, code: str) -> Saving:
+    (one,) = [one for one in plan.savings if one.code == code]
+    assert words(one)
+    return one
+
+
+SCORING = Scoring(
+    requests=80, contexts=20, tokens=56_000, repeated_tokens=42_000, single_token=True
+)
+
+
+@pytest.mark.parametrize(
+    ("version", "single", "how"),
+    [
+        ("0.19", True, "next_token"),
+        ("0.28", True, "generative_scoring"),
+        ("0.32", False, "read_cache"),
+        ("0.28", False, None),
+    ],
+)
+def test_contexts_that_are_computed_once_for_each_choice_are_the_largest_saving(
+    version, single, how
+):
+    scoring = replace(SCORING, single_token=single)
+    scored = dataset(
+        "mmlu", LENGTHS, scored=True, prefixes=reuse(scoring=scoring, unread_tokens=42_000)
+    )
+    plan = planned(scored, dataset("other", [300] * 40), vllm_version=version)
+    if how is None:
+        assert plan.savings == ()
+        return
+    one = saved(plan, "score_contexts_once")
+    assert one is plan.savings[0]
+    assert (one.values["how"], one.values["contexts"]) == (how, 20)
+    assert one.tokens == 42_000, "three of four requests need not be computed"
+    assert 0 < one.hours < plan.cost.hours
+    assert one.basis is (TimeBasis.SIMULATED if single else TimeBasis.RATE)
+
+
+def test_many_datasets_of_one_kind_are_one_saving():
+    scored = [
+        dataset(f"mmlu_{n}", LENGTHS, scored=True, prefixes=reuse(scoring=SCORING))
+        for n in range(5)
+    ]
+    one = saved(planned(*scored), "score_contexts_once")
+    assert (one.values["others"], one.tokens) == (4, 5 * 42_000)
+
+
+def test_an_early_difference_is_named_with_what_it_loses():
+    near = NearMiss(prompts=80, lost_tokens=50_000, position=1, other_position=2, text="on Monday",
+                    other_text="on Friday", same_before=10)  # fmt: skip
+    one = saved(planned(dataset("a", LENGTHS, prefixes=reuse(near_misses=(near,)))),
+                "early_difference")  # fmt: skip
+    assert (one.tokens, one.basis) == (50_000, TimeBasis.RATE)
+    assert "on Monday" in words(one)
+
+
+def test_an_order_that_the_cache_likes_better_is_a_saving_at_the_plans_cache_size():
+    sizes = (
+        CachedAt(kv_tokens=10_000, cached_tokens=1_000, best_order_cached_tokens=31_000),
+        CachedAt(kv_tokens=1 << 40, cached_tokens=40_000, best_order_cached_tokens=40_000),
+    )
+    plan = planned(dataset("a", LENGTHS, prefixes=reuse(capacities=sizes)))
+    assert saved(plan, "better_order").tokens == 30_000
+
+
+def test_rows_that_occur_twice_are_a_saving_unless_a_harness_repeats_them():
+    digest = ContentDigest()
+    digest.add([{"q": n % 60} for n in range(80)])
+    one = saved(planned(dataset("a", LENGTHS, content=digest.content())), "repeated_rows")
+    assert (one.values["rows"], one.tokens) == (20, 14_000)
+    log = LogSummary(harness="x", documents=80, requests=80)
+    assert planned(dataset("a", LENGTHS, content=digest.content(), log=log)).savings == ()
+
+
+@pytest.mark.parametrize(
+    ("asked", "logged", "few"), [(2, None, 2), (None, 4, 4), (None, None, None), (500, None, None)]
+)
+def test_a_client_that_keeps_few_in_flight_is_told_how_many_are_enough(asked, logged, few):
+    log = LogSummary(harness="Inspect", documents=80, requests=80, concurrency=logged)
+    plan = planned(dataset("a", LENGTHS, log=log), concurrency=asked)
+    if few is None:
+        assert plan.savings == ()
+        return
+    one = saved(plan, "few_in_flight")
+    assert (one.values["concurrency"], one.values["enough"]) == (few, 80)
+    assert one.values["harness"] == (None if asked else "Inspect")
+    assert one.basis is TimeBasis.SIMULATED
+    assert one.hours > plan.cost.hours if logged else one.hours < plan.cost.hours
+
+
+def test_prompts_that_leave_no_room_are_named_without_a_time():
+    plan = planned(dataset("a", [*LENGTHS, 40_000, 50_000]), model="qwen2.5-7b-instruct")
+    one = saved(plan, "refused_prompts")
+    assert (one.values["prompts"], one.tokens, one.hours) == (2, 90_000, None)
+
+
+def test_three_savings_at_most_and_the_plan_is_read_back():
+    miss = NearMiss(prompts=80, lost_tokens=9_000, position=1, other_position=2, text="a",
+                    other_text="b", same_before=1)  # fmt: skip
+    plan = planned(dataset("a", LENGTHS, prefixes=reuse(near_misses=(miss,) * 5)))
+    assert len(plan.savings) == 3
+    assert Plan.from_json(plan.to_json()) == plan
