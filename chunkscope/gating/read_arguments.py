@@ -17,7 +17,7 @@ from chunkscope.artefacts.codec import read_text
 from chunkscope.errors import InputError
 from chunkscope.vllm.deployment import OWN, Refusal
 from chunkscope.vllm.enums import Entry
-from chunkscope.vllm.flags import Version
+from chunkscope.vllm.rules import Version
 from chunkscope.vllm.serve_flags import Effect, ServeFlag, flags_of, parse_words, why_unknown
 from chunkscope.vllm.settings import NAMES, Settings
 

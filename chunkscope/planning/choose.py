@@ -21,7 +21,7 @@ from chunkscope.planning.rule import Decision
 from chunkscope.planning.search import sustained
 from chunkscope.vllm.deployment import OWN
 from chunkscope.vllm.enums import Mode
-from chunkscope.vllm.flags import Off
+from chunkscope.vllm.rules import Off
 from chunkscope.vllm.settings import NAMES, UNUSUAL, Settings
 
 # Past this no budget paid in the H200 measurements; the answer for "off" on an unknown GPU.
@@ -224,14 +224,14 @@ def _off(p: Problem, decision: Decision) -> Draft:
     context = min(round_up(p.need), limit) if limit else round_up(p.need)
     p = replace(p, needed=replace(p.needed, max_model_len=context))
     memory, why = p.memory(Settings(max_num_batched_tokens=context)), ""
-    if shape and shape.hybrid and release.hybrid_refuses_off:
+    if shape and shape.hybrid and release.rules.hybrid_refuses_off:
         why = f"vLLM {release.text} requires chunked prefill for models with mamba-like layers"
     elif memory is not None and not memory.holds(context):
         why = f"a step of {context:,} tokens does not fit beside the KV cache (predicted)"
     if why:
         hint = "leave --mode out, or shorten the data"
         raise UsageError(f"--mode off is not possible: {why}", hint=hint)
-    honoured = release.off is not Off.IGNORED
+    honoured = release.rules.off is not Off.IGNORED
     size = max(p.default.max_num_batched_tokens or PAYING_BUDGET, context)
     size = size if p.fits(Settings(max_num_batched_tokens=size)) else context
     settings = Settings(
@@ -245,7 +245,7 @@ def _off(p: Problem, decision: Decision) -> Draft:
         "max_num_batched_tokens": ("unchunked_budget", {"context": context}),
         "enable_chunked_prefill": (
             "no_prompt_is_split" if honoured else "off_is_ignored",
-            version | {"warned": release.off is Off.WARNED},
+            version | {"warned": release.rules.off is Off.WARNED},
         ),
     }
     full = p.deployment.effective(settings.over(p.base))

@@ -9,11 +9,12 @@ from chunkscope.errors import InputError, UsageError
 from chunkscope.models.find import built_in
 from chunkscope.planning.log_files import read_log
 from chunkscope.vllm.deployment import Deployment
-from chunkscope.vllm.flags import Version, release
+from chunkscope.vllm.flags import release
 from chunkscope.vllm.log.facts import EngineFacts
 from chunkscope.vllm.log.failures import Failure
 from chunkscope.vllm.log.reader import EngineStart, LogReader
 from chunkscope.vllm.measured import FailedStart, MeasuredFit
+from chunkscope.vllm.rules import Version
 from chunkscope.vllm.settings import Settings
 
 _WEIGHTS_OFF, _WEIGHTS_OFF_GIB = 0.1, 0.1  # farther from what is predicted, it is another model

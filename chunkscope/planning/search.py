@@ -7,7 +7,8 @@ from chunkscope.planning.problem import FEWEST_SEQS, LADDER, Problem
 from chunkscope.planning.request import PlanRequest
 from chunkscope.planning.simulator import Simulator
 from chunkscope.simulation.sweep import UNIT_RATE, find_rate
-from chunkscope.vllm.flags import Off, Release, known_to
+from chunkscope.vllm.flags import Release, known_to
+from chunkscope.vllm.rules import Off
 from chunkscope.vllm.settings import Settings
 
 WORTH = 0.03  # an argument that gains less of the aim is not set
@@ -56,7 +57,7 @@ def ideas(p: Problem, settings: Settings, threshold: int | None) -> list[Setting
     budget, others = settings.max_num_batched_tokens or 0, []
     if threshold and threshold < min(budget, p.longest):
         others.append(replace(settings, long_prefill_token_threshold=threshold))
-    if p.deployment.release.off is Off.HONOURED and not settings.long_prefill_token_threshold:
+    if p.deployment.release.rules.off is Off.HONOURED and not settings.long_prefill_token_threshold:
         size = max(budget, p.context)
         others.append(replace(settings.at_budget(size), enable_chunked_prefill=False))
     return others

@@ -17,7 +17,7 @@ from chunkscope.simulation.result import SimulatedRun
 from chunkscope.simulation.workload import Request, Workload, draw_workload, served_prompts
 from chunkscope.vllm.deployment import Deployment
 from chunkscope.vllm.enums import ChunkPolicy, Task
-from chunkscope.vllm.rules import Rules, rules_of
+from chunkscope.vllm.rules import Rules
 from chunkscope.vllm.settings import KvPool, Settings
 
 MOST_REQUESTS = 20_000  # a profile may hold millions of prompts; so many show what a setting does
@@ -169,7 +169,7 @@ class Simulator:
         """All but the setting."""
         return Scenario(
             requests=self.workload.requests,
-            rules=self.rules or rules_of(self.deployment.release),
+            rules=self.rules or self.deployment.release.rules,
             step=self.step or self._roofline(settings),
             stretches=self.workload.stretches,
             prompt_logprobs=self.workload.task is Task.LOGLIKELIHOOD,

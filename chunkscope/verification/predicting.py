@@ -14,7 +14,6 @@ from chunkscope.verification.result import Machine, Predicted, Run
 from chunkscope.vllm.deployment import Deployment
 from chunkscope.vllm.enums import Entry
 from chunkscope.vllm.flags import release
-from chunkscope.vllm.rules import rules_of
 from chunkscope.vllm.settings import KvPool, Settings
 
 NEEDED = ("max_num_batched_tokens", "max_num_seqs", "gpu_memory_utilization")
@@ -69,7 +68,7 @@ def _prefix_hit_rate(run: Run, simulator: Simulator) -> float | None:
     if not blocks or not size or (shape and (shape.hybrid or shape.attention.sliding_layers)):
         return None
     at_once = not any(request.arrival_s for request in simulator.workload.requests)
-    rules = rules_of(simulator.deployment.release)
+    rules = simulator.deployment.release.rules
     as_measured = replace(
         simulator,
         step=ANY_STEP if at_once else None,

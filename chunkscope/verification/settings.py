@@ -12,7 +12,8 @@ from chunkscope.planning.plan import Plan
 from chunkscope.verification.result import DEFAULT, OFF, PLAN
 from chunkscope.vllm.deployment import OWN
 from chunkscope.vllm.enums import Mode
-from chunkscope.vllm.flags import Off, Release
+from chunkscope.vllm.flags import Release
+from chunkscope.vllm.rules import Off
 from chunkscope.vllm.settings import NAMES, Settings
 
 LENGTH_POLICY = "length-rule"
@@ -88,7 +89,7 @@ def _merged(rows: Sequence[SettingRow]) -> Iterator[SettingRow]:
 
 def _checked(row: SettingRow, installed: Release, longest: int) -> SettingRow:
     context = row.settings.max_model_len
-    if row.settings.enable_chunked_prefill is False and installed.off is Off.IGNORED:
+    if row.settings.enable_chunked_prefill is False and installed.rules.off is Off.IGNORED:
         return replace(row, refused=note("off_is_ignored", vllm=installed.text))
     if context is not None and context < longest:
         return replace(

@@ -5,19 +5,13 @@ from dataclasses import dataclass, replace
 
 from chunkscope.artefacts.note import Fact, Note
 from chunkscope.hardware.gpus import Gpu
-from chunkscope.hardware.memory import Memory, MemoryModel
+from chunkscope.hardware.memory import Memory, MemoryModel, Runner
 from chunkscope.models.layers import KvKind
 from chunkscope.models.shape import ModelShape
 from chunkscope.vllm.enums import Entry
-from chunkscope.vllm.flags import (
-    THRESHOLD_IS_CHECKED,
-    Off,
-    Release,
-    at,
-    dotted,
-    known_to,
-)
+from chunkscope.vllm.flags import Release, dotted, known_to
 from chunkscope.vllm.measured import MeasuredFit
+from chunkscope.vllm.rules import Off
 from chunkscope.vllm.settings import NAMES, KvPool, Settings
 
 OWN = Settings()  # everything left to vLLM
@@ -49,8 +43,8 @@ class Deployment:
         None is left where that is not known. The order is vLLM's: the budget holds a prompt whole
         where chunking is off, is no larger than the running requests can fill, and bounds them.
         """
-        shape, release = self.shape, self.release
-        own = release.batch_defaults(self.gpu, self.entry) if self.gpu else OWN
+        shape, rules = self.shape, self.release.rules
+        own = self.release.batch_defaults(self.gpu, self.entry) if self.gpu else OWN
         context = settings.max_model_len or (shape.limit if shape else None)
         chunking = settings.enable_chunked_prefill is not False
         seqs = settings.max_num_seqs or own.max_num_seqs
@@ -65,8 +59,8 @@ class Deployment:
         rest = Settings(
             long_prefill_token_threshold=0,
             enable_chunked_prefill=True,
-            enable_prefix_caching=not (shape and shape.hybrid) or release.hybrid_caches_prefixes,
-            gpu_memory_utilization=release.gpu_memory_utilization,
+            enable_prefix_caching=not (shape and shape.hybrid) or rules.hybrid_caches_prefixes,
+            gpu_memory_utilization=rules.gpu_memory_utilization,
             tensor_parallel_size=1,
         )
         batch = Settings(max_model_len=context, max_num_batched_tokens=budget, max_num_seqs=seqs)
@@ -86,15 +80,16 @@ class Deployment:
         if self.shape is None or self.gpu is None:
             return None
         runner = self.release.runner(self.shape.architecture, dense=self.shape.dense)
+        rules = self.release.rules
         return MemoryModel(
             shape=self.shape,
             gpu=self.gpu,
             runner=runner,
-            counts_graphs=self.release.counts_graphs(runner),
+            counts_graphs=rules.v2_counts_graphs if runner is Runner.V2 else rules.v1_counts_graphs,
             parallel=settings.parallel,
             logprobs=self.logprobs,
             cuda_graphs=self.cuda_graphs,
-            expert_tokens=self.release.expert_tokens,
+            expert_tokens=rules.expert_tokens,
             kv_element_bytes=settings.kv_element_bytes,
             caches_prefixes=self.effective(settings).enable_prefix_caching is not False,
         )
@@ -186,7 +181,7 @@ class Deployment:
         return tuple(self._refusals(self.effective(settings)))
 
     def _refusals(self, s: Settings) -> Iterator[Refusal]:
-        version = self.release.version
+        version, rules = self.release.version, self.release.rules
         off = s.enable_chunked_prefill is False
         context, budget, seqs = s.max_model_len, s.max_num_batched_tokens, s.max_num_seqs
         threshold, share = s.long_prefill_token_threshold or 0, s.gpu_memory_utilization or 0
@@ -197,7 +192,7 @@ class Deployment:
             ("max_num_active_seqs", "active_over_seqs", _over(s.max_num_active_seqs, seqs)),
             (
                 *("long_prefill_token_threshold", "threshold_over_context"),
-                _over(threshold, context) and at(THRESHOLD_IS_CHECKED, version),
+                _over(threshold, context) and rules.checks_threshold,
             ),
             ("long_prefill_token_threshold", "negative_threshold", threshold < 0),
             ("max_model_len", "context_over_limit", _over(context, limit)),
@@ -208,7 +203,7 @@ class Deployment:
                 s.parallel.data > 1 and self.entry is Entry.LLM,
             ),
             ("enable_chunked_prefill", "off_with_threshold", off and threshold > 0),
-            ("enable_chunked_prefill", "off_ignored", off and self.release.off is Off.IGNORED),
+            ("enable_chunked_prefill", "off_ignored", off and rules.off is Off.IGNORED),
             *((name, "unknown", not known_to(name, version)) for name in s.given()),
         )
         values: dict[str, Fact | list[Fact]] = {**s.given()}

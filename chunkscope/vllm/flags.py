@@ -1,36 +1,18 @@
-"""vLLM by version, as data: its flags, its defaults, its rules. No other file spells a flag.
-
-Read and executed in 0.10.2 to 0.32.0 (docs/VLLM.md of the project's notes, sections 1, 2 and 4).
-"""
+"""vLLM's releases: which one, what it takes by itself, how its flags are spelled. No other file
+spells a flag; what differs by version stands in rules.py."""
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from importlib import metadata
-from typing import TypeVar
 
 from chunkscope.artefacts.note import Note
 from chunkscope.errors import UsageError
 from chunkscope.hardware.gpus import Gpu
 from chunkscope.hardware.memory import Runner
 from chunkscope.vllm.enums import Entry
+from chunkscope.vllm.rules import NEWEST, OLDEST, Rules, Version, rules_at
 from chunkscope.vllm.settings import SINCE_0_31, Settings, Value
-
-Version = tuple[int, int, int]
-T = TypeVar("T")
-
-OLDEST: Version = (0, 10, 2)
-NEWEST: Version = (0, 32, 0)
-
-
-class Off(StrEnum):
-    """What this version does with `enable_chunked_prefill=False` on a generative model."""
-
-    IGNORED = "ignored"
-    HONOURED = "honoured"
-    WARNED = "honoured, with a warning"
-
 
 # Refused by every V1 engine while they existed, then removed: never written.
 NEVER_WORKED = ("max_num_partial_prefills", "max_long_partial_prefills")
@@ -53,33 +35,10 @@ def spelled(name: str, *, on: bool = True) -> str:
     return ("--" if on else "--no-") + name.replace("_", "-")
 
 
-# Each table: (first version, what holds from there on), oldest first.
-OFF_SWITCH = (((0, 10, 2), Off.IGNORED), ((0, 11, 1), Off.HONOURED), ((0, 12, 0), Off.WARNED))
-UTILIZATION = (((0, 10, 2), 0.9), ((0, 20, 0), 0.92))
-THRESHOLD_IS_CHECKED = (((0, 10, 2), False), ((0, 27, 0), True))
-HYBRID_REFUSES_OFF = (((0, 10, 2), False), ((0, 26, 0), True))
-HYBRID_CACHES_PREFIXES = (((0, 10, 2), False), ((0, 26, 0), True))
-# Tokens that the experts' kernel takes at once; read in 0.11.2, 0.14.0, 0.19.1, 0.24.0 and 0.32.0.
-EXPERT_TOKENS = (((0, 10, 2), 32_768), ((0, 14, 0), 16_384), ((0, 19, 0), None))
-# Whom the second model runner serves: nobody, a list of architectures, dense models too, all.
-V2_RUNNER = (((0, 10, 2), 0), ((0, 22, 0), 1), ((0, 28, 0), 2), ((0, 29, 0), 3))
-# Is the memory of CUDA graphs taken off the KV cache (or captured outside the budget)?
-GRAPHS_COUNTED = {
-    Runner.V1: (((0, 10, 2), False), ((0, 20, 0), True)),
-    Runner.V2: (((0, 10, 2), False), ((0, 32, 0), True)),
-}
-V2_ARCHITECTURES = frozenset(
-    {
-        "Qwen3ForCausalLM",
-        "LlamaForCausalLM",
-        "MistralForCausalLM",
-        "DeepseekV2ForCausalLM",
-        "Qwen2MoeForCausalLM",
-        "GraniteMoeForCausalLM",
-    }
+V2_ARCHITECTURES = tuple(
+    f"{family}ForCausalLM"
+    for family in ("Qwen3", "Llama", "Mistral", "DeepseekV2", "Qwen2Moe", "GraniteMoe")
 )
-
-
 # What vLLM takes by itself: tokens per step and running requests, of `vllm serve` and of the LLM
 # class, since a version, on GPUs with so many GiB; it leaves the A100 out by its name.
 GPU_CLASSES = (
@@ -99,57 +58,29 @@ class Release:
     note: Note | None = None  # where another version's behaviour is assumed
 
     @property
-    def off(self) -> Off:
-        return at(OFF_SWITCH, self.version)
-
-    @property
-    def gpu_memory_utilization(self) -> float:
-        return at(UTILIZATION, self.version)
-
-    @property
-    def hybrid_refuses_off(self) -> bool:
-        return at(HYBRID_REFUSES_OFF, self.version)
-
-    @property
-    def hybrid_caches_prefixes(self) -> bool:
-        return at(HYBRID_CACHES_PREFIXES, self.version)
+    def rules(self) -> Rules:
+        return rules_at(self.version)
 
     def batch_defaults(self, gpu: Gpu, entry: Entry) -> Settings:
         title = f"{gpu.name} {gpu.title}".lower()
         for since, gib, but_not, serve, llm in GPU_CLASSES:
             named = but_not is not None and but_not in title
             if self.version >= since and gpu.memory_gib >= gib and not named:
-                sizes = {Entry.SERVE: serve, Entry.LLM: llm, Entry.OTHER: OTHER_DEFAULTS}
-                budget, seqs = sizes[entry]
+                others = {Entry.LLM: llm, Entry.OTHER: OTHER_DEFAULTS}
+                budget, seqs = others.get(entry, serve)
                 return Settings(max_num_batched_tokens=budget, max_num_seqs=seqs)
         raise ValueError(f"no GPU class fits {gpu.name}")
 
     def runner(self, architecture: str, *, dense: bool) -> Runner:
         listed = architecture in V2_ARCHITECTURES
-        takes = (False, listed, listed or dense, True)[at(V2_RUNNER, self.version)]
+        takes = (False, listed, listed or dense, True)[self.rules.v2_runner]
         return Runner.V2 if takes else Runner.V1
-
-    @property
-    def expert_tokens(self) -> int | None:
-        return at(EXPERT_TOKENS, self.version)
-
-    def counts_graphs(self, runner: Runner) -> bool:
-        return at(GRAPHS_COUNTED[runner], self.version)
-
-
-def at(table: tuple[tuple[Version, T], ...], version: Version) -> T:
-    """What holds in this version.
-
-    >>> at(((( 0, 10, 2), "old"), ((0, 20, 0), "new")), (0, 19, 1))
-    'old'
-    """
-    return next(value for since, value in reversed(table) if since <= version)
 
 
 def release(version: str | None = None) -> Release:
     """The release of that name; by default the installed one, else the newest known.
 
-    >>> release("0.24").off.value
+    >>> release("0.24").rules.off.value
     'honoured, with a warning'
     """
     if version is None:

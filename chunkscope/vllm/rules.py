@@ -1,81 +1,107 @@
-"""What vLLM's scheduler does differently by version, as data.
+"""What vLLM does differently by version, as data: its scheduler, its defaults, its checks.
 
 tests/simulation/test_scheduler_twin.py agreed with the schedulers of 0.11.2, 0.12, 0.14, 0.16,
 0.18, 0.19, 0.22.1, 0.24, 0.28, 0.30, 0.31 and 0.32. 0.10.2 differs in two corners: it goes on
 computing for a request that it has just preempted by priority, and with async scheduling, which is
-not its default, it schedules one token too many.
+not its default, it schedules one token too many. The rest was read and executed in 0.10.2 to 0.32.0
+(docs/VLLM.md of the project's notes, sections 1, 2 and 4).
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from enum import StrEnum
+from functools import cache
 from typing import Any
 
 from chunkscope.errors import UsageError
-from chunkscope.vllm.flags import Release, Version
 from chunkscope.vllm.settings import SINCE_0_31, Settings
 
+Version = tuple[int, int, int]
+OLDEST: Version = (0, 10, 2)
+NEWEST: Version = (0, 32, 0)
 DEFAULT: Version = (0, 30, 0)  # whose rules hold where no version is named
 
 
-def _rule(*changed: Version, first: bool = False) -> Any:
-    """What 0.10.2 does, and the versions that changed it to the opposite and back."""
-    meta = {"first": first, "changed": changed}
-    return field(default=_holds(meta, DEFAULT), metadata=meta)
+class Off(StrEnum):
+    """What a version does with `enable_chunked_prefill=False` on a generative model."""
+
+    IGNORED = "ignored"
+    HONOURED = "honoured"
+    WARNED = "honoured, with a warning"
 
 
-def _holds(rule: Mapping[str, Any], version: Version) -> bool:
-    return bool((rule["first"] + sum(since <= version for since in rule["changed"])) % 2)
+def _rule(first: Any, *changes: tuple[Version, Any]) -> Any:
+    """What 0.10.2 does, and what holds from other versions on, in their order."""
+    table = ((OLDEST, first), *changes)
+    return field(default=_value(table, DEFAULT), metadata={"table": table})
+
+
+def _since(version: Version) -> Any:
+    return _rule(False, (version, True))
+
+
+def _value(table: tuple[tuple[Version, Any], ...], version: Version) -> Any:
+    return next(value for since, value in reversed(table) if since <= version)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """How one version schedules.
+    """How one version schedules, and what it takes by itself.
 
     With chunking off, a prompt over what is left of the budget stops the queue (or is skipped), and
     without prefix caching the threshold may be dropped as well. `lone_request_is_capped`: by the
     threshold, though nobody else waits.
     """
 
-    unchunked_stops_the_queue: bool = _rule((0, 12, 0))
-    unchunked_drops_the_threshold: bool = _rule((0, 11, 1), (0, 12, 0))
-    reserves_full_prompt: bool = _rule((0, 19, 0))  # a request is admitted when all of it fits
-    blank_blocks_first: bool = _rule((0, 24, 0))  # reused before cached ones
-    lone_request_is_capped: bool = _rule((0, 31, 0), first=True)
-    async_scheduling: bool = _rule((0, 14, 0))  # step t + 1 is scheduled before t is done
-    has_fair_shares: bool = _rule((0, 31, 0))  # the adaptive threshold, and max_num_active_seqs
-    window_caps_admission: bool = _rule((0, 24, 0))  # a group with a window asks for what it holds
-    keeps_window_of_running_step: bool = _rule((0, 28, 0))
+    unchunked_stops_the_queue: bool = _since((0, 12, 0))
+    unchunked_drops_the_threshold: bool = _rule(False, ((0, 11, 1), True), ((0, 12, 0), False))
+    reserves_full_prompt: bool = _since((0, 19, 0))  # a request is admitted when all of it fits
+    blank_blocks_first: bool = _since((0, 24, 0))  # reused before cached ones
+    lone_request_is_capped: bool = _rule(True, ((0, 31, 0), False))
+    async_scheduling: bool = _since((0, 14, 0))  # step t + 1 is scheduled before t is done
+    has_fair_shares: bool = _since((0, 31, 0))  # the adaptive threshold, and max_num_active_seqs
+    window_caps_admission: bool = _since((0, 24, 0))  # a group with a window asks for what it holds
+    keeps_window_of_running_step: bool = _since((0, 28, 0))
+
+    off: Off = _rule(  # noqa: RUF009
+        Off.IGNORED, ((0, 11, 1), Off.HONOURED), ((0, 12, 0), Off.WARNED)
+    )
+    gpu_memory_utilization: float = _rule(0.9, ((0, 20, 0), 0.92))
+    checks_threshold: bool = _since((0, 27, 0))
+    hybrid_refuses_off: bool = _since((0, 26, 0))
+    hybrid_caches_prefixes: bool = _since((0, 26, 0))
+    # Tokens that the experts' kernel takes at once; read in 0.11.2, 0.14, 0.19.1, 0.24 and 0.32.
+    expert_tokens: int | None = _rule(32_768, ((0, 14, 0), 16_384), ((0, 19, 0), None))
+    # Whom the second model runner serves: nobody, a list of architectures, dense models too, all.
+    v2_runner: int = _rule(0, ((0, 22, 0), 1), ((0, 28, 0), 2), ((0, 29, 0), 3))
+    # Is the memory of CUDA graphs taken off the KV cache (or captured outside the budget)?
+    v1_counts_graphs: bool = _since((0, 20, 0))
+    v2_counts_graphs: bool = _since((0, 32, 0))
 
 
-def rules_of(release: Release) -> Rules:
+@cache
+def rules_at(version: Version) -> Rules:
     """
-    >>> from chunkscope.vllm.flags import release
-    >>> rules_of(release("0.30")).lone_request_is_capped
+    >>> rules_at((0, 30, 0)).lone_request_is_capped
     True
     """
-    return Rules(**{x.name: _holds(x.metadata, release.version) for x in fields(Rules)})
+    return Rules(**{x.name: _value(x.metadata["table"], version) for x in fields(Rules)})
 
 
 def check_settings(settings: Settings, rules: Rules) -> None:
     """The combinations with which vLLM would not start; settings are complete."""
-    budget, seqs = settings.step_tokens, settings.step_requests
-    for name, value in (("max_num_batched_tokens", budget), ("max_num_seqs", seqs)):
-        if value < 1:
-            raise UsageError(f"{name} must be at least 1, not {value}")
-    threshold = settings.long_prefill_token_threshold or 0
-    if threshold < 0:
-        raise UsageError(f"long_prefill_token_threshold must not be negative: {threshold}")
-    if budget < seqs:
-        raise UsageError(
-            f"max_num_batched_tokens ({budget:,}) must be at least max_num_seqs ({seqs:,}): "
-            "vLLM refuses to start",
-            hint="raise the budget, or lower max_num_seqs",
-        )
+    budget, seqs, running = settings.step_tokens, settings.step_requests, settings.most_running
     for name in SINCE_0_31:
         if getattr(settings, name) and not rules.has_fair_shares:
             raise UsageError(f"this vLLM version has no {name}: it came with 0.31")
-    if not 1 <= settings.most_running <= seqs:
-        raise UsageError(
-            f"max_num_active_seqs ({settings.most_running:,}) must be from 1 to max_num_seqs "
-            f"({seqs:,}): vLLM refuses to start"
-        )
+    threshold = settings.long_prefill_token_threshold or 0
+    checks = {
+        f"long_prefill_token_threshold ({threshold}) must not be negative": threshold < 0,
+        f"max_num_batched_tokens ({budget:,}) must be at least max_num_seqs ({seqs:,}), and both "
+        "at least 1": not budget >= seqs >= 1,
+        f"max_num_active_seqs ({running:,}) must be from 1 to max_num_seqs ({seqs:,})": not (
+            1 <= running <= seqs
+        ),
+    }
+    for rule, broken in checks.items():
+        if broken:
+            raise UsageError(f"{rule}: vLLM refuses to start")

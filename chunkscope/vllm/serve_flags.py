@@ -17,7 +17,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn
 
-from chunkscope.vllm.flags import OLDEST, Version, dotted, spelled
+from chunkscope.vllm.flags import dotted, spelled
+from chunkscope.vllm.rules import OLDEST, Version
 
 SUFFIXES = {"k": 10**3, "m": 10**6, "g": 10**9, "K": 2**10, "M": 2**20, "G": 2**30}
 MOST = 10**18  # no setting is endless, nor larger than any computer

@@ -22,7 +22,6 @@ from chunkscope.simulation.loop import Scenario, run_setting
 from chunkscope.simulation.workload import Request
 from chunkscope.vllm.deployment import Deployment
 from chunkscope.vllm.flags import release
-from chunkscope.vllm.rules import rules_of
 from chunkscope.vllm.settings import Settings
 from tests.benchmarks.measure_kinds import (
     HELD_OUT_2,
@@ -101,7 +100,7 @@ def predicted(model: str, budget: int, *, eager: bool = False) -> dict[str, floa
         for prompt, output, _ in requests_of(context)
     )
     run = run_setting(
-        Scenario(requests=requests, rules=rules_of(release("0.24")), step=step),
+        Scenario(requests=requests, rules=release("0.24").rules, step=step),
         there.effective(settings),
         there.kv_pool(settings, memory.kv_cache_tokens),
     )

@@ -27,7 +27,6 @@ from chunkscope.simulation.traces import Trace, read_trace
 from chunkscope.verification.result import Run, Verification
 from chunkscope.vllm.enums import Task
 from chunkscope.vllm.flags import release
-from chunkscope.vllm.rules import rules_of
 from chunkscope.vllm.settings import KvPool, Settings
 from tests.h200 import spaced
 
@@ -89,7 +88,7 @@ def simulated(case: Case, setting: str, step: StepModel, *, watch: int = 0) -> S
         enable_prefix_caching=bool(engine.get("enable_prefix_caching", True)),
     )
     pool = KvPool(tokens=engine["num_gpu_blocks"] * block, block_size=block)
-    rules = rules_of(release(case.calibration.vllm))
+    rules = release(case.calibration.vllm).rules
     scenario = Scenario(
         requests=case.trace.requests,
         rules=replace(rules, async_scheduling=bool(engine.get("async_scheduling"))),

@@ -20,7 +20,8 @@ from chunkscope.report.words import sentence
 from chunkscope.report.words.plan import advice
 from chunkscope.simulation.workload import OutputOrigin
 from chunkscope.vllm.enums import Entry, Mode, Task
-from chunkscope.vllm.flags import NEWEST, command_line, dotted
+from chunkscope.vllm.flags import command_line, dotted
+from chunkscope.vllm.rules import NEWEST
 from tests.build import FITTING, LONG, MIXED, SHORT, advised, dataset, plan, profile
 
 VERSIONS = ["0.10.2", "0.11.0", "0.11.1", "0.16.0", "0.20.0", "0.24.0", "0.28.0", "0.32.0"]

@@ -10,7 +10,7 @@ from chunkscope.simulation.result import SimulatedRun
 from chunkscope.simulation.slo import read_slo
 from chunkscope.simulation.workload import Request, with_shared_prefix
 from chunkscope.vllm.flags import release
-from chunkscope.vllm.rules import Rules, rules_of
+from chunkscope.vllm.rules import Rules
 from chunkscope.vllm.settings import NAMES, KvPool, Settings
 
 STEP = StepModel(
@@ -56,7 +56,7 @@ def simulate(
     sent = tuple(r if isinstance(r, Request) else arriving((*r, 0.0))[0] for r in requests)
     if shared_prefix:
         sent, more["stretches"] = with_shared_prefix(sent, shared_prefix)
-    rules = rules_of(release(vllm)) if vllm else Rules()
+    rules = release(vllm).rules if vllm else Rules()
     settings, pool, rules = parts_of(setting, rules)
     scenario = Scenario(requests=sent, rules=rules, step=step, slo=read_slo(slo), **more)
     return run_setting(scenario, settings, pool, watch=timeline, fast=fast)

@@ -17,7 +17,7 @@ from chunkscope.simulation.scheduler import Scheduler
 from chunkscope.simulation.workload import Request
 from chunkscope.vllm.enums import ChunkPolicy
 from chunkscope.vllm.flags import release
-from chunkscope.vllm.rules import Rules, rules_of
+from chunkscope.vllm.rules import Rules
 from tests.simulation.common import parts_of, simulate
 from tests.simulation.generated import Workload, crowd, with_windows, workload
 from tests.simulation.twin import trace
@@ -29,7 +29,7 @@ STEP = StepModel(
 )
 SMALL = {"max_num_batched_tokens": 256, "max_num_seqs": 64}
 seeds = st.integers(0, 2**32)
-rules = st.sampled_from(VERSIONS).map(lambda version: rules_of(release(version)))
+rules = st.sampled_from(VERSIONS).map(lambda version: release(version).rules)
 
 
 def known(engine: dict[str, Any], rules: Rules) -> dict[str, Any]:
@@ -112,7 +112,7 @@ def both(
 # The free blocks are taken before those of the request that gives way are there.
 @example(
     seed=165,
-    rules=rules_of(release("0.24.0")),
+    rules=release("0.24.0").rules,
     lag=True,
     policy=ChunkPolicy.VLLM,
     pace=1e-3,
@@ -122,7 +122,7 @@ def both(
 # By priority a step may only preempt: the last request gives way to nobody.
 @example(
     seed=173,
-    rules=rules_of(release("0.20.0")),
+    rules=release("0.20.0").rules,
     lag=False,
     policy=ChunkPolicy.INTERACTIVE_FIRST,
     pace=1e-3,

@@ -19,7 +19,6 @@ from chunkscope.simulation.workload import Workload, dataset_output, draw_worklo
 from chunkscope.tokenizers.tokenizer import Tokenizer
 from chunkscope.vllm.enums import Task
 from chunkscope.vllm.flags import release
-from chunkscope.vllm.rules import rules_of
 from tests.benchmarks import corpora
 from tests.prefixes.test_real_reuse import cached
 from tests.simulation.common import parts_of
@@ -93,7 +92,7 @@ def in_the_end(sent: Workload, question: dict[str, Any], vllm: str) -> int:
     """What `simulate` says that was cached."""
     engine = dict(question["engine"])
     engine["kv_cache_tokens"] = engine.pop("num_blocks") * engine["block_size"]
-    settings, pool, rules = parts_of(engine, rules_of(release(vllm)))
+    settings, pool, rules = parts_of(engine, release(vllm).rules)
     output = question["requests"][0]["output"]
     scenario = Scenario(
         requests=tuple(
@@ -138,7 +137,7 @@ def test_the_same_tokens_are_cached_request_for_request(
         mine = trace(
             question["requests"],
             question["engine"],
-            rules=rules_of(release(told["vllm"])),
+            rules=release(told["vllm"]).rules,
             stretches=question["stretches"],
         )
         hits = cached(question, real)

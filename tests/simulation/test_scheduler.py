@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from chunkscope.vllm.flags import release
-from chunkscope.vllm.rules import Rules, rules_of
+from chunkscope.vllm.rules import Rules
 from tests.simulation.twin import trace
 
 OLD, MIDDLE, GATED, NEW = "0.11.2", "0.16.0", "0.28.0", "0.32.0"
@@ -13,7 +13,7 @@ EVERY = ["0.10.2", OLD, MIDDLE, "0.20.0", "0.24.0", GATED, NEW]
 
 
 def rules(version: str) -> Rules:
-    return rules_of(release(version))
+    return release(version).rules
 
 
 def asked(*lengths: tuple[int, int]) -> list[dict[str, Any]]:

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from chunkscope.vllm.flags import release
-from chunkscope.vllm.rules import rules_of
 from tests.simulation.generated import Workload, closed_loop, with_windows, workload
 from tests.simulation.twin import trace
 
@@ -46,7 +45,7 @@ def twin(asked: Workload, vllm: dict[str, Any], *, fast: bool) -> list[dict[str,
     return trace(
         asked["requests"],
         {name: value for name, value in asked["engine"].items() if name not in vllm["unknown"]},
-        rules=rules_of(release(vllm["vllm"])),
+        rules=release(vllm["vllm"]).rules,
         stretches=asked["stretches"],
         concurrency=asked.get("concurrency"),
         fast=fast,

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from chunkscope.vllm import serve_flags
-from chunkscope.vllm.flags import Version, dotted, release
+from chunkscope.vllm.flags import dotted, release
+from chunkscope.vllm.rules import Version
 from chunkscope.vllm.settings import NAMES
 
 TABLE = Path(serve_flags.__file__).with_suffix(".csv")

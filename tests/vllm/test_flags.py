@@ -1,3 +1,5 @@
+from dataclasses import fields
+
 import pytest
 
 from chunkscope.errors import UsageError
@@ -8,15 +10,8 @@ from chunkscope.report.words import sentence
 from chunkscope.vllm import flags as vllm_flags
 from chunkscope.vllm.deployment import Deployment
 from chunkscope.vllm.enums import Entry
-from chunkscope.vllm.flags import (
-    NEWEST,
-    OLDEST,
-    Off,
-    command_line,
-    release,
-    yaml_lines,
-)
-from chunkscope.vllm.rules import rules_of
+from chunkscope.vllm.flags import command_line, release, yaml_lines
+from chunkscope.vllm.rules import NEWEST, OLDEST, Off, Rules
 from chunkscope.vllm.settings import Settings
 
 
@@ -73,12 +68,12 @@ def test_the_default_is_the_installed_version(monkeypatch, installed, version, n
     ],
 )
 def test_what_off_means_depends_on_the_version(version, off):
-    assert release(version).off is off
+    assert release(version).rules.off is off
 
 
 @pytest.mark.parametrize(("version", "share"), [("0.19.1", 0.9), ("0.20.0", 0.92)])
 def test_the_default_utilization_changed_with_0_20(version, share):
-    assert release(version).gpu_memory_utilization == share
+    assert release(version).rules.gpu_memory_utilization == share
 
 
 @pytest.mark.parametrize(
@@ -217,27 +212,16 @@ def test_what_vllm_takes_is_taken_here(changed, version):
     assert Deployment(release=release(version)).refusals(settings(**changed)) == ()
 
 
-TABLES = [
-    vllm_flags.OFF_SWITCH,
-    vllm_flags.UTILIZATION,
-    vllm_flags.THRESHOLD_IS_CHECKED,
-    vllm_flags.HYBRID_REFUSES_OFF,
-    vllm_flags.HYBRID_CACHES_PREFIXES,
-    vllm_flags.V2_RUNNER,
-    *vllm_flags.GRAPHS_COUNTED.values(),
-]
-
-
-@pytest.mark.parametrize("table", TABLES)
-def test_each_table_begins_with_the_oldest_version_and_goes_up(table):
-    versions = [since for since, _ in table]
+@pytest.mark.parametrize("rule", fields(Rules), ids=lambda rule: rule.name)
+def test_each_rule_begins_with_the_oldest_version_and_goes_up(rule):
+    versions = [since for since, _ in rule.metadata["table"]]
     assert versions[0] == OLDEST
     assert versions == sorted(set(versions))
 
 
 def test_what_a_scheduler_does_follows_its_version():
     """The first value is 0.10.2's; each version after it changes it to the opposite."""
-    old, middle, new = (rules_of(release(version)) for version in ("0.10.2", "0.11.1", "0.32"))
+    old, middle, new = (release(version).rules for version in ("0.10.2", "0.11.1", "0.32"))
     assert (old.unchunked_drops_the_threshold, middle.unchunked_drops_the_threshold) == (
         False,
         True,

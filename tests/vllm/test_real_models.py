@@ -5,8 +5,9 @@ import json
 import pytest
 
 from chunkscope.errors import ChunkscopeError
+from chunkscope.hardware.memory import Runner
 from chunkscope.models import MODELS, find_model
-from chunkscope.vllm.flags import Runner, release
+from chunkscope.vllm.flags import release
 
 pytestmark = pytest.mark.real
 
