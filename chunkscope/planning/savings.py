@@ -10,7 +10,7 @@ from chunkscope.planning.plan import Cost, Saving, TimeBasis
 from chunkscope.planning.problem import Problem
 from chunkscope.planning.search import WORTH
 from chunkscope.prefixes.reuse import CachedAt, PrefixReuse
-from chunkscope.vllm.flags import Version
+from chunkscope.vllm.rules import Version
 from chunkscope.vllm.settings import Settings
 
 MOST = 3  # savings that are named
