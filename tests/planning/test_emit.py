@@ -304,5 +304,5 @@ def test_a_comma_in_the_models_path_cannot_be_written_as_pairs(tmp_path):
     folder = tmp_path / "a,b"
     folder.mkdir()
     (folder / "config.json").write_text(json.dumps(MODELS["llama-3.1-8b"].config))
-    with pytest.raises(UsageError, match="cannot be written"):
+    with pytest.raises(UsageError, match="a,b"):
         text(Target.LM_EVAL, model=str(folder))

@@ -115,7 +115,7 @@ def test_what_would_have_fitted_is_a_measurement_too(tmp_path: Path) -> None:
     plan = advised([100] * 50, log=written(tmp_path, said))
     assert plan.memory is not None
     assert plan.settings.max_model_len == 8_192
-    with pytest.raises(InputError, match="no setting fits"):
+    with pytest.raises(InputError, match=f"{CONTEXT:,}"):
         advised(LONG, log=written(tmp_path, said), max_model_len=CONTEXT)
 
 
@@ -147,14 +147,14 @@ def test_the_log_names_version_and_model(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "options", "said"),
     [
-        ("(v0.24.0)", "(v0.28.0)", {}, "is of vLLM 0.28.0, and the plan is for 0.24.0"),
-        ("15.0 GiB", "29.0 GiB", {}, "of another model: its weights take 29.0 GiB"),
-        ("", "", {"model": "qwen3-30b-a3b"}, "of another model"),
+        ("(v0.24.0)", "(v0.28.0)", {}, "0.28.0.*0.24.0"),
+        ("15.0 GiB", "29.0 GiB", {}, "29.0 GiB"),
+        ("", "", {"model": "qwen3-30b-a3b"}, "15.0 GiB"),
         ("tensor_parallel_size=1", "tensor_parallel_size=2", {}, "--tp 2"),
-        ("device_config=cuda", "device_config=cpu", {}, "on a cpu"),
-        ("kv_cache_dtype=auto", "kv_cache_dtype=fp8", {}, "with kv_cache_dtype fp8"),
-        ("", "", {"gpu": None, "gpu_memory": None}, "both are needed"),
-        ("models/llama-3.1-8b", "models/mine", {"model": None}, "is called mine"),
+        ("device_config=cuda", "device_config=cpu", {}, "cpu"),
+        ("kv_cache_dtype=auto", "kv_cache_dtype=fp8", {}, "kv_cache_dtype fp8"),
+        ("", "", {"gpu": None, "gpu_memory": None}, "--log"),
+        ("models/llama-3.1-8b", "models/mine", {"model": None}, "mine"),
     ],
 )
 def test_a_log_of_something_else_is_refused(tmp_path, old, new, options, said) -> None:
@@ -169,16 +169,16 @@ def test_another_gpu_is_refused(tmp_path: Path) -> None:
         "Free memory on device (78.1/79.2 GiB) on startup. Desired GPU memory utilization is (0.9, "
         "71.3 GiB). Actual usage is 15.0 GiB for weight, 1.2 GiB for peak activation"
     )
-    with pytest.raises(UsageError, match=r"a GPU with 79\.2 GiB, and the NVIDIA H200 has 139\.8"):
+    with pytest.raises(UsageError, match=r"79\.2 GiB.*H200.*139\.8"):
         planned(written(tmp_path, *FITTED, account))
 
 
 def test_a_log_without_the_start_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "vllm.log"
     path.write_text(stamped(FITTED[2]), encoding="utf-8")
-    with pytest.raises(InputError, match="does not say which vLLM wrote it"):
+    with pytest.raises(InputError, match=r"vllm\.log"):
         planned(path)
-    with pytest.raises(InputError, match="nor that it did not fit"):
+    with pytest.raises(InputError, match=r"vllm\.log"):
         planned(written(tmp_path))
 
 

@@ -284,7 +284,7 @@ def test_refused_prompts_are_counted_exactly():
 
 
 def test_every_prompt_over_the_limit_is_an_input_error():
-    with pytest.raises(InputError, match="every prompt"):
+    with pytest.raises(InputError, match="4,096"):
         advised([5_000, 6_000], model="llama-2-7b")
 
 

