@@ -14,6 +14,7 @@ from typing import Any
 
 from chunkscope.errors import UsageError
 from chunkscope.prompts.paths import UnusableError, escape, json_type, shorten
+from chunkscope.sources.json_rows import begins_a_chat as begins_a_chat
 
 Message = dict[str, Any]
 
@@ -97,15 +98,6 @@ def messages_of(value: Any) -> Any:
         return json.loads(value)
     except (ValueError, RecursionError):
         return value
-
-
-def begins_a_chat(value: Any) -> bool:
-    """Whether it looks like messages whose roles are those of a chat, wherever it stands."""
-    return looks_like_messages(value) and all(
-        role in _ROLES and not message.keys().isdisjoint((*_CONTENTS, "tool_calls"))
-        for message in value[:3]
-        if isinstance(role := message.get("role", message.get("from")), str)
-    )
 
 
 def conversation(value: Any, row: Mapping[str, Any], vllm: Release | None = None) -> Conversation:

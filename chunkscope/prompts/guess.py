@@ -6,8 +6,7 @@ it fit a record, and what is then selected.
 
 import re
 import shlex
-from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 from typing import Any, NamedTuple
@@ -100,7 +99,7 @@ _MOST_ELEMENTS = 50  # of a list, where it is only looked at
 
 @dataclass(slots=True)
 class Leaf:
-    """A path that leads to something simple, with what was seen there."""
+    """A path that leads to something simple or to a conversation, with what was seen there."""
 
     path: str
     kind: str
@@ -108,37 +107,44 @@ class Leaf:
     chars: int = 0
     texts: int = 0
     prose: int = 0  # texts of more than one word
+    chats: int = 0
 
 
 def leaves(records: Sequence[Any]) -> dict[str, Leaf]:
-    """Every path in the records, four levels deep: for errors and for hints.
+    """Every path in the records, four levels deep: for candidates, errors and hints.
 
     >>> [leaf.path for leaf in leaves([{"id": 1, "ctxs": [{"text": "a"}]}]).values()]
     ['id', 'ctxs[].text']
     """
     by_path: dict[str, Leaf] = {}
     for record in records:
-        keys = record.items() if isinstance(record, dict) else ()
-        for name, inner in keys:
-            for path, value in _leaves_below(quote_key(str(name)), inner):
-                leaf = by_path.get(path)
-                if leaf is None or (leaf.kind == "null" and value is not None):
-                    leaf = by_path[path] = Leaf(path, paths.json_type(value), paths.shorten(value))
-                if isinstance(value, str):
-                    leaf.chars += len(value)
-                    leaf.texts += 1
-                    leaf.prose += is_prose(value)
+        for path, value in _leaves_below("", record) if isinstance(record, dict) else ():
+            leaf = by_path.get(path)
+            if leaf is None or (leaf.kind == "null" and value is not None):
+                leaf = by_path[path] = Leaf(path, paths.json_type(value), paths.shorten(value))
+            if isinstance(value, str) and not value.startswith("[{"):
+                leaf.chars += len(value)
+                leaf.texts += 1
+                leaf.prose += is_prose(value)
+            elif chat.begins_a_chat(chat.messages_of(value)):
+                leaf.chars += _chars(value)
+                leaf.chats += 1
     return by_path
 
 
-def _leaves_below(name: str, value: Any, levels: int = 3) -> Iterator[tuple[str, Any]]:
-    """The leaves of a value; a list is opened where its first elements are of one kind."""
+def _leaves_below(name: str, value: Any, levels: int = 4) -> Iterator[tuple[str, Any]]:
+    """The leaves of a value; a list is opened where its first elements are of one kind, unless
+    they are messages. Of a list of conversations it is the first.
+    """
     elements = value[:_MOST_ELEMENTS] if isinstance(value, list) else []
     kinds = {type(element) for element in elements[:3]}
-    if levels and isinstance(value, dict) and value:
+    if kinds == {list} and chat.begins_a_chat(elements[0]):
+        yield f"{name}[0]", elements[0]
+    elif levels and isinstance(value, dict) and value:
         for key, child in value.items():
-            yield from _leaves_below(f"{name}{dotted(str(key))}", child, levels - 1)
-    elif (levels and kinds in ({dict}, {list})) or kinds == {str}:
+            inner = f"{name}{dotted(str(key))}" if name else quote_key(str(key))
+            yield from _leaves_below(inner, child, levels - 1)
+    elif (levels and kinds in ({dict}, {list}) and not chat.begins_a_chat(value)) or kinds == {str}:
         for element in elements:
             yield from _leaves_below(f"{name}[]", element, levels - (kinds == {list}))
     else:
@@ -163,46 +169,14 @@ def keys_of(head: Sequence[Any]) -> list[str]:
     return list(dict.fromkeys(k for record in head if isinstance(record, dict) for k in record))
 
 
-def message_lists(head: Sequence[Any]) -> list[FieldPath]:
-    """The paths that lead to messages in at least half of the records, the least deep first.
-
-    Messages are known by their shape, a list of {role, content}, and not by their name.
-
-    >>> [path.text for path in message_lists([{"id": "a", "question": [[{"role": "user",
-    ...     "content": "hi"}]]}])]
-    ['question[0]']
-    """
-    counts = Counter(path for record in head[:20] for path in _message_lists_in(record))
-    often = [path for path, count in counts.items() if count * 2 >= len(head[:20])]
-    return sorted(often, key=lambda path: len(path.steps))
-
-
-def _message_lists_in(record: Any, deepest: int = 5) -> Iterator[FieldPath]:
-    """Every conversation in a record; of a list of conversations the first."""
-    waiting: deque[tuple[FieldPath, Any]] = deque([(RECORD, record)])
-    while waiting:
-        path, value = waiting.popleft()
-        if path.steps and chat.begins_a_chat(chat.messages_of(value)):
-            yield path
-        elif len(path.steps) >= deepest:
-            continue
-        elif isinstance(value, dict):
-            waiting.extend((path.then(k), v) for k, v in value.items() if not is_no_prompt(str(k)))
-        elif isinstance(value, list) and value and isinstance(value[0], list | dict):
-            waiting.append((path.then(0), value[0]))
-
-
 def shape_of(head: Sequence[Any]) -> tuple[Any, ...]:
-    """What `guess` goes by: heads of the same shape have their prompt in the same place.
+    """What `guess` goes by: short heads of the same shape have their prompt in the same place.
 
     >>> shape_of([{"q": "Why so?"}]) == shape_of([{"q": "Who is it?"}]) != shape_of([{"q": "r2"}])
     True
     """
-    objects = [record for record in head if isinstance(record, dict)]
-    values = {key: [r[key] for r in objects if key in r] for key in keys_of(objects)}
-    by_size = sorted(values, key=lambda key: _chars(values[key]))
-    texts = {key: [v for v in column if isinstance(v, str)] for key, column in values.items()}
-    return (*map(_shape, head), *by_size, *(key for key in texts if are_labels(texts[key])))
+    sizes = [{k: _chars(v) for k, v in r.items()} if isinstance(r, dict) else {} for r in head]
+    return (*map(_shape, head), *(tuple(sorted(size, key=size.__getitem__)) for size in sizes))
 
 
 def _shape(value: Any, depth: int = 0) -> Any:
@@ -256,11 +230,10 @@ def _nothing_fits(head: Sequence[Any]) -> InputError:
         message = "the records hold no fields" if head else "there are no records to look at"
         return InputError(message, hint="expected objects with text in them")
     hint = "name it with --field, put it together with --template '{a} {b}', or see --each"
-    for leaf in (likely_fields(head) or _prose(head))[:1]:
-        field = escape(_chat_around(leaf.path, head) or leaf.path)
-        hint = (
-            f"is it --field {shlex.quote(field)}? Or put it together with --template '{{a}} {{b}}'"
-        )
+    by_path = leaves(head)
+    for leaf in (likely_fields(by_path) or prose_fields(by_path))[:1]:
+        field = shlex.quote(escape(leaf.path))
+        hint = f"is it --field {field}? Or put it together with --template '{{a}} {{b}}'"
     return InputError(f"cannot tell which field is the prompt; there are:\n{table}", hint=hint)
 
 
@@ -272,8 +245,12 @@ class _Guess:
         self.keys = keys_of(head)
 
     @cached_property
+    def leaves(self) -> dict[str, Leaf]:
+        return leaves(self.head)
+
+    @cached_property
     def likely(self) -> list[Leaf]:
-        return likely_fields(self.head)
+        return likely_fields(self.leaves)
 
     def candidates(self) -> Iterator[Candidate]:
         whole = "whole file" if len(self.head) == 1 else "line"
@@ -286,7 +263,7 @@ class _Guess:
         trace = traces.find_columns(self.head)
         if trace and trace.output:
             yield self._trace(trace)
-        chats = message_lists(self.head)
+        chats = self._conversations()
         sure = [path for path in chats if self._is_the_request(path)]
         yield from map(self._chat, sure)
         yield from self._one_by_one()
@@ -304,7 +281,8 @@ class _Guess:
             yield self._trace(trace)
         yield from self._headerless()
         # `question_content`, `user_prompt`: of names that sound like one, that with most text.
-        alike = [leaf.path for leaf in self.likely if _PROMPT_WORDS & {*_name_parts(leaf.path)}]
+        texts = [leaf.path for leaf in self.likely if not leaf.chats]
+        alike = [path for path in texts if _PROMPT_WORDS & {*_name_parts(path)}]
         yield from [self._text(path) for path in map(parse_path, alike) if path.key][:1]
         yield from self._only_text()
 
@@ -337,6 +315,16 @@ class _Guess:
             return self.chat_of(path, uncounted=uncounted)
 
         return Candidate(fits, build)
+
+    def _conversations(self) -> list[FieldPath]:
+        """Where at least half of the records have messages, known by their shape and not by their
+        name; the least deep first.
+        """
+        often = [leaf.path for leaf in self.leaves.values() if leaf.chats * 2 >= len(self.head)]
+        return sorted(
+            (parse_path(path) for path in often if not is_no_prompt(path)),
+            key=lambda path: len(path.steps),
+        )
 
     def _is_the_request(self, path: FieldPath) -> bool:
         """Messages are what was sent, unless a question stands beside what went before it."""
@@ -400,7 +388,8 @@ class _Guess:
 
         Only where there is no question of the row as a whole.
         """
-        prose = [path for leaf in self.likely if (path := parse_path(leaf.path)).key]
+        prose = [parse_path(leaf.path) for leaf in self.likely if not leaf.chats]
+        prose = [path for path in prose if path.key]
         asks = [FieldPath.to(key) for key in self.keys if key.lower() in _QUESTIONS]
         if not prose or any(map(self._mostly_text, asks)):
             return
@@ -416,9 +405,7 @@ class _Guess:
     def _headerless(self) -> Iterator[Candidate]:
         """The longest column of a table without a header, whose columns readers call column0..."""
         if self.keys and all(re.fullmatch(r"column\d+", key) for key in self.keys):
-            columns = leaves(self.head)
-            chars = {key: columns[key].chars if key in columns else 0 for key in self.keys}
-            path = FieldPath.to(max(self.keys, key=lambda key: chars[key]))
+            path = FieldPath.to(max(self.keys, key=lambda key: self.leaves[key].chars))
             notes = (note("no_header", field=path.text),)
             yield Candidate(partial(_has_text, path), partial(text_of, path, notes=notes))
 
@@ -452,7 +439,7 @@ class _Guess:
                 or leaf.path.startswith(tuple(f"{name}[" for name in (*self.closed, *closed)))
             ):
                 continue
-            return escape(_chat_around(leaf.path, self.head) or leaf.path)
+            return escape(leaf.path)
         return None
 
 
@@ -487,21 +474,11 @@ def _chars(value: Any, depth: int = 0) -> int:
     return sum(_chars(element, depth + 1) for element in inner)
 
 
-# --- hints ----------------------------------------------------------------------------------------
-
-
-def likely_fields(head: Sequence[Any]) -> list[Leaf]:
+def likely_fields(by_path: Mapping[str, Leaf]) -> list[Leaf]:
     """Fields of prose that no name speaks against, those with the most text first."""
-    return [leaf for leaf in _prose(head) if not is_no_prompt(leaf.path)]
+    return [leaf for leaf in prose_fields(by_path) if not is_no_prompt(leaf.path)]
 
 
-def _prose(head: Sequence[Any]) -> list[Leaf]:
-    prose = (leaf for leaf in leaves(head).values() if leaf.prose * 2 > leaf.texts)
+def prose_fields(by_path: Mapping[str, Leaf]) -> list[Leaf]:
+    prose = (leaf for leaf in by_path.values() if leaf.chats or leaf.prose * 2 > leaf.texts)
     return sorted(prose, key=lambda leaf: -leaf.chars)
-
-
-def _chat_around(path: str, head: Sequence[Any]) -> str | None:
-    """`history` for `history[].content` where that is a conversation."""
-    outer, inner, _ = path.partition("[]")
-    chats = (parse_path(outer).find(record) for record in head) if inner else ()
-    return outer if any(map(chat.looks_like_messages, chats)) else None

@@ -30,7 +30,7 @@ from chunkscope.prompts.selection import (
 )
 from chunkscope.sources.reader import RecordReader
 
-_SMALL_HEAD = 20  # records; of longer ones counting takes longer than selecting
+_SMALL_HEAD = 3  # records: too few to tell labels from prompts
 
 
 def selected(

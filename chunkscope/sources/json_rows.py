@@ -254,15 +254,19 @@ def rows_of(value: Any, under: str | None = None) -> tuple[str | None, list[Any]
     return None, [value]
 
 
-def begins_a_chat(rows: Sequence[Any]) -> bool:
+def begins_a_chat(rows: Any) -> bool:
     """Whether they are the messages of one chat: {role, content} or {from, value}."""
-    return bool(rows) and all(
-        isinstance(row, dict)
-        and len(row) > 1
-        and isinstance(speaker := row.get("role", row.get("from")), str)
-        and speaker in _SPEAKERS
-        and not {"content", "value", "text", "tool_calls"}.isdisjoint(row)
-        for row in rows[:3]
+    return (
+        isinstance(rows, list)
+        and bool(rows)
+        and all(
+            isinstance(row, dict)
+            and len(row) > 1
+            and isinstance(speaker := row.get("role", row.get("from")), str)
+            and speaker in _SPEAKERS
+            and not {"content", "value", "text", "tool_calls"}.isdisjoint(row)
+            for row in rows[:3]
+        )
     )
 
 

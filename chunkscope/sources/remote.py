@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import urlsplit
 
 from chunkscope.errors import ChunkscopeError, InputError, MissingError, UsageError
 from chunkscope.network import hub_problem
@@ -202,26 +201,24 @@ def _datasets() -> Any:
 
 # --- what libraries say ---------------------------------------------------------------------------
 
+_AGAIN = "did the server fail? Run it again"
 _ACCESS = (
-    "{shown} may not be read: {words}",
     "give credentials as the library for it takes them (for s3: AWS_ACCESS_KEY_ID and "
-    "AWS_SECRET_ACCESS_KEY, or AWS_PROFILE; a public bucket: FSSPEC_S3_ANON=true)",
+    "AWS_SECRET_ACCESS_KEY, or AWS_PROFILE; a public bucket: FSSPEC_S3_ANON=true)"
 )
-_NETWORK = (
-    "{place} cannot be reached: {words}",
-    "is there a network, and is the address right (AWS_ENDPOINT_URL, a proxy)?",
-)
+_NETWORK = "is there a network, and is the address right (AWS_ENDPOINT_URL, a proxy)?"
 _HUB = (
-    "{shown} cannot be had from the hub, nor from the local cache: {words}",
     "check the name; a gated or private one needs HF_TOKEN; without a network load it beforehand "
-    "(`datasets.load_dataset`) or set HF_DATASETS_CACHE to a cache that has it",
+    "(`datasets.load_dataset`) or set HF_DATASETS_CACHE to a cache that has it"
 )
-# By the names of exceptions, for their libraries may not be there: message and hint.
+# By the names of exceptions, for their libraries may not be there: what is wrong, and the hint.
 _EXPLANATIONS = {
-    "NoCredentialsError PartialCredentialsError GoogleAuthError PermissionError": _ACCESS,
+    "NoCredentialsError PartialCredentialsError GoogleAuthError PermissionError": (
+        "may not be read", _ACCESS,
+    ),
     "EndpointConnectionError ConnectTimeoutError ConnectionError ConnectError ClientConnectorError"
-    " TimeoutError gaierror": _NETWORK,
-}
+    " TimeoutError gaierror": ("cannot be reached", _NETWORK),
+}  # fmt: skip
 _NOT_FROM_THE_HUB = {
     *("ConnectionError", "TimeoutError", "HTTPError", "TransportError", "HfHubHTTPError"),
     *("DatasetNotFoundError", "RepositoryNotFoundError", "GatedRepoError"),
@@ -244,7 +241,7 @@ def _explaining(shown: str, *, is_search: bool = False) -> Iterator[None]:
         ) from error
     except Exception as error:
         explanation = explained(shown, error)
-        if is_search and explanation.hint in (_ACCESS[1], _NETWORK[1]):
+        if is_search and explanation.hint in (_ACCESS, _NETWORK):
             raise MissingError(explanation.message, hint=explanation.hint) from error
         raise explanation from error
 
@@ -257,23 +254,20 @@ def explained(shown: str, error: BaseException) -> ChunkscopeError:
     kinds = {kind.__name__ for one in chain for kind in type(one).__mro__}
     words = _QUERY.sub(r"\1", first_line(error))
     if not is_remote(shown):
-        # "LocalEntryNotFoundError" stands inside a sentence about files that were sought.
         names = {kind.__name__ for kind in type(error).__mro__}
+        # "LocalEntryNotFoundError" stands inside a sentence about files that were sought.
         if names & _NOT_FROM_THE_HUB or "LocalEntryNotFoundError" in words:
-            return MissingError(_HUB[0].format(shown=shown, words=words), hint=_HUB[1])
+            what = f"{shown} cannot be had from the hub, nor from the local cache: {words}"
+            return MissingError(what, hint=_HUB)
         hint = "see the dataset's page for its configs and splits: hf:org/name:config@split"
         return InputError(f"cannot load {shown}: {words}", hint=hint)
     if isinstance(error, ValueError) and "rotocol" in words:
         return UsageError(f"unknown kind of address: {shown}", hint="one of s3, gs, az, hf, https")
+    if any(getattr(one, "status", 0) >= 500 for one in chain):  # https calls that "not found"
+        return InputError(f"cannot read {shown}: the server failed", hint=_AGAIN)
     if isinstance(error, FileNotFoundError):
-        if any(getattr(one, "status", 0) >= 500 for one in chain):  # https calls that "not found"
-            return InputError(f"cannot read {shown}: the server failed", hint=_AGAIN)
         return InputError(f"there is no {shown}", hint="check the name; folders need files in them")
-    place = f"{urlsplit(shown).scheme}://{urlsplit(shown).netloc}"
-    for names_of, (message, hint) in _EXPLANATIONS.items():
+    for names_of, (what, hint) in _EXPLANATIONS.items():
         if kinds & {*names_of.split()}:
-            return InputError(message.format(shown=shown, place=place, words=words), hint=hint)
+            return InputError(f"{shown} {what}: {words}", hint=hint)
     return InputError(f"cannot read {shown}: {words}", hint=_AGAIN)
-
-
-_AGAIN = "did the server fail? Run it again"

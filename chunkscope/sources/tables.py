@@ -3,6 +3,7 @@
 import csv
 import io
 import re
+import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -26,7 +27,7 @@ from chunkscope.sources.json_rows import not_utf8
 from chunkscope.sources.remote import explained
 
 if TYPE_CHECKING:
-    from chunkscope.sources.reader import RecordReader
+    from chunkscope.sources.reader import Part, RecordReader
 
 _DELIMITERS = (",", "\t", ";", "|")
 _SAMPLE_BYTES = 1 << 16
@@ -247,7 +248,7 @@ def _table_rows(
     file.seek(0)
     try:
         if start.startswith(b"PAR1"):
-            batches = _parquet_batches((reader.part.start, reader.part.end), file, columns)
+            batches = _parquet_batches(reader.part, file, columns)
         else:
             batches = _ipc_batches(file, columns, is_file=start.startswith(b"ARROW1"))
         for batch in batches:
@@ -255,11 +256,7 @@ def _table_rows(
                 row = reader.positions + 1
                 reader.positions += part.num_rows
                 reader.bytes_taken += part.nbytes
-                try:
-                    chunk = Chunk(range(row, row + part.num_rows), part.to_pylist())
-                except UnicodeDecodeError:
-                    chunk = _one_by_one(reader, row, part)
-                yield chunk
+                yield Chunk(range(row, row + part.num_rows), part.to_pylist())
     except (ChunkscopeError, MemoryError, GeneratorExit):
         raise
     except Exception as error:  # pyarrow borrows from all over Python's own error tree
@@ -271,33 +268,20 @@ def _table_rows(
         ) from error
 
 
-def _one_by_one(reader: "RecordReader", first: int, batch: Any) -> Chunk:
-    """Rows of which some hold bytes that are not text."""
-    positions: list[int] = []
-    records: list[Any] = []
-    for index in range(batch.num_rows):
-        try:
-            records += batch.slice(index, 1).to_pylist()
-            positions.append(first + index)
-        except UnicodeDecodeError as error:
-            reader.problems.bad(first + index, f"a cell is not UTF-8 ({error.reason})")
-    return Chunk(positions, records)
-
-
-def _parquet_batches(
-    part: tuple[int, int | None], file: IO[bytes], columns: Sequence[str] | None
-) -> Iterator[Any]:
+def _parquet_batches(part: "Part", file: IO[bytes], columns: Sequence[str] | None) -> Iterator[Any]:
     import pyarrow.parquet
 
     # Without pre-buffering a row group is read page by page, not whole.
     with pyarrow.parquet.ParquetFile(file, pre_buffer=False, buffer_size=1 << 20) as parquet:
-        meta = parquet.metadata
-        groups = [i for i in range(meta.num_row_groups) if _is_in(meta.row_group(i), part)]
-        size = sum(meta.row_group(i).total_byte_size for i in groups)
-        num_rows = sum(meta.row_group(i).num_rows for i in groups)
+        groups = [parquet.metadata.row_group(i) for i in range(parquet.num_row_groups)]
+        end = sys.maxsize if part.end is None else part.end
+        places = [min(filter(None, _page_offsets(group))) for group in groups]
+        chosen = [i for i, place in enumerate(places) if part.start <= place < end]
+        size = sum(groups[i].total_byte_size for i in chosen)
+        num_rows = sum(groups[i].num_rows for i in chosen)
         rows = max(1, min(_BATCH_ROWS, num_rows * _BATCH_BYTES // max(size, 1)))
         wanted = _existing(parquet.schema_arrow.names, columns)
-        read = partial(parquet.iter_batches, row_groups=groups, columns=wanted)
+        read = partial(parquet.iter_batches, row_groups=chosen, columns=wanted)
         # A text that comes again and again is written once: rows can hold far more than the file.
         for first in read(batch_size=min(rows, _PROBE_ROWS)):
             rows = max(1, min(rows, first.num_rows * _BATCH_BYTES // max(first.nbytes, 1)))
@@ -305,13 +289,8 @@ def _parquet_batches(
         yield from read(batch_size=rows)
 
 
-def _is_in(group: Any, part: tuple[int, int | None]) -> bool:
-    """Whether a row group's first page lies between two bytes of the file."""
-    column, (start, end) = group.column(0), part
-    place = column.data_page_offset
-    if column.has_dictionary_page:
-        place = min(place, column.dictionary_page_offset)
-    return bool(start <= place and (end is None or place < end))
+def _page_offsets(group: Any) -> tuple[int, int | None]:
+    return group.column(0).data_page_offset, group.column(0).dictionary_page_offset
 
 
 def _ipc_batches(file: IO[bytes], columns: Sequence[str] | None, *, is_file: bool) -> Iterator[Any]:
