@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from chunkscope.verification.endpoint import metrics
 from chunkscope.verification.endpoint.server import RequestFailed
 from chunkscope.verification.endpoint.stream import Events, Received
-from chunkscope.vllm.log.failures import Status
 from tests.fuzz.helpers import Explore, anything, changed, damaged, fine
 from tests.verification.odd_server import DONE, OddServer, raw, says, usage
 from tests.verification.odd_server import event as text_event
@@ -84,13 +83,6 @@ def test_metrics(explore: Explore) -> None:
 def server() -> Iterator[OddServer]:
     with OddServer() as serving:
         yield serving
-
-
-def test_what_is_damaged_is_good_to_begin_with(server: OddServer) -> None:
-    server.models = MODELS
-    server.routes = {"/metrics": says(200, COUNTERS)}
-    assert measure(server, workload(5, 9), repeats=1)[2].status is Status.OK
-    assert metrics.parse(COUNTERS).is_vllm
 
 
 def test_a_whole_run(explore: Explore, server: OddServer) -> None:

@@ -3,20 +3,10 @@
 import re
 from pathlib import Path
 
-import pytest
-
 import chunkscope
-from chunkscope.artefacts.note import note
-from chunkscope.report.words import sentence
 from chunkscope.report.words.data import SENTENCES
 
 PACKAGE = Path(chunkscope.__file__).parent
-
-
-@pytest.mark.parametrize("code", ["media_rows", "tools_ignored", "media_requests", "helm_cached"])
-def test_one_is_singular(code: str) -> None:
-    """It was "1 rows hold images"."""
-    assert re.search(r"\b1 (row|request)\b", sentence(note(code, count=1)))
 
 
 def test_every_note_has_words() -> None:

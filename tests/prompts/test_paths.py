@@ -105,12 +105,6 @@ def test_a_template_that_cannot_be_read_is_a_usage_error(template: str) -> None:
         parse_template(template)
 
 
-@pytest.mark.parametrize("template", ["{question!r}", "{question:>9}", "{question.__class__}"])
-def test_a_template_formats_and_executes_nothing(template: str) -> None:
-    with pytest.raises(UnusableError):
-        fill(template, RECORD)
-
-
 @given(st.text(), st.text())
 def test_any_key_can_be_written_as_a_path(first: str, second: str) -> None:
     record = {first: {second: "value"}}

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from chunkscope.errors import InputError, MissingError, UsageError
+from chunkscope.errors import MissingError, UsageError
 from chunkscope.prompts.harness.rendering import (
     PROGRAM,
     Rendering,
@@ -266,12 +266,6 @@ def test_a_harness_that_is_not_installed_is_named_with_the_command_that_installs
     assert f"{sys.executable} -m pip install lm_eval" in (raised.value.hint or "")
 
 
-def test_a_python_that_is_not_there_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CHUNKSCOPE_HARNESS_PYTHON", "/no/such/python")
-    with Rendering() as rendering, pytest.raises(MissingError, match="/no/such/python"):
-        rendering.sources("lm-eval:gsm8k")
-
-
 @pytest.mark.parametrize(
     ("text", "how", "named"),
     [
@@ -392,9 +386,3 @@ def test_the_program_is_asked_as_the_options_say(
     (request,) = requests
     assert (request["tasks"], request["shots"], request["limit"]) == (["a"], 4, 3)
     assert request["include_path"] == "mine"
-
-
-def test_a_process_that_dies_is_named_with_its_code_and_last_line(pretending) -> None:
-    pretending("import os\nprint('oh', flush=True)\nos._exit(9)\n")
-    with Rendering() as rendering, pytest.raises(InputError, match=r"9.*: oh"):
-        rendering.sources("lm-eval:any")

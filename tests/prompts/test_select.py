@@ -118,13 +118,6 @@ def test_a_bad_row_is_named_and_the_others_go_on(record: Any) -> None:
     assert bad == [2]
 
 
-def test_a_text_in_too_many_lists_is_a_bad_row() -> None:
-    good, value = {"question": "q"}, "text"
-    for _ in range(5_000):
-        value = [value]
-    assert extract(choose(good), good, {"question": value})[1] == [2]
-
-
 def test_outputs_are_kept_where_there_are_any() -> None:
     records = [
         {"question": "a", "answer": "x"},
@@ -163,12 +156,6 @@ def test_the_blocks_of_a_trace_come_with_its_lengths() -> None:
 def test_a_conversation_that_no_server_takes_is_a_bad_row(record: Any) -> None:
     prompts, bad = extract(choose({"messages": CHAT}), {"messages": CHAT}, record)
     assert (prompts.positions, bad) == ([1], [2])
-
-
-def test_a_lone_surrogate_beside_the_prompt_does_no_harm() -> None:
-    odd = {"id": "\ud800", "\udfff": 1}
-    for record in ({"prompt": "good", **odd}, {"messages": CHAT, **odd}):
-        assert len(items(choose(record), record)) == 1
 
 
 # --- one prompt each ------------------------------------------------------------------------------

@@ -36,11 +36,6 @@ def test_the_blocks_of_a_trace_are_lists_of_numbers(hash_ids: Any, column: str |
     assert found == ("input_length", "output_length", column)
 
 
-@pytest.mark.parametrize(("value", "tokens"), [(0, 0), ("12", 12), (12.0, 12), (" 12.0 ", 12)])
-def test_a_length_is_a_whole_number_however_written(value: Any, tokens: int) -> None:
-    assert length(value, "n") == tokens
-
-
 @pytest.mark.parametrize(
     "value",
     [None, "", -1, "-5", 1.5, float("nan"), float("inf"), 10**400, "many", "9" * 5000, True, [3]],

@@ -1,6 +1,4 @@
-import gzip
 import json
-import zipfile
 
 import pyarrow as pa
 import pyarrow.feather as feather
@@ -69,22 +67,6 @@ def test_nested_and_unusual_types_become_plain_values(tmp_path, name, write):
 
 
 @pytest.mark.parametrize(("name", "write"), WRITERS)
-def test_a_compressed_file_is_read_through_a_temporary_one(tmp_path, name, write):
-    write(TABLE, tmp_path / name)
-    packed = tmp_path / f"{name}.gz"
-    packed.write_bytes(gzip.compress((tmp_path / name).read_bytes()))
-    assert read(packed).records == ROWS
-
-
-@pytest.mark.parametrize(("name", "write"), WRITERS)
-def test_a_member_of_an_archive_is_read_likewise(tmp_path, name, write):
-    write(TABLE, tmp_path / name)
-    with zipfile.ZipFile(tmp_path / "x.zip", "w") as zipped:
-        zipped.write(tmp_path / name, name)
-    assert read(tmp_path / "x.zip").records == ROWS
-
-
-@pytest.mark.parametrize(("name", "write"), WRITERS)
 @pytest.mark.parametrize("keep", [0, 4, 100, 0.5, 0.99])
 def test_a_cut_file_is_an_input_error(tmp_path, name, write, keep):
     write(TABLE, tmp_path / name)
@@ -105,15 +87,6 @@ def test_long_rows_come_in_small_chunks(tmp_path):
         assert sum(sizes) == 40
         if name.endswith("feather"):
             assert max(sizes) <= 4
-
-
-def test_one_bad_cell_of_parquet_costs_its_row(tmp_path):
-    cells = pa.array([b"fine", b"caf\xe9", b"tea"])
-    text = pa.StringArray.from_buffers(3, *cells.buffers()[1:])
-    pq.write_table(pa.table({"q": text}), tmp_path / "x.parquet")
-    result = read(tmp_path / "x.parquet")
-    assert (result.records, result.positions) == ([{"q": "fine"}, {"q": "tea"}], [1, 3])
-    assert [row for row, _ in result.bad] == [2]
 
 
 # --- datasets.save_to_disk -------------------------------------------------------------------
@@ -156,14 +129,6 @@ def test_a_state_that_points_outside_its_folder_is_refused(tmp_path):
     (tmp_path / "mine" / "state.json").write_text(json.dumps(state))
     with pytest.raises(InputError, match=r"state\.json"):
         discover([str(tmp_path / "mine")], options=ReadOptions())
-
-
-def test_what_datasets_itself_saves_is_read(tmp_path):
-    datasets = pytest.importorskip("datasets")
-    datasets.disable_progress_bars()
-    whole = datasets.Dataset.from_list(ROWS)
-    datasets.DatasetDict({"test": whole.select(range(5, 10))}).save_to_disk(tmp_path / "saved")
-    assert read(tmp_path / "saved").records == ROWS[5:10]
 
 
 def test_real_parquet_holds_what_the_jsonl_holds():

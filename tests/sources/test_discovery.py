@@ -3,7 +3,6 @@ import gzip
 import io
 import lzma
 import os
-import sys
 import tarfile
 import warnings
 import zipfile
@@ -111,11 +110,6 @@ def test_what_is_left_out_of_a_folder_is_said(tree):
     }
 
 
-def test_a_readme_named_by_itself_is_data(tree):
-    tree({"README.md": b"a prompt"})
-    assert names("README.md") == ["README"]
-
-
 @pytest.mark.parametrize(
     ("data", "format_name"),
     [
@@ -133,39 +127,12 @@ def test_a_file_named_by_itself_is_known_by_its_content(tree, data, format_name)
     assert (result.format, result.error) == (format_name, None)
 
 
-@pytest.mark.parametrize("data", [b"\x89PNG\r\n\x1a\n\0\0\0\r", b"PAR1....PAR1", b"ARROW1\0\0"])
-def test_content_that_tells_nothing_is_an_error(tree, data):
-    tree({"x.data": data})
-    assert "x.data" in read("x.data").error.message
-
-
 def test_a_format_can_be_forced(tree):
     tree({"data/x.data": ROW, "data/y.txt": ROW})
     sources, _ = find("data", options=ReadOptions(input_format="jsonl"))
     assert [(s.name, s.format) for s in sources] == [("x.data", "jsonl"), ("y", "jsonl")]
     with pytest.raises(UsageError, match="input_format"):
         find("data", options=ReadOptions(input_format="pickle"))
-
-
-@pytest.mark.parametrize("path", ["nope.jsonl", "data/nope", "x.jsonl/nope"])
-def test_a_path_that_does_not_exist_is_an_input_error(tree, path):
-    tree({"x.jsonl": ROW})
-    with pytest.raises(InputError, match=path) as caught:
-        find(path)
-    assert caught.value.hint
-
-
-@pytest.mark.parametrize("path", ["a\0b", "x" * 5000])
-def test_a_path_that_cannot_be_is_an_input_error(tree, path):
-    tree({})
-    with pytest.raises(InputError):
-        find(path)
-
-
-def test_an_empty_folder_is_an_input_error(tree):
-    tree({}).joinpath("data").mkdir()
-    with pytest.raises(InputError, match="data"):
-        find("data")
 
 
 def test_a_folder_with_nothing_usable_says_what_was_skipped(tree):
@@ -193,18 +160,6 @@ def test_links_that_loop_end_and_each_real_file_counts_once(tree):
     assert skipped("data") == {"data/self.jsonl", "data/gone.jsonl"}
 
 
-def test_a_dangling_link_named_by_itself_is_said(tree):
-    (tree({}) / "x.jsonl").symlink_to("nowhere")
-    with pytest.raises(InputError, match=r"x\.jsonl"):
-        find("x.jsonl")
-
-
-def test_a_pipe_in_a_folder_is_not_waited_for(tree):
-    root = tree({"data/x.jsonl": ROW})
-    os.mkfifo(root / "data/pipe.jsonl")
-    assert skipped("data") == {"data/pipe.jsonl"}
-
-
 def test_a_pipe_named_by_itself_is_read_once():
     reading, writing = os.pipe()
     os.write(writing, ROW * 3)
@@ -226,13 +181,6 @@ def test_a_name_that_is_no_text_can_still_be_shown(tree):
     assert read(source).records == [{"question": "why?"}]
 
 
-def test_a_file_that_vanishes_before_it_is_read_is_an_input_error(tree):
-    root = tree({"x.jsonl": ROW})
-    (source,), _ = find("x.jsonl")
-    (root / "x.jsonl").unlink()
-    assert "x.jsonl" in read(source).error.message
-
-
 # --- globs -----------------------------------------------------------------------------------
 
 
@@ -249,12 +197,6 @@ def test_a_name_with_brackets_that_exists_is_no_glob(tree):
     assert names("x[1].jsonl") == ["x[1]"]
 
 
-def test_a_glob_without_a_match_is_an_input_error(tree):
-    tree({})
-    with pytest.raises(InputError, match=r"\*\.jsonl"):
-        find("*.jsonl")
-
-
 # --- include, exclude, names -----------------------------------------------------------------
 
 
@@ -265,12 +207,6 @@ def test_include_and_exclude_match_the_relative_path_or_the_name(tree):
     assert names("d", exclude=["a.jsonl"]) == ["b", "s/c"]
     assert names("d", exclude=["s"]) == ["a", "b"]
     assert names("d", include=["*.jsonl"], exclude=["s/c*"]) == ["a", "s/a"]
-
-
-def test_filters_that_leave_nothing_say_so(tree):
-    tree({"d/a.jsonl": ROW})
-    with pytest.raises(InputError, match="d: 1 "):
-        find("d", include=["*.csv"])
 
 
 def test_names_that_clash_are_paths(tree):
@@ -288,31 +224,6 @@ def test_names_are_given_one_for_each(tree):
 
 
 # --- stdin -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("data", "found"),
-    [
-        pytest.param(ROW * 3, "jsonl", id="lines"),
-        pytest.param(
-            b"[" + ROW.strip() + b"," + ROW.strip() + b"," + ROW + b"]", "json", id="array"
-        ),
-        pytest.param(gzip.compress(ROW * 3), "jsonl", id="compressed"),
-    ],
-)
-@pytest.mark.parametrize("buffered", [True, False], ids=["as in a shell", "as in a test runner"])
-def test_standard_input_is_known_by_its_content(monkeypatch, data, found, buffered):
-    raw = io.BufferedReader(io.BytesIO(data)) if buffered else io.BytesIO(data)
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(raw))
-    sources, _ = find("-", "-")
-    assert [(s.name, s.path, s.file) for s in sources] == [("stdin", "-", None)]
-    result = read(sources[0])
-    assert (result.format, len(result.records)) == (found, 3)
-
-
-def test_an_archive_on_standard_input_is_refused(monkeypatch):
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"PK\x03\x04....")))
-    assert "zip" in read("-").error.message
 
 
 # --- archives --------------------------------------------------------------------------------
@@ -418,11 +329,6 @@ def test_members_that_are_left_out_are_named(tree, kind):
         f"p.{kind}/../out.jsonl",
         f"p.{kind}/a.jsonl",
     }
-
-
-def test_include_speaks_of_members(tree):
-    make_zip(tree({}) / "p.zip")
-    assert names("p.zip", include=["*.csv"]) == ["p/b"]
 
 
 def test_an_archive_without_its_suffix_is_known_by_its_content(tree):

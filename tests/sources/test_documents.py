@@ -101,11 +101,6 @@ def test_json_lines_with_a_broken_first_line_are_still_lines(document):
     assert result.records == [{"a": 2}, {"a": 3}]
 
 
-def test_nan_is_read_though_it_is_no_json(document):
-    result = read(document(b'[{"a": NaN}, {"a": 2}]'))
-    assert len(result.records) == 2
-
-
 @pytest.mark.parametrize("data", [b"", b"  \n ", b"\xef\xbb\xbf"])
 def test_an_empty_file_has_no_rows(document, data):
     result = read(document(data))
@@ -128,11 +123,6 @@ def test_a_broken_document_gives_the_rows_before_and_an_error(document, data, ro
     result = read(document(data))
     assert len(result.records) == rows
     assert "x.json" in result.error.message
-
-
-def test_half_a_surrogate_pair_is_left_to_the_selection(document):
-    result = read(document(b'[{"a": "\\udc00"}, {"a": "tea"}]'))
-    assert (result.records, result.bad) == ([{"a": "\udc00"}, {"a": "tea"}], [])
 
 
 def test_real_documents_are_read():

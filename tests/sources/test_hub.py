@@ -41,11 +41,6 @@ def cached(tmp_path):
     return build
 
 
-def test_a_hub_name_has_config_and_split():
-    text = "hf:org/na-me.v2:a b@test"
-    assert hub.hub_source(text).path == text
-
-
 @pytest.mark.parametrize("text", ["hf:", "hf:/etc/passwd", "hf:a/b/c", "hf:org/name:", "hf:../x/y"])
 def test_what_is_no_hub_name_is_a_usage_error(text):
     with pytest.raises(UsageError):
@@ -78,24 +73,11 @@ def test_the_split_that_was_chosen_is_in_the_path(cached, splits, chosen):
     assert source.name == f"org/mini_set@{chosen}"
 
 
-def test_a_dataset_that_is_not_cached_is_missing_and_says_what_to_do():
-    with pytest.raises(MissingError) as caught:
-        discover(["hf:org/nowhere"], options=OFFLINE)
-    assert "HF_DATASETS_CACHE" in caught.value.hint
-    assert caught.value.exit_code == 4
-    assert isinstance(read("hf:org/nowhere@test").error, MissingError)
-
-
 def test_a_split_that_does_not_exist_is_an_input_error_that_lists_them(cached):
     cached(["train"])
     error = read("hf:org/mini_set@nope").error
     assert isinstance(error, InputError)
     assert "train" in error.message
-
-
-def test_a_config_that_does_not_exist_is_an_input_error(cached):
-    cached(["train"])
-    assert isinstance(read("hf:org/mini_set:nope@train").error, InputError)
 
 
 def test_a_local_folder_of_that_name_is_not_taken_for_the_dataset(cached, tmp_path, monkeypatch):

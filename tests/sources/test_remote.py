@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from chunkscope.sources.remote import is_remote, without_secrets
+from chunkscope.sources.remote import without_secrets
 from tests.commands.helpers import analyze
 from tests.large_input import write_large_input
 from tests.remote_servers import s3_environment, s3_server, upload, web_server
@@ -149,14 +149,6 @@ def test_a_file_that_may_not_be_read_is_a_failure_and_the_others_count(
     few, denied = run.profile["datasets"]
     assert (run.code, bool(few["lengths"]["counts"]), denied["lengths"]["counts"]) == (3, True, {})
     assert "s3://evals/more/few.csv" in str(denied["failure"])
-
-
-@pytest.mark.parametrize("scheme", ["s3", "gs", "az", "hf", "https"])
-def test_each_kind_of_address_has_its_library(scheme: str) -> None:
-    from fsspec import get_filesystem_class
-
-    assert is_remote(f"{scheme}://place/x.jsonl")
-    assert get_filesystem_class(scheme)
 
 
 def test_secrets_are_left_out_of_addresses() -> None:

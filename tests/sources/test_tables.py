@@ -3,7 +3,6 @@ import io
 
 import pytest
 
-from chunkscope.errors import UsageError
 from tests.sources.helpers import read, shared
 
 
@@ -38,12 +37,6 @@ def test_a_delimiter_can_be_given(table):
     path = table("a:b\n1:2\n")
     assert read(path, delimiter=":", header=True).records == [{"a": "1", "b": "2"}]
     assert read(table("a\tb\n1\t2\n"), delimiter="\\t").records == [{"a": "1", "b": "2"}]
-
-
-@pytest.mark.parametrize("delimiter", ["", "::", '"', "\n"])
-def test_a_senseless_delimiter_is_a_usage_error(table, delimiter):
-    result = read(table("a,b\n1,2\n"), delimiter=delimiter)
-    assert isinstance(result.error, UsageError)
 
 
 def test_quotes_in_a_tsv_that_does_not_quote_are_text(table):
@@ -120,16 +113,6 @@ def test_bytes_that_are_not_utf_8_spoil_only_their_row(table):
     assert result.records == [{"question": "tea", "answer": "y"}]
     assert [line for line, _ in result.bad] == [2]
     assert read(path, encoding="latin-1").records[0]["question"] == "café"
-
-
-def test_nul_bytes_are_data(table):
-    assert read(table(b"question,answer\na\0b" + b"x" * 80 + b",c\n")).records[0]["answer"] == "c"
-
-
-@pytest.mark.parametrize("data", [b"", b"\n\n", b"question,answer\n"])
-def test_a_table_without_rows_has_no_records(table, data):
-    result = read(table(data))
-    assert (result.records, result.bad, result.error) == ([], [], None)
 
 
 def test_real_tables_are_read_with_and_without_header():

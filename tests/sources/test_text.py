@@ -17,12 +17,6 @@ def test_per_line_each_line_is_a_prompt_and_blank_ones_are_not(tmp_path):
     assert (result.positions, result.unit) == ([1, 4, 5], "line")
 
 
-def test_an_empty_text_has_no_prompt(tmp_path):
-    path = tmp_path / "x.txt"
-    path.write_bytes(b"\n \n")
-    assert read(path).records == []
-
-
 def test_latin_1_is_a_bad_row_that_says_where(tmp_path):
     path = tmp_path / "x.txt"
     path.write_bytes(b"fine\ncaf\xe9\n")
