@@ -114,7 +114,7 @@ def report_of(
     engine = Engine(
         start=start,
         phases=phases(start.windows, seqs),
-        default_budget=default.max_num_batched_tokens,
+        default_budget=default.step_tokens or None,
         profile=context.profile,
         finished=finished,
     )

@@ -152,7 +152,7 @@ def _least(p: Problem, best: Settings, gain: float) -> tuple[float, str | None]:
 
 def _named(p: Problem, best: Settings) -> dict[Settings, Role]:
     """vLLM's default, the best, and the better of its neighbours by the part of the requests."""
-    size = best.max_num_batched_tokens or 0
+    size = best.step_tokens
     near = [best.at_budget(budget) for budget in (size // 2, size * 2)]
     rows = {p.default: Role.DEFAULT}
     rows.setdefault(best, Role.BEST)

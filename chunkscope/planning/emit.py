@@ -72,7 +72,7 @@ def _planned_for(plan: Plan, target: Target) -> Note:
     values = {
         "entry": entry,
         "target": None if target is Target.JSON else target.entry,
-        "budget": default.max_num_batched_tokens,
+        "budget": default.step_tokens or None,
         "seqs": default.max_num_seqs,
         "version": plan.release.text,
     }

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from chunkscope.artefacts.note import Fact, Note
@@ -110,13 +111,8 @@ def last_facts(lives: Sequence[EngineStart]) -> EngineFacts:
 
 def _settings(life: EngineStart, there: Deployment) -> Settings:
     facts = life.facts
-    said = {
-        "max_model_len": facts.max_model_len,
-        "max_num_batched_tokens": facts.max_num_batched_tokens,
+    said = asdict(facts) | {
         "gpu_memory_utilization": facts.utilization,
-        "enable_prefix_caching": facts.enable_prefix_caching,
-        "tensor_parallel_size": facts.tensor_parallel_size,
-        "data_parallel_size": facts.data_parallel_size,
         "kv_cache_dtype": _kv_cache_dtype(facts) or "auto",
     }
     return there.effective(Settings.of(said).over(Settings.of(life.arguments)))

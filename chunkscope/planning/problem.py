@@ -273,7 +273,7 @@ def _with_safe_logprobs(p: Problem) -> Problem:
         return p
     chunk, share = safe_chunk(p, p.longest)
     needed = replace(p.needed, gpu_memory_utilization=share)
-    if chunk < min(p.default.max_num_batched_tokens or 0, p.longest):
+    if chunk < min(p.default.step_tokens, p.longest):
         needed = replace(needed, long_prefill_token_threshold=chunk)
     return replace(p, needed=needed)
 

@@ -21,7 +21,7 @@ def search(simulator: Simulator, start: Settings) -> Settings:
     """The best setting by the aim, or `start` where none is better: a coarse grid of budgets and
     requests at once, then what is near the best of it; against limits, caps on prompts as well."""
     slo, release = simulator.request.slo, simulator.deployment.release
-    budget, seqs = start.max_num_batched_tokens or 0, start.max_num_seqs or 1
+    budget, seqs = start.step_tokens, start.max_num_seqs or 1
     around = {max(LADDER[0], int(budget * step)) for step in BUDGET_STEPS}
     sizes = (
         {*LADDER[::2], budget}
@@ -45,7 +45,7 @@ def search(simulator: Simulator, start: Settings) -> Settings:
 
 
 def _near(settings: Settings) -> Iterator[Settings]:
-    budget, seqs = settings.max_num_batched_tokens or 1, settings.max_num_seqs or 1
+    budget, seqs = settings.step_tokens or 1, settings.max_num_seqs or 1
     for count in (seqs // 2, seqs * 2):
         yield replace(settings, max_num_seqs=max(FEWEST_SEQS, count))
     for size in (budget // 2, budget * 2):
@@ -54,7 +54,7 @@ def _near(settings: Settings) -> Iterator[Settings]:
 
 def ideas(p: Problem, settings: Settings, threshold: int | None) -> list[Settings]:
     """The length rule's threshold where it bites; off where vLLM supports it without a warning."""
-    budget, others = settings.max_num_batched_tokens or 0, []
+    budget, others = settings.step_tokens, []
     if threshold and threshold < min(budget, p.longest):
         others.append(replace(settings, long_prefill_token_threshold=threshold))
     if p.deployment.release.rules.off is Off.HONOURED and not settings.long_prefill_token_threshold:
@@ -67,7 +67,7 @@ def _capped(settings: Settings, release: Release) -> Iterator[Settings]:
     """As it is, or no less than a fair share of the budget, where this version can do that."""
     adapts = known_to("long_prefill_token_threshold_adaptive", release.version)
     for threshold in THRESHOLDS:
-        if threshold < (settings.max_num_batched_tokens or 0):
+        if threshold < settings.step_tokens:
             fixed = replace(settings, long_prefill_token_threshold=threshold)
             yield fixed
             if adapts:
@@ -78,7 +78,7 @@ def _admitted(release: Release, chosen: Settings, start: Settings) -> Iterator[S
     """Few requests at once, with the CUDA graphs for many: a chunk beside them stays graphed."""
     fewer = (chosen.max_num_seqs or 0) < (start.max_num_seqs or 0)
     if fewer and known_to("max_num_active_seqs", release.version):
-        seqs = min(start.max_num_seqs or 0, chosen.max_num_batched_tokens or 0)
+        seqs = min(start.max_num_seqs or 0, chosen.step_tokens)
         yield replace(chosen, max_num_seqs=seqs, max_num_active_seqs=chosen.max_num_seqs)
 
 

@@ -143,7 +143,7 @@ class Simulator:
     def complete(self, settings: Settings) -> Settings:
         """What the scheduler obeys: nothing left open."""
         full = self.deployment.effective(settings)
-        if full.max_num_batched_tokens is None or full.max_num_seqs is None:
+        if not full.has_sizes:
             raise MissingError(
                 "the plan names no GPU, so vLLM's defaults are not known",
                 hint="plan for one: `chunkscope recommend --model llama-3.1-8b --gpu h200`",

@@ -36,12 +36,13 @@ from chunkscope.verification.result import (
 )
 from chunkscope.vllm.enums import Task
 from chunkscope.vllm.log.failures import Status
-from chunkscope.vllm.settings import Settings
 
 LONG_TOKENS, OUTPUT_TOKENS, CHUNK = 3_072, 24, 256
 EARLY, LATE = (60, 100), (40, 60, 80, 100, 120, 140)  # tokens of the short prompts
 MOST_APART = 0.25  # of the largest logit, where 16 bits and experts round otherwise
 LATER_S = 0.001  # while the first step is computed
+# Of the settings of a run, what says nothing about chunks.
+NOT_TOLD = ("max_model_len", "enable_chunked_prefill", "enable_prefix_caching")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,11 +174,7 @@ def _run(name: str, run: ReferenceRun, workload: Workload, started: str, model: 
     )
     return Run(
         setting=name,
-        settings=Settings(
-            max_num_batched_tokens=settings.max_num_batched_tokens,
-            long_prefill_token_threshold=settings.long_prefill_token_threshold,
-            max_num_seqs=settings.max_num_seqs,
-        ),
+        settings=replace(settings, **dict.fromkeys(NOT_TOLD)),
         status=Status.OK,
         started=started,
         took_s=figures.makespan_s,

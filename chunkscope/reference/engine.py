@@ -165,9 +165,8 @@ def settings_for(
     most = sum(min(len(request.prompt), chunk or len(request.prompt)) for request in requests)
     return Settings(
         max_model_len=context_of(model),
-        max_num_batched_tokens=budget or most,
         max_num_seqs=len(requests),
         long_prefill_token_threshold=chunk or 0,
         enable_chunked_prefill=True,
         enable_prefix_caching=False,
-    )
+    ).at_budget(budget or most)

@@ -23,7 +23,7 @@ def points(base: Settings) -> Iterator[Settings]:
 
     A budget below max_model_len needs chunking on; one below max_num_seqs runs fewer requests.
     """
-    settings, size = Settings.of(base.given()), base.max_num_batched_tokens or 0
+    settings, size = Settings.of(base.given()), base.step_tokens
     for budget in BUDGETS:
         yield _with_budget(settings, budget, 0)
     for threshold in THRESHOLDS:
@@ -33,7 +33,7 @@ def points(base: Settings) -> Iterator[Settings]:
 
 def around(base: Settings) -> Iterator[Settings]:
     """A few budgets near that of `base`, smaller and larger."""
-    settings, size = Settings.of(base.given()), base.max_num_batched_tokens or 0
+    settings, size = Settings.of(base.given()), base.step_tokens
     for budget in (size // 4, size // 2, size * 2):
         if budget >= BUDGETS[0]:
             yield _with_budget(settings, budget, settings.long_prefill_token_threshold or 0)

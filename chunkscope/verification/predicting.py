@@ -16,7 +16,6 @@ from chunkscope.vllm.enums import Entry
 from chunkscope.vllm.flags import release
 from chunkscope.vllm.settings import KvPool, Settings
 
-NEEDED = ("max_num_batched_tokens", "max_num_seqs", "gpu_memory_utilization")
 # What is there from the start is scheduled in the same steps however long they take.
 ANY_STEP = StepModel(
     fixed_s=1.0, per_token_s=0.0, per_prefill_pair_s=0.0, per_decode_context_s=0.0, origin="any"
@@ -51,7 +50,7 @@ def with_prediction(
     simulator = Simulator(request=request, deployment=there, workload=workload)
     with suppress(ChunkscopeError):  # what the simulator would refuse, an engine may have taken
         run = replace(run, predicted_prefix_hit_rate=_prefix_hit_rate(run, simulator))
-    if gpu is None or not all(run.engine.get(name) for name in NEEDED):
+    if gpu is None or not Settings.of(run.engine).has_sizes:
         return run
     with suppress(ChunkscopeError):
         run = replace(run, predicted_figures=simulator.run(run.settings).figures)

@@ -101,13 +101,13 @@ def _checked(row: SettingRow, installed: Release, longest: int) -> SettingRow:
 def parse_point(text: str) -> Settings:
     """One point of the user's, as `--also` has it.
 
-    >>> parse_point("max-num-batched-tokens=4096,kv-cache-dtype=fp8").given()
-    {'max_num_batched_tokens': 4096, 'kv_cache_dtype': 'fp8'}
+    >>> parse_point("max-num-seqs=64,kv-cache-dtype=fp8").given()
+    {'max_num_seqs': 64, 'kv_cache_dtype': 'fp8'}
     """
     given = parse_engine_args(text.split(","), option="--also")
     for name, value in given.items():
         if name not in NAMES:
-            near = get_close_matches(name, NAMES, n=1) or ["max_num_batched_tokens"]
+            near = get_close_matches(name, NAMES, n=1) or ["max_num_seqs"]
             raise UsageError(
                 f"--also {text!r}: there is no setting {name}", hint=f"did you mean {near[0]}?"
             )

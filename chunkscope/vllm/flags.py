@@ -68,7 +68,7 @@ class Release:
             if self.version >= since and gpu.memory_gib >= gib and not named:
                 others = {Entry.LLM: llm, Entry.OTHER: OTHER_DEFAULTS}
                 budget, seqs = others.get(entry, serve)
-                return Settings(max_num_batched_tokens=budget, max_num_seqs=seqs)
+                return Settings(max_num_seqs=seqs).at_budget(budget)
         raise ValueError(f"no GPU class fits {gpu.name}")
 
     def runner(self, architecture: str, *, dense: bool) -> Runner:

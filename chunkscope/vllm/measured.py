@@ -13,7 +13,7 @@ from chunkscope.hardware.memory import Memory, MemoryLine, MemoryModel
 from chunkscope.vllm.log.failures import Failure
 from chunkscope.vllm.settings import Settings
 
-_SIZES = ("max_num_batched_tokens", "max_num_seqs", "gpu_memory_utilization", "max_model_len")
+_SIZES = ("step_tokens", "max_num_seqs", "gpu_memory_utilization", "max_model_len")
 PEAK = ("activation", "experts", "sampler")  # what vLLM profiles as one peak
 # What more memory for the KV cache would have mended; all else ran out of what was left free.
 _TOO_LITTLE = (Failure.NO_CACHE_BLOCKS, Failure.CONTEXT_TOO_LONG)
@@ -34,18 +34,12 @@ class FailedStart:
         if mine.parallel != other.parallel:
             return False
         if self.why is Failure.OOM_LOGPROBS:
-            return _chunk(other) >= _chunk(mine) and its_share >= share
-        asks = (other.max_num_batched_tokens or 0) >= (mine.max_num_batched_tokens or 0)
-        asks = asks and (other.max_num_seqs or 0) >= (mine.max_num_seqs or 0)
+            return other.chunk_tokens >= mine.chunk_tokens and its_share >= share
+        asks = other.step_tokens >= mine.step_tokens and other.step_requests >= mine.step_requests
         if self.why not in _TOO_LITTLE:
             return asks and its_share >= share
         context = (other.max_model_len or 0) >= (mine.max_model_len or 0)
         return asks and its_share <= share and (context or self.why is Failure.NO_CACHE_BLOCKS)
-
-
-def _chunk(settings: Settings) -> int:
-    caps = (settings.long_prefill_token_threshold, settings.max_num_batched_tokens)
-    return min((cap for cap in caps if cap), default=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +77,7 @@ class MeasuredFit:
             shift += rest
             lines.append(self._correction(rest))
         kv_bytes = bill.kv_cache_bytes - shift
-        budget = settings.max_num_batched_tokens or 1
+        budget = settings.step_tokens or 1
         longest = settings.max_model_len or model.shape.limit or budget
         blocks = model.kv_layout.blocks(kv_bytes)
         here = self._same(settings) and model.cuda_graphs == self.cuda_graphs
@@ -101,7 +95,7 @@ class MeasuredFit:
     def _kv_bytes(self, model: MemoryModel) -> int | None:
         if self.kv_cache_tokens is None:
             return None
-        layout, budget = model.kv_layout, self.settings.max_num_batched_tokens or 1
+        layout, budget = model.kv_layout, self.settings.step_tokens or 1
         context = self.settings.max_model_len or model.shape.limit or budget
         blocks = layout.blocks_with(self.kv_cache_tokens, context=context, step=budget)
         return blocks * layout.block_bytes

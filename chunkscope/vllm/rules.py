@@ -12,9 +12,6 @@ from enum import StrEnum
 from functools import cache
 from typing import Any
 
-from chunkscope.errors import UsageError
-from chunkscope.vllm.settings import SINCE_0_31, Settings
-
 Version = tuple[int, int, int]
 OLDEST: Version = (0, 10, 2)
 NEWEST: Version = (0, 32, 0)
@@ -85,23 +82,3 @@ def rules_at(version: Version) -> Rules:
     True
     """
     return Rules(**{x.name: _value(x.metadata["table"], version) for x in fields(Rules)})
-
-
-def check_settings(settings: Settings, rules: Rules) -> None:
-    """The combinations with which vLLM would not start; settings are complete."""
-    budget, seqs, running = settings.step_tokens, settings.step_requests, settings.most_running
-    for name in SINCE_0_31:
-        if getattr(settings, name) and not rules.has_fair_shares:
-            raise UsageError(f"this vLLM version has no {name}: it came with 0.31")
-    threshold = settings.long_prefill_token_threshold or 0
-    checks = {
-        f"long_prefill_token_threshold ({threshold}) must not be negative": threshold < 0,
-        f"max_num_batched_tokens ({budget:,}) must be at least max_num_seqs ({seqs:,}), and both "
-        "at least 1": not budget >= seqs >= 1,
-        f"max_num_active_seqs ({running:,}) must be from 1 to max_num_seqs ({seqs:,})": not (
-            1 <= running <= seqs
-        ),
-    }
-    for rule, broken in checks.items():
-        if broken:
-            raise UsageError(f"{rule}: vLLM refuses to start")

@@ -115,8 +115,8 @@ def parse_words(
     As argparse goes over them: the beginning of a name will do, and later words win. ValueError
     says what it refuses.
 
-    >>> parse_words(["--max-num-b", "512", "--no-enforce-eager", "--foo"], (0, 24, 0))
-    ({'max_num_batched_tokens': '512', 'enforce_eager': False}, ['--foo'])
+    >>> parse_words(["--max-num-s", "512", "--no-enforce-eager", "--foo"], (0, 24, 0))
+    ({'max_num_seqs': '512', 'enforce_eager': False}, ['--foo'])
     """
     given, unknown = _parser(version).parse_known_args([_dashed(word) for word in words])
     return vars(given), unknown

@@ -65,19 +65,26 @@ class Settings:
     def kv_element_bytes(self) -> int:
         return 1 if (self.kv_cache_dtype or "").startswith("fp8") else BYTES
 
-    # -- of settings that are complete, as `Deployment.effective` gives them
-
     @property
     def step_tokens(self) -> int:
-        """The most tokens of one step."""
-        assert self.max_num_batched_tokens is not None  # noqa: S101
-        return self.max_num_batched_tokens
+        """The most tokens of one step; 0 where that is left to vLLM."""
+        return self.max_num_batched_tokens or 0
 
     @property
     def step_requests(self) -> int:
-        """The most requests of one step."""
-        assert self.max_num_seqs is not None  # noqa: S101
-        return self.max_num_seqs
+        """The most requests of one step; 0 where that is left to vLLM."""
+        return self.max_num_seqs or 0
+
+    @property
+    def chunk_tokens(self) -> int:
+        """The most tokens of one prompt in a step."""
+        caps = (self.long_prefill_token_threshold, self.max_num_batched_tokens)
+        return min((cap for cap in caps if cap), default=0)
+
+    @property
+    def has_sizes(self) -> bool:
+        """Are both known?"""
+        return None not in (self.max_num_batched_tokens, self.max_num_seqs)
 
     @property
     def most_running(self) -> int:
@@ -104,6 +111,26 @@ NAMES = tuple(field.name for field in fields(Settings))
 # Where one of these is not set, vLLM's own is to do without: nobody needs to hear of it.
 SINCE_0_31 = ("long_prefill_token_threshold_adaptive", "max_num_active_seqs")
 UNUSUAL = (*SINCE_0_31, "data_parallel_size", "enable_expert_parallel", "kv_cache_dtype")
+
+
+def check_settings(settings: Settings, *, has_fair_shares: bool) -> None:
+    """The combinations with which vLLM would not start; settings are complete."""
+    budget, seqs, running = settings.step_tokens, settings.step_requests, settings.most_running
+    for name in SINCE_0_31:
+        if getattr(settings, name) and not has_fair_shares:
+            raise UsageError(f"this vLLM version has no {name}: it came with 0.31")
+    threshold = settings.long_prefill_token_threshold or 0
+    checks = {
+        f"long_prefill_token_threshold ({threshold}) must not be negative": threshold < 0,
+        f"max_num_batched_tokens ({budget:,}) must be at least max_num_seqs ({seqs:,}), and both "
+        "at least 1": not budget >= seqs >= 1,
+        f"max_num_active_seqs ({running:,}) must be from 1 to max_num_seqs ({seqs:,})": not (
+            1 <= running <= seqs
+        ),
+    }
+    for rule, broken in checks.items():
+        if broken:
+            raise UsageError(f"{rule}: vLLM refuses to start")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

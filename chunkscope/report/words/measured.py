@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from chunkscope.verification.result import Verification
 
 
-def _out_of_memory(phase: str, detail: str, max_num_batched_tokens: int | None) -> str:
-    budget = f" at {max_num_batched_tokens:,} tokens per step," if max_num_batched_tokens else ""
+def _out_of_memory(phase: str, detail: str, step_tokens: int | None) -> str:
+    budget = f" at {step_tokens:,} tokens per step," if step_tokens else ""
     return f"out of memory{budget} while {phase}: {detail}"
 
 
