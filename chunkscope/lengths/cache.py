@@ -6,7 +6,6 @@ damaged one counts as absent. Old ones go.
 """
 
 import hashlib
-import json
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -19,7 +18,6 @@ from chunkscope.artefacts import codec, folders
 from chunkscope.artefacts.digests import DigestMemo
 from chunkscope.artefacts.schema import built, dumped
 from chunkscope.console import say
-from chunkscope.lengths.options import AnalyzeOptions
 from chunkscope.lengths.profile import DatasetProfile
 from chunkscope.prompts.harness.lm_eval import results_file
 from chunkscope.sources.base import Source
@@ -33,13 +31,13 @@ _MOST_BYTES = 256 << 20
 Stamp = list[tuple[int, ...]]
 
 
-def entry(source: Source, sha256: str, options: AnalyzeOptions, memo: DigestMemo) -> str:
+def entry(source: Source, sha256: str, options_key: str, memo: DigestMemo) -> str:
     """What a result depends on, but for the tokenizer, which may not be known yet."""
     results = results_file(source)  # what a run's settings were changes what is counted
     beside = memo.sha256(results) if results else ""
     suffix = format_of_name(source.path)[1]  # a .tsv is more likely to be split at tabs than a .csv
     what = [sha256, beside, source.member, source.format, suffix]
-    return json.dumps([_LAYOUT, *what, options.cache_key(options.prefix_of(source.name))])
+    return repr((_LAYOUT, *what, options_key))
 
 
 def _place(entry: str, counting_key: str | None) -> Path:

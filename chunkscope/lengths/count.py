@@ -154,16 +154,16 @@ class PromptCounter:
     def _tokenized(self, batch: Batch) -> tuple[Sequence[bytes | int], Sequence[int | None] | None]:
         """Ids of each prompt where they are compared, else its length; lengths of the answers."""
         tally = self.tally
-        compares = isinstance(tally.comparison, TextComparison) and not tally.comparison.is_full
         texts = [prompt for prompt in batch.prompts if isinstance(prompt, str)]
         answers = [output for output in batch.outputs or () if isinstance(output, str)]
         tokens: Iterator[bytes | int] = iter(())
         lengths: Iterator[int] = iter(())
         if texts or answers:  # else no tokenizer is needed
             counter = self.tokenizer.counter
-            needs_ids = compares or tally.trace is not None
+            needs_ids = tally.comparison or tally.trace
             tokens = iter(counter.id_bytes(texts) if needs_ids else counter.count(texts))
-            lengths = iter(counter.count(answers))
+            if answers:
+                lengths = iter(counter.count(answers))
             tally.engines |= counter.engines
         prompts = [next(tokens) if isinstance(p, str) else p for p in batch.prompts]
         if batch.outputs is None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import cache
 from operator import add, sub
 from typing import Any
 
@@ -18,7 +19,7 @@ from chunkscope.artefacts.digests import DigestMemo
 from chunkscope.artefacts.note import Note, note
 from chunkscope.console import Progress
 from chunkscope.errors import ChunkscopeError, InputError, MissingError, UsageError
-from chunkscope.lengths import cache
+from chunkscope.lengths import cache as result_cache
 from chunkscope.lengths.content import ContentDigest
 from chunkscope.lengths.count import PromptCounter
 from chunkscope.lengths.options import AnalyzeOptions
@@ -85,6 +86,7 @@ class Scan:
         self.pool = ThreadPoolExecutor(1)  # made anew for each pass
         self.selections: dict[Any, Selection] = {}  # of small files, by their shape
         self.positions = 0  # of the part that was counted last
+        self._options_key = cache(options.cache_key)  # by the prefix of a dataset
         self._counted: list[tuple[str, DatasetProfile]] = []  # to be kept
         self._stop = threading.Event()
         self._lock = threading.Lock()
@@ -102,7 +104,7 @@ class Scan:
                 datasets = self._pass(parts)
             finally:  # also when it was interrupted: what is done is done
                 if agrees := self.tokenizer.sample_agrees():
-                    cache.store(self._counted, self.tokenizer.counting_key)
+                    result_cache.store(self._counted, self.tokenizer.counting_key)
                 self._counted = []
                 self.memo.save()
             if agrees:
@@ -143,21 +145,22 @@ class Scan:
         """One source or part, a whole one from the cache if it was counted before."""
         source, scan = part.source, DatasetScan(self, part)
         try:
-            before = cache.stamp(source)
+            before = result_cache.stamp(source)
             if source.file and before and part.start == 0:
                 scan.sha256 = self.memo.sha256(source.file)
         except OSError as error:
             return scan.result(cannot_read(source.path, error))
         if scan.sha256 is None or not self.options.use_cache or not part.is_whole:
             return scan.count()
-        entry = cache.entry(source, scan.sha256, self.options, self.memo)
+        options_key = self._options_key(self.options.prefix_of(source.name))
+        entry = result_cache.entry(source, scan.sha256, options_key, self.memo)
         # The cache does not have what prompts are made of, which an exported trace needs.
         may_load = not (self.options.exact_check or self.export)
-        if may_load and (dataset := cache.load(source, entry, known_key)):
+        if may_load and (dataset := result_cache.load(source, entry, known_key)):
             self.advance(dataset.rows, dataset.lengths.total, source.bytes or 0)
             return dataset
         dataset = scan.count()
-        if dataset.failure is None and cache.is_unchanged(source, before):
+        if dataset.failure is None and result_cache.is_unchanged(source, before):
             self._counted.append((entry, dataset))
         return dataset
 

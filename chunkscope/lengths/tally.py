@@ -70,7 +70,7 @@ class Tally:
             self._longest += zip(lengths, positions, strict=True)
             if len(self._longest) >= 2 * self._keep:  # seldom, however many are to be kept
                 self._sort()
-        if isinstance(self.comparison, TextComparison) and not self.comparison.is_full:
+        if isinstance(self.comparison, TextComparison):
             known = [one for one in ids if one is not None]
             if len(known) == len(lengths):
                 self.comparison.add(positions, known, reads)

@@ -17,7 +17,7 @@ from chunkscope.prefixes.sharing import Sharing, block_paths
 from chunkscope.prefixes.tree import Paths
 
 _CAPACITIES = [1 << power for power in range(14, 27)]  # 16K tokens to 64M
-_MOST_PROMPTS = 10_000  # go through each cache, the first ones: comparing is cheaper than counting
+_MOST_PROMPTS = 2_000  # go through each cache, the first ones: comparing is cheaper than counting
 _LEAST_FOUND = 0.002  # of the tokens: with less to be found, the size of a cache does not matter
 
 

@@ -1,28 +1,28 @@
 """The prompts of one dataset as they come, compared at the end: what they share, in figures.
 
-Memory and time end at `MOST_BLOCKS` and `MOST_PROMPTS`: prompts after that are not compared.
+Comparing is to cost little beside counting: of many prompts a sample is compared, in runs of
+neighbours that are spread evenly over the dataset.
 """
 
 from array import array
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, compress
 from typing import TYPE_CHECKING
 
 from chunkscope.artefacts.schema import Numbers
 from chunkscope.prefixes.near_misses import same_start
 from chunkscope.prefixes.reuse import BLOCK_SIZE, HowSent, PrefixReuse
-from chunkscope.prefixes.sharing import NOTHING, Sharing
+from chunkscope.prefixes.sharing import MOST_PROMPTS, NOTHING, RUN, Sharing
 
 if TYPE_CHECKING:  # numpy: a small dataset that shares nothing does without
     from chunkscope.prefixes.blocks import Hashes, Ints, PromptBlocks
 
-MOST_BLOCKS = 3 << 20  # 50 million tokens
-MOST_PROMPTS = 1 << 18
+MOST_BLOCKS = 1 << 18  # four million tokens
+_MOST_TRACE_BLOCKS = 3 << 20
 _ID_BYTES = 4  # of a token id
 _BLOCK_BYTES = BLOCK_SIZE * _ID_BYTES
 _FEW_BYTES = 1 << 16  # of ids: fewer wait to be hashed together
-_FEW_PROMPTS = 20_000  # are kept one by one
 _SPECIAL = b"\xff" * _ID_BYTES  # stands for a token that is put before a text
 
 Measured = tuple[PrefixReuse, Sharing]
@@ -32,9 +32,11 @@ class TextComparison:
     """Prompts given as token ids. Of each full block 64 bits are kept, for it and all before it."""
 
     def __init__(self) -> None:
-        self._tokens: list[int] = []
-        self._positions: list[int] = []
-        self._reads: list[bool] = []
+        self._offered = 0
+        self._every = 1  # so many runs one is compared
+        self._rows: list[
+            tuple[int, int, int, bool]
+        ] = []  # by prompt: place, position, tokens, reads
         self._blocks = 0
         self._waiting: list[bytes] = []  # not hashed yet
         self._waiting_bytes = 0
@@ -43,10 +45,6 @@ class TextComparison:
         self._any_alike = False  # two prompts have the same first block
         self._ends: list[bytes] = []  # the first and the last prompt by their bytes
 
-    @property
-    def is_full(self) -> bool:
-        return self._blocks >= MOST_BLOCKS or len(self._tokens) >= MOST_PROMPTS
-
     def add(
         self,
         positions: Sequence[int],
@@ -54,23 +52,32 @@ class TextComparison:
         reads: Sequence[bool] | None = None,
     ) -> None:
         """Prompts by their ids; `reads` says whether each reads from vLLM's cache, as most do."""
-        if self.is_full or not prompts:
-            return
-        self._tokens += [len(ids) // _ID_BYTES for ids in prompts]
-        self._positions += positions
-        self._reads += reads if reads is not None else [True] * len(prompts)
-        self._blocks += sum([len(ids) // _BLOCK_BYTES for ids in prompts])
+        candidates = [*self._ends, min(prompts), max(prompts)]
+        self._ends = [min(candidates), max(candidates)]
+        chosen = [self._is_chosen(self._offered + place) for place in range(len(prompts))]
+        tokens = [len(ids) // _ID_BYTES for ids in prompts]
+        places = range(self._offered, self._offered + len(prompts))
+        rows = zip(places, positions, tokens, reads or [True] * len(prompts), strict=True)
+        self._rows += compress(rows, chosen)
+        self._offered += len(prompts)
+        prompts = list(compress(prompts, chosen))
         if not self._any_alike:
             firsts = [ids[:_BLOCK_BYTES] for ids in prompts if len(ids) >= _BLOCK_BYTES]
             before = len(self._first_blocks)
             self._first_blocks.update(firsts)
             self._any_alike = len(self._first_blocks) < before + len(firsts)
-        candidates = [*self._ends, min(prompts), max(prompts)]
-        self._ends = [min(candidates), max(candidates)]
+        self._blocks += sum([len(ids) // _BLOCK_BYTES for ids in prompts])
         self._waiting += prompts
         self._waiting_bytes += sum(map(len, prompts))
         if self._waiting_bytes > _FEW_BYTES:
             self._hash()
+        while self._every < self._offered // RUN and (
+            self._blocks > MOST_BLOCKS or len(self._rows) > MOST_PROMPTS
+        ):
+            self._thin_out()
+
+    def _is_chosen(self, place: int) -> bool:
+        return place // RUN % self._every == 0
 
     def _hash(self) -> None:
         from chunkscope.prefixes.blocks import hash_blocks
@@ -78,23 +85,42 @@ class TextComparison:
         self._hashed.append(hash_blocks(self._waiting))
         self._waiting, self._waiting_bytes = [], 0
 
+    def _joined(self) -> "tuple[Hashes, Ints]":
+        """The hashes of all blocks, and how many each prompt has."""
+        import numpy as np
+
+        self._hash()
+        hashes, full = zip(*self._hashed, strict=True)
+        return np.concatenate(hashes), np.concatenate(full)
+
+    def _thin_out(self) -> None:
+        """From now on compare half as many."""
+        import numpy as np
+
+        self._every *= 2
+        hashes, full = self._joined()
+        chosen = np.array([self._is_chosen(place) for place, _, _, _ in self._rows])
+        self._rows = list(compress(self._rows, chosen))
+        self._hashed = [(hashes[chosen.repeat(full)], full[chosen])]
+        self._blocks = int(full[chosen].sum())
+
     def measured(self, sent: HowSent) -> Measured | None:
         """What they share, in figures and prompt by prompt; None if there are none."""
-        if not self._tokens:
+        if not self._rows:
             return None
         # What the first and the last begin with, all between them begin with.
         common_tokens = same_start(*self._ends) // _ID_BYTES
-        if not self._any_alike and len(self._tokens) <= _FEW_PROMPTS:
-            return _nothing_shared(self._tokens, common_tokens, sent)
+        _, positions, tokens, reads = zip(*self._rows, strict=True)
+        if not self._any_alike:
+            return _nothing_shared(tokens, common_tokens, sent)
         import numpy as np
 
         from chunkscope.prefixes.blocks import numbered
 
-        self._hash()
-        hashes, full = (np.concatenate(parts) for parts in zip(*self._hashed, strict=True))
+        hashes, full = self._joined()
         self._hashed.clear()
-        prompts = numbered(hashes, full, np.array(self._tokens), self._reads)
-        return measure(prompts, self._positions, common_tokens, sent)
+        prompts = numbered(hashes, full, np.array(tokens), reads)
+        return measure(prompts, positions, common_tokens, sent)
 
 
 def sent_ids(ids: bytes | int, special_tokens: int, most_tokens: int | None = None) -> bytes | None:
@@ -109,7 +135,7 @@ def sent_ids(ids: bytes | int, special_tokens: int, most_tokens: int | None = No
 
 
 class TraceComparison:
-    """Prompts of a trace, which names their blocks by numbers (`hash_ids`)."""
+    """Prompts of a trace, which names their blocks by numbers (`hash_ids`): the first ones."""
 
     def __init__(self) -> None:
         self._ids = array("q")
@@ -120,12 +146,11 @@ class TraceComparison:
     def add(
         self, positions: Sequence[int], tokens: Sequence[int], hash_ids: Sequence[list[int]]
     ) -> None:
-        if len(self._ids) >= MOST_BLOCKS or len(self._counts) >= MOST_PROMPTS:
-            return
-        self._positions += positions
-        self._tokens += tokens
-        self._counts += map(len, hash_ids)
-        self._ids.extend(chain.from_iterable(hash_ids))
+        if len(self._ids) < _MOST_TRACE_BLOCKS:
+            self._positions += positions
+            self._tokens += tokens
+            self._counts += map(len, hash_ids)
+            self._ids.extend(chain.from_iterable(hash_ids))
 
     def measured(self, sent: HowSent) -> Measured | None:
         """None where the blocks do not fit the lengths."""
@@ -137,7 +162,11 @@ class TraceComparison:
         prompts = blocks_of_trace(np.array(self._tokens), np.array(self._counts), ids)
         if prompts is None:
             return None
-        reuse, sharing = measure(prompts, self._positions, _common_tokens(prompts), sent)
+        starts, alike = prompts.full.cumsum() - prompts.full, 0  # blocks that all begin with
+        while alike < prompts.full.min() and len({*prompts.blocks[starts + alike].tolist()}) == 1:
+            alike += 1
+        common_tokens = min(alike * prompts.block_size, int(prompts.tokens.min()))
+        reuse, sharing = measure(prompts, self._positions, common_tokens, sent)
         half = len(prompts.tokens) // 2
         warm = replace(
             reuse,
@@ -145,15 +174,6 @@ class TraceComparison:
             last_half_cached_tokens=int(ideal_cached_tokens(prompts)[half:].sum()),
         )
         return warm, sharing
-
-
-def _common_tokens(prompts: "PromptBlocks") -> int:
-    """The tokens of the blocks that all prompts begin with."""
-    starts = prompts.full.cumsum() - prompts.full
-    alike = 0
-    while alike < int(prompts.full.min()) and len({*prompts.blocks[starts + alike].tolist()}) == 1:
-        alike += 1
-    return min(alike * prompts.block_size, int(prompts.tokens.min()))
 
 
 def measure(

@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeVar
 
 from chunkscope.prefixes.reuse import NearMiss
 
-_MOST_TEXTS = 64
+_MOST_TEXTS = 32
 _MOST_CHARS = 6_000  # of a text
 _WORD = re.compile(r"\w{1,8}\W*|\W+")
 _WINDOW = 32  # characters that have to be the same for a word to be at a place that is the same

@@ -1,7 +1,7 @@
 """What a dataset's prompts share, as vLLM's prefix cache would find it: figures, no arithmetic.
 
-What prompts share is looked for in the first prompts of a dataset, up to a limit. Every figure here
-is of the prompts that were compared; `out_of_prompts` and `out_of_tokens` are of the whole dataset.
+What prompts share is looked for in a sample where there are many. Every figure here is of the
+prompts that were compared; `out_of_prompts` and `out_of_tokens` are of the whole dataset.
 """
 
 from collections.abc import Sequence
@@ -87,7 +87,7 @@ class PrefixReuse:
     tokens: Count
     out_of_prompts: Count
     out_of_tokens: Count
-    common_tokens: Count  # that every prompt begins with
+    common_tokens: Count | None  # that every prompt begins with; None: of several datasets
     working_set_tokens: Count
     cached_tokens: Count = 0
     best_order_cached_tokens: Count = 0
@@ -105,7 +105,7 @@ class PrefixReuse:
 
     @property
     def is_partial(self) -> bool:
-        """Whether only the first prompts were compared: whoever prints a figure has to say so."""
+        """Whether only some prompts were compared: whoever prints a figure has to say so."""
         return self.prompts < self.out_of_prompts
 
     @property
@@ -123,8 +123,7 @@ class PrefixReuse:
 def reuse_together(datasets: Sequence[PrefixReuse]) -> PrefixReuse:
     """Datasets sent one after the other: their sums; each counts by all tokens that it has.
 
-    What prompts of different datasets share is not looked for. `common_tokens` is what the prompts
-    of every dataset have at least in common with the others of it.
+    What prompts of different datasets share is not looked for.
     """
     if len(datasets) == 1 and not datasets[0].is_partial:
         return datasets[0]
@@ -138,7 +137,7 @@ def reuse_together(datasets: Sequence[PrefixReuse]) -> PrefixReuse:
         tokens=tokens,
         out_of_prompts=sum(reuse.out_of_prompts for reuse in datasets),
         out_of_tokens=tokens,
-        common_tokens=min((reuse.common_tokens for reuse in datasets), default=0),
+        common_tokens=datasets[0].common_tokens if len(datasets) == 1 else None,
         cached_tokens=total("cached_tokens"),
         best_order_cached_tokens=total("best_order_cached_tokens"),
         working_set_tokens=total("working_set_tokens"),

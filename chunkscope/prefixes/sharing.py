@@ -12,6 +12,7 @@ from typing import NamedTuple
 from chunkscope.artefacts.schema import NO_NUMBERS, Count, Numbers
 from chunkscope.errors import InputError
 
+MOST_PROMPTS = 20_000  # that are kept one by one
 RUN = 50  # prompts that stay together in a sample: neighbours often share what others do not
 NOTHING = -1  # the stretch of a prompt that shares nothing, and before one that begins a prompt
 

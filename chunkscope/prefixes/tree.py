@@ -1,6 +1,7 @@
 """The prefix tree of a dataset, and what of it is small enough to keep in a profile."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import islice
 
 import numpy as np
@@ -8,9 +9,8 @@ import numpy as np
 from chunkscope.artefacts.schema import Numbers
 from chunkscope.prefixes.blocks import Ints, PromptBlocks
 from chunkscope.prefixes.reuse import PrefixGroup
-from chunkscope.prefixes.sharing import NOTHING, RUN, Sharing
+from chunkscope.prefixes.sharing import MOST_PROMPTS, NOTHING, Sharing
 
-MOST_PROMPTS = 20_000  # that are kept one by one
 MOST_STRETCHES = 4_096
 _MOST_GROUPS = 5
 
@@ -97,20 +97,14 @@ def _shifted(values: Ints) -> Ints:
 
 
 def sharing_of(prompts: PromptBlocks, *, whole: bool = False) -> Sharing:
-    """What prompts share, in their order; of very many, runs that are spread evenly.
+    """What prompts share, in their order: of the first ones and the longest shared stretches.
 
     `whole` leaves nothing out, however much it is.
     """
-    if len(prompts.full) > MOST_PROMPTS and not whole:
-        prompts = prompts.in_order(evenly_spread(len(prompts.full)))
-        _, numbers = np.unique(prompts.blocks, return_inverse=True)
-        prompts = PromptBlocks(
-            tokens=prompts.tokens,
-            full=prompts.full,
-            reads=prompts.reads,
-            blocks=numbers,
-            block_size=prompts.block_size,
-        )
+    if len(prompts.full) > MOST_PROMPTS and not whole:  # of a trace
+        prompts = prompts.in_order(np.arange(MOST_PROMPTS))
+        _, blocks = np.unique(prompts.blocks, return_inverse=True)
+        prompts = replace(prompts, blocks=blocks)
     tree = PrefixTree(prompts)
     branches, first, members = np.unique(tree.branches, return_index=True, return_counts=True)
     most = len(branches) if whole else MOST_STRETCHES
@@ -130,13 +124,6 @@ def sharing_of(prompts: PromptBlocks, *, whole: bool = False) -> Sharing:
         parents=Numbers(parents.tolist()),
         tokens=Numbers((tree.sizes[firsts] * prompts.block_size).tolist()),
     )
-
-
-def evenly_spread(count: int) -> Ints:
-    """The places of `MOST_PROMPTS` of so many, in runs of neighbours."""
-    runs = MOST_PROMPTS // RUN
-    starts = np.arange(runs) * (count - RUN) // (runs - 1)
-    return (starts[:, None] + np.arange(RUN)).ravel()
 
 
 def _worth_keeping(tree: PrefixTree, branches: Ints, first: Ints, members: Ints, most: int) -> Ints:

@@ -16,6 +16,7 @@ from chunkscope.tokenizers.resolve import TokenizerFiles, TokenizerKind
 Ids = list[list[int]]
 ID_BYTES = 4  # of a token id, where a text's ids are bytes
 _TEKKEN_BOS = 1
+_FEW_TEXTS = 8  # are encoded one by one: waking other threads would take longer
 
 
 @lru_cache
@@ -81,12 +82,15 @@ class TokenizersReference(Reference):
         return cls(Tokenizer.from_file(str(path)))
 
     def count(self, texts: list[str]) -> list[int]:
-        encodings = self.backend.encode_batch_fast(texts, add_special_tokens=False)
-        return [len(encoding) for encoding in encodings]  # len(e.ids) would copy every id
+        return [len(encoding) for encoding in self._encodings(texts)]  # len(e.ids) would copy ids
 
     def encode(self, texts: list[str], *, special_tokens: bool) -> Ids:
-        encodings = self.backend.encode_batch_fast(texts, add_special_tokens=special_tokens)
-        return [encoding.ids for encoding in encodings]
+        return [encoding.ids for encoding in self._encodings(texts, special_tokens)]
+
+    def _encodings(self, texts: list[str], special_tokens: bool = False) -> list[Any]:
+        if len(texts) <= _FEW_TEXTS:
+            return [self.backend.encode(t, add_special_tokens=special_tokens) for t in texts]
+        return list(self.backend.encode_batch_fast(texts, add_special_tokens=special_tokens))
 
 
 class TransformersReference(Reference):

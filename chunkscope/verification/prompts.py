@@ -19,7 +19,8 @@ from chunkscope.lengths.options import AnalyzeOptions
 from chunkscope.lengths.profile import Profile
 from chunkscope.lengths.scan import draw
 from chunkscope.prefixes.blocks import hash_blocks, numbered
-from chunkscope.prefixes.tree import MOST_PROMPTS, sharing_of
+from chunkscope.prefixes.sharing import MOST_PROMPTS
+from chunkscope.prefixes.tree import sharing_of
 from chunkscope.prompts.chat import Conversation
 from chunkscope.prompts.harness.log import SentRequest
 from chunkscope.prompts.select import selected

@@ -89,7 +89,7 @@ def test_the_sample_is_spread_over_all_texts():
     gaps = {after - before for before, after in pairwise(positions)}
     assert positions[0] == 0
     assert len(gaps) == 1
-    assert 64 <= len(positions) < 128
+    assert 32 <= len(positions) < 64
 
 
 def test_it_is_in_the_profile_with_rows_of_the_file(tmp_path):

@@ -211,15 +211,19 @@ def test_special_tokens_go_before_a_prompt_and_what_is_too_long_is_cut_from_the_
     assert sent_ids(id_bytes([1, 2]), 1, most_tokens=9)[4:] == id_bytes([1, 2])
 
 
-def test_of_very_many_prompts_the_first_are_compared_and_the_figures_say_so(monkeypatch):
-    monkeypatch.setattr(comparison, "MOST_BLOCKS", 10)
+def test_of_very_many_prompts_runs_of_neighbours_are_compared_all_over_the_dataset(monkeypatch):
+    monkeypatch.setattr(comparison, "MOST_BLOCKS", 400)
     compared = TextComparison()
-    for row in range(20):
-        compared.add([row], [id_bytes([row // 2] * 64)])
+    for start in range(0, 1_000, 20):
+        rows = range(start, start + 20)
+        compared.add(rows, [id_bytes([7, *[row // 2] * 40, row]) for row in rows])
     found = compared.measured(HowSent())
-    assert compared.is_full
     assert found is not None
-    assert found[0].prompts == len(found[1].lengths) == 3
+    part, sharing = found
+    assert part.prompts == len(sharing.lengths) == 150  # 2 blocks each, in runs of 50
+    assert part.common_tokens == 1  # of all prompts
+    assert all(end >= 0 for end in sharing.ends)
+    assert part.cached_tokens == 75 * 32
 
 
 def test_the_curve_of_many_prompts_is_that_of_the_first_ones_to_scale(monkeypatch):
@@ -255,10 +259,11 @@ def test_the_curve_is_left_out_where_next_to_nothing_can_be_found():
 def test_prompts_that_begin_differently_are_measured_without_hashes(prompts, longest_first):
     sent = HowSent(longest_first=longest_first, output_tokens=3)
     different = [[1000 + number, *prompt] for number, prompt in enumerate(prompts)]
-    quick = measured(different, sent)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(comparison, "_FEW_PROMPTS", 0)
-        assert measured(different, sent) == quick
+    compared = TextComparison()
+    compared.add(range(1, len(prompts) + 1), [*map(id_bytes, different)])
+    quick = compared.measured(sent)
+    compared._any_alike = True
+    assert compared.measured(sent) == quick
 
 
 # -- several datasets ------------------------------------------------------------------------------
@@ -269,7 +274,7 @@ def test_datasets_add_up():
     both = reuse_together([one, other])
     for figure in ("prompts", "tokens", "cached_tokens", "working_set_tokens", "out_of_tokens"):
         assert getattr(both, figure) == getattr(one, figure) + getattr(other, figure)
-    assert both.common_tokens == min(one.common_tokens, other.common_tokens)
+    assert both.common_tokens is None  # each begins alike, and they begin differently
     assert both.capacities[-1].cached_tokens == both.cached_tokens
     assert reuse_together([one]) is one
 

@@ -2,14 +2,12 @@
 
 import random
 
-import numpy as np
 import pytest
 
 from chunkscope.artefacts.schema import Numbers, built, plain, validated
 from chunkscope.errors import InputError
 from chunkscope.prefixes import tree
 from chunkscope.prefixes.sharing import NOTHING, Sharing, depths, stretches_together
-from chunkscope.prefixes.tree import evenly_spread
 from tests.prefixes.test_reuse import Prompt, measured
 
 
@@ -93,17 +91,6 @@ def test_a_small_branch_stays_while_a_large_one_is_behind_it(monkeypatch):
     found = sharing([*behind, [7] * 16 + [9] * 20, *[[5] * 48 + [i] * 20 for i in (1, 2)]])
     assert depths(found.stretches) == [16, 176]
     assert found.ends == (1, 1, 0, NOTHING, NOTHING)
-
-
-def test_of_many_prompts_runs_of_neighbours_are_kept(monkeypatch):
-    monkeypatch.setattr(tree, "MOST_PROMPTS", 100)
-    prompts: list[Prompt] = [[row // 2] * 40 + [row] for row in range(1, 1001)]
-    found = sharing(prompts)
-    assert len(found.lengths) == 100
-    assert sum(end != NOTHING for end in found.ends) > 90
-    places = evenly_spread(1000)
-    assert (places[0], places[-1]) == (0, 999)
-    assert len(np.unique(places)) == 100
 
 
 def test_longest_first_keeps_what_each_shares_and_puts_those_that_begin_alike_together():
