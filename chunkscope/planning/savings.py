@@ -170,4 +170,4 @@ def _refused(p: Problem) -> Iterator[Saving]:
         over = {n: many for n, many in p.lengths.counts.items() if n > p.room}
         tokens = sum(n * many for n, many in over.items())
         values: dict[str, Fact] = {"prompts": p.refused, "of": p.lengths.count, "room": p.room}
-        yield _saving("refused_prompts", tokens, None, TimeBasis.RATE, **values)
+        yield _saving("prompts_without_room", tokens, None, TimeBasis.RATE, **values)

@@ -119,7 +119,7 @@ def test_a_client_that_keeps_few_in_flight_is_told_how_many_are_enough(asked, lo
 
 def test_prompts_that_leave_no_room_are_named_without_a_time():
     plan = planned(dataset("a", [*LENGTHS, 40_000, 50_000]), model="qwen2.5-7b-instruct")
-    one = saved(plan, "refused_prompts")
+    one = saved(plan, "prompts_without_room")
     assert (one.values["prompts"], one.tokens, one.hours) == (2, 90_000, None)
 
 

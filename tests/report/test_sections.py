@@ -198,7 +198,7 @@ def test_every_note_of_the_package_has_a_sentence() -> None:
     from chunkscope.report.words import MODULES
     from tests.test_architecture import modules
 
-    code = re.compile(r'Note\(\s*code="([a-z_-]+)"')
+    code = re.compile(r'(?:Note\(\s*code=|\bnote\(\s*)"([a-z_-]+)"')
     used = {found for path in modules() for found in code.findall(path.read_text(encoding="utf-8"))}
     assert used
     codes = [

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from chunkscope.artefacts.note import note
 from chunkscope.artefacts.numbers import number, plural, share
 from chunkscope.report.words import Template, sentence
 
@@ -105,14 +106,14 @@ def cautions(profile: "Profile") -> Iterator[str]:
     """What may be missing or wrong, most important first."""
     missing: dict[str, list[str]] = {}
     for dataset in profile.datasets:
-        for note in dataset.uncounted:
-            missing.setdefault(sentence(note), []).append(dataset.name)
+        for one in dataset.uncounted:
+            missing.setdefault(sentence(one), []).append(dataset.name)
     for text, names in list(missing.items())[:MOST_NOTES]:
         yield f"{named(names)}: {text}"
     yield from map(sentence, profile.tokenizer.notes)
-    notes = [(dataset, note) for dataset in profile.datasets for note in dataset.notes]
-    for dataset, note in notes[:MOST_NOTES]:
-        yield f"{dataset.name}: {sentence(note)}"
+    notes = [(dataset, one) for dataset in profile.datasets for one in dataset.notes]
+    for dataset, one in notes[:MOST_NOTES]:
+        yield f"{dataset.name}: {sentence(one)}"
     if len(notes) > MOST_NOTES:
         yield f"{len(notes) - MOST_NOTES:,} more notes are in the profile"
 
@@ -165,17 +166,16 @@ def reuse_advice(summary: "PrefixSummary") -> Iterator[str]:
     yield from _scoring(summary.measured)
     for dataset, reuse, at in summary.better_orders:
         sent = at.sent_order_cached_tokens
-        now = at.cached_tokens if sent is None else sent
+        now, best = at.cached_tokens if sent is None else sent, at.best_order_cached_tokens
         yield (
-            f"Sending {dataset.name} sorted by prefix would raise it from "
-            f"{rate(now, reuse.tokens)} to {rate(at.best_order_cached_tokens, reuse.tokens)} with "
-            f"a KV cache of {at.kv_tokens:,} tokens."
+            f"{sentence(note('better_order', dataset=dataset.name))}: {rate(now, reuse.tokens)} "
+            f"would become {rate(best, reuse.tokens)} with {at.kv_tokens:,} tokens of KV cache."
         )
     for dataset, near in summary.near_misses:
+        values = {"prompts": near.prompts, "text": near.text, "other": near.other_text}
         yield (
-            f"{dataset.name}: about {plural(near.prompts, 'prompt')} differ early and are the same "
-            f"after that ({dataset.unit}s {near.position:,} and {near.other_position:,}). With the "
-            f"difference at the end the cache would serve about {near.lost_tokens:,} more tokens "
+            f"{sentence(note('early_difference', dataset=dataset.name, **values))}: the cache "
+            f"would serve about {near.lost_tokens:,} more tokens "
             f"({rate(near.lost_tokens, dataset.lengths.total)})."
         )
 

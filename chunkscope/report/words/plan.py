@@ -398,7 +398,7 @@ SENTENCES: dict[str, Template] = {
     "better_order": "{dataset}: send prompts that begin alike one after the other",
     "repeated_rows": "{dataset}: {rows:,} rows occur more than once; send them once",
     "few_in_flight": _few_in_flight,
-    "refused_prompts": "{prompts:,} of {of:,} prompts leave no room for their answer (over "
+    "prompts_without_room": "{prompts:,} of {of:,} prompts leave no room for their answer (over "
     "{room:,} tokens) and are cut or refused",
     # arguments
     "why_default": "default",
