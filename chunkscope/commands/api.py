@@ -107,7 +107,7 @@ def simulate(
         joined(profile) if profile is not None else None,
         filled(SimulateOptions, {**_limits(given), "asked": Settings.of(engine)}, "simulate"),
         calibration=together([Calibration.load(Path(f)) for f in files]) if files else None,
-        starting=lambda _: tick,
+        tick=tick,
     )
 
 

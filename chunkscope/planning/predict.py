@@ -1,6 +1,7 @@
 """A plan, its requests and a step-time model -> the simulation: the function behind `simulate`."""
 
 import random
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import cycle, islice
@@ -8,6 +9,7 @@ from pathlib import Path
 
 from chunkscope._version import __version__
 from chunkscope.artefacts.note import Note, note
+from chunkscope.artefacts.schema import Numbers
 from chunkscope.errors import InputError, UsageError
 from chunkscope.hardware.accuracy import kind_of
 from chunkscope.hardware.calibration import Calibration
@@ -26,23 +28,25 @@ from chunkscope.simulation.result import SimulatedRun, Simulation, WorkloadInfo
 from chunkscope.simulation.slo import Slo
 from chunkscope.simulation.sweep import (
     FEWEST_REQUESTS,
-    around,
     find_rate,
     knee,
     pareto,
     points,
 )
-from chunkscope.simulation.traces import Trace, read_trace
-from chunkscope.simulation.workload import Workload, arrival_times, with_shared_prefix
+from chunkscope.simulation.traces import read_trace
+from chunkscope.simulation.workload import (
+    AS_IN_TRACE,
+    Workload,
+    arrival_times,
+    with_shared_prefix,
+)
 from chunkscope.vllm.deployment import OWN, Deployment
-from chunkscope.vllm.enums import ChunkPolicy, SendOrder, Task
+from chunkscope.vllm.enums import ChunkPolicy, SendOrder
 from chunkscope.vllm.flags import release
 from chunkscope.vllm.settings import KvPool, Settings
 
 PLAN, ASKED, DEFAULT, RULE, BEST = "plan", "asked", "default", "length-rule", "best"
 SWEPT = "swept-"
-Advance = Callable[[], None]
-Starting = Callable[[int], Advance]
 Work = Callable[[Scenario, Settings, KvPool], SimulatedRun]
 
 
@@ -92,12 +96,9 @@ def predict(
     options: SimulateOptions,
     *,
     calibration: Calibration | None = None,
-    starting: Starting = lambda _: lambda: None,
+    tick: Callable[[], None] = lambda: None,
 ) -> Simulation:
-    """Run the plan's setting beside vLLM's default and the length rule's; or a sweep around it.
-
-    `starting` is told how many settings there are, and gives what to call after each.
-    """
+    """Run the plan's setting beside vLLM's default and the length rule's; or a sweep around it."""
     if options.requests is not None and options.requests < 1:
         raise UsageError(f"--requests must be at least 1, not {options.requests}")
     there, request = plan.deployment, options.request(plan)
@@ -109,7 +110,10 @@ def predict(
     full = there.effective(settings)
     if options.find_rate:
         request = _rated_request(request, options)
-    workload, notes = _workload(plan, profile, options, request, full.max_model_len)
+    if options.trace is not None:
+        workload, notes = _of_trace(options.trace, options, request, full.max_model_len)
+    else:
+        workload, notes = _of_profile(plan, profile, request, full.max_model_len)
     simulator = Simulator(
         request=request,
         deployment=there,
@@ -119,21 +123,17 @@ def predict(
         policy=options.policy,
     )
     named = {options.name: settings, **_beside(plan, options)}
-    work, problem = None, None
-    if options.find_rate:
-        work = find_rate
-        if profile is None:  # the requests of a trace
-            named |= {f"around-{n}": one for n, one in enumerate(around(full))}
-        else:
-            problem = replace(Problem.of(profile, request, there), needed=plan.advice.needed)
-    elif options.sweep:
+    if options.sweep:
         named = {f"{SWEPT}{n}": one for n, one in enumerate(points(full))} | named
         named.pop(RULE, None)
-    rows = _Rows(simulator, options, starting(len(named)))
+    work = find_rate if options.find_rate else None
+    rows = _Rows(simulator, options, tick)
     runs = rows.run(named, work)
     rates = [run.rate.rate_per_s for run in runs if run.rate and run.rate.rate_per_s]
-    if problem is not None and rates and (better := better_at(problem, max(rates))):
-        runs = rows.run({**named, BEST: better}, work)
+    if profile is not None and rates:
+        problem = replace(Problem.of(profile, request, there), needed=plan.advice.needed)
+        if (better := better_at(problem, max(rates))) is not None:
+            runs = rows.run({**named, BEST: better}, work)
     return Simulation(
         cost_model=cost,
         vllm=there.release.text,
@@ -141,13 +141,7 @@ def predict(
         runs=runs,
         pareto=pareto(runs) if options.sweep else (),
         knee=knee(runs, pareto(runs)) if options.sweep else None,
-        notes=(
-            *cost.notes,
-            *there.notes(settings),
-            *notes,
-            *lowered,
-            *rows.left_out.values(),
-        ),
+        notes=(*cost.notes, *there.notes(settings), *notes, *lowered, *rows.left_out.values()),
         version=__version__,
     )
 
@@ -205,8 +199,10 @@ def _beside(plan: Plan, options: SimulateOptions) -> dict[str, Settings]:
 class _Rows:
     """One run for settings with the same arguments; those that cannot serve a request are noted."""
 
-    def __init__(self, simulator: Simulator, options: SimulateOptions, advance: Advance) -> None:
-        self._simulator, self._options, self._advance = simulator, options, advance
+    def __init__(
+        self, simulator: Simulator, options: SimulateOptions, tick: Callable[[], None]
+    ) -> None:
+        self._simulator, self._options, self._tick = simulator, options, tick
         self._plain = replace(simulator, policy=ChunkPolicy.VLLM, runs={})
         self._runs: dict[tuple[Settings, ChunkPolicy], SimulatedRun] = {}
         self.left_out: dict[str, Note] = {}
@@ -232,7 +228,7 @@ class _Rows:
                 if is_asked and not sweep:
                     raise
                 self.left_out[name] = note("setting_left_out", setting=name, why=error.message)
-            self._advance()
+            self._tick()
         return tuple(_titled(run, names[key]) for key, run in self._runs.items() if key in names)
 
 
@@ -245,7 +241,6 @@ def _titled(run: SimulatedRun, names: list[str]) -> SimulatedRun:
 # -- the requests ------------------------------------------------------------------------------
 
 _Sent = tuple[Workload, tuple[Note, ...]]
-AS_IN_TRACE = "as in the trace"
 
 
 def _rated_request(request: PlanRequest, options: SimulateOptions) -> PlanRequest:
@@ -265,60 +260,48 @@ def _rated_request(request: PlanRequest, options: SimulateOptions) -> PlanReques
     return unit_rate(request)
 
 
-def _workload(
-    plan: Plan,
-    profile: Profile | None,
-    options: SimulateOptions,
-    request: PlanRequest,
-    context: int | None,
+def _of_trace(
+    path: Path, options: SimulateOptions, request: PlanRequest, limit: int | None
 ) -> _Sent:
-    if options.trace is None:
-        return _of_profile(plan, profile, request, context)
     if options.order is not None:
         raise UsageError(
             f"order = {options.order.value} is for the requests of a profile: a trace has its own",
             hint="leave out order or --trace",
         )
-    return _of_trace(read_trace(options.trace), options.trace, options, request, context)
-
-
-def _of_trace(
-    trace: Trace, path: Path, options: SimulateOptions, request: PlanRequest, limit: int | None
-) -> _Sent:
+    trace = read_trace(path)
     given = trace.requests[: options.requests]
-    fitting = [r for r in given if limit is None or r.prompt_tokens + r.output_tokens <= limit]
+    most = limit or sys.maxsize
+    places = [n for n, r in enumerate(given) if r.prompt_tokens + r.output_tokens <= most]
+    fitting = [given[place] for place in places]
     if not fitting:
         raise InputError(
             f"no request of {path} fits max_model_len ({limit:,})",
             hint="plan for the lengths of the trace: `chunkscope analyze` it first",
         )
-    notes = [*trace.notes]
-    left_out = len(given) - len(fitting)
-    if left_out:
-        values = {"count": left_out, "of": len(given), "context": limit}
-        notes.append(Note(code="trace_left_out", values={**values}))
+    left_out, arrivals = len(given) - len(fitting), trace.arrivals
     if options.find_rate:  # a short trace once more, and again
         fitting = list(islice(cycle(fitting), request.requests))
-    timed = options.arrivals is not None or options.find_rate
-    if timed:
-        chance = random.Random(request.seed)  # noqa: S311
-        times = arrival_times(request.arrivals, len(fitting), chance)
+    if options.arrivals is not None or options.find_rate:
+        arrivals = request.arrivals
+        times = arrival_times(arrivals, len(fitting), random.Random(request.seed))  # noqa: S311
         fitting = [replace(r, arrival_s=time) for r, time in zip(fitting, times, strict=True)]
     requests, stretches = tuple(fitting), trace.stretches
     if options.shared_prefix is not None:
         requests, stretches = with_shared_prefix(fitting, options.shared_prefix)
-    workload = Workload(
+    workload = replace(
+        trace,
         requests=requests,
+        stretches=stretches,
         seed=request.seed,
-        arrivals=request.arrivals if timed else AS_IN_TRACE,
-        task=trace.task or request.task or Task.GENERATE,
-        long_over=request.rule.conservative_threshold,
+        arrivals=arrivals,
+        task=request.task or trace.task,
         shared_prefix=options.shared_prefix or trace.shared_prefix,
         left_out=left_out,
-        stretches=stretches,
+        scored=Numbers(n for n, place in enumerate(places) if place in trace.scored),
         concurrency=None if options.find_rate else options.concurrency or trace.concurrency,
     )
-    return workload, tuple(notes)
+    values = {"count": left_out, "of": len(given), "context": limit}
+    return workload, (note("trace_left_out", **values),) if left_out else ()
 
 
 def _of_profile(

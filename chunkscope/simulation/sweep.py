@@ -31,14 +31,6 @@ def points(base: Settings) -> Iterator[Settings]:
             yield _with_budget(settings, size, threshold)
 
 
-def around(base: Settings) -> Iterator[Settings]:
-    """A few budgets near that of `base`, smaller and larger."""
-    settings, size = Settings.of(base.given()), base.step_tokens
-    for budget in (size // 4, size // 2, size * 2):
-        if budget >= BUDGETS[0]:
-            yield _with_budget(settings, budget, settings.long_prefill_token_threshold or 0)
-
-
 def _with_budget(base: Settings, budget: int, threshold: int) -> Settings:
     return replace(
         base.at_budget(budget),

@@ -9,7 +9,7 @@ import csv
 import io
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from itertools import chain
 from pathlib import Path
@@ -18,13 +18,12 @@ from typing import Any
 import orjson
 
 from chunkscope.artefacts import codec
-from chunkscope.artefacts.note import Note
 from chunkscope.artefacts.schema import validated
 from chunkscope.errors import InputError
 from chunkscope.prefixes.sharing import Stretch
 from chunkscope.prompts.paths import UnusableError
 from chunkscope.prompts.traces import are_blocks, find_columns, length
-from chunkscope.simulation.workload import VERIFY_SCHEMA, Request, Workload
+from chunkscope.simulation.workload import AS_IN_TRACE, VERIFY_SCHEMA, Request, Workload
 from chunkscope.vllm.enums import Task
 
 _HINT = (
@@ -35,19 +34,7 @@ _HEAD = 100  # rows that show which columns hold the lengths
 Row = tuple[str, dict[str, Any]]  # where it stands, and its values
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trace:
-    """Requests in their order, and what their prompts share; of a `verify` run how it sent them."""
-
-    requests: tuple[Request, ...]
-    stretches: tuple[Stretch, ...] = ()
-    shared_prefix: int = 0  # where they are one that was asked for
-    task: Task | None = None
-    concurrency: int | None = None
-    notes: tuple[Note, ...] = ()
-
-
-def read_trace(path: Path) -> Trace:
+def read_trace(path: Path) -> Workload:
     """The requests of a file; arrivals count from the first."""
     if path.suffix == ".json":
         return _verified(path)
@@ -56,7 +43,13 @@ def read_trace(path: Path) -> Trace:
     if not rows:
         raise InputError(f"{path} has no requests", hint=_HINT)
     requests, blocks = _requests(path, rows)
-    return _sharing(requests, blocks) if any(blocks) else Trace(requests=requests)
+    return _sharing(path, requests, blocks) if any(blocks) else _workload(requests)
+
+
+def _workload(requests: tuple[Request, ...], stretches: tuple[Stretch, ...] = ()) -> Workload:
+    return Workload(
+        requests=requests, stretches=stretches, seed=0, arrivals=AS_IN_TRACE, task=Task.GENERATE
+    )
 
 
 def _json_rows(path: Path, text: str) -> Iterator[Row]:
@@ -130,7 +123,7 @@ def _seconds(value: Any, where: str) -> float:
     return seconds
 
 
-def _sharing(requests: tuple[Request, ...], blocks: list[list[int]]) -> Trace:
+def _sharing(path: Path, requests: tuple[Request, ...], blocks: list[list[int]]) -> Workload:
     """With the stretches that prompts share by the blocks that they name."""
     import numpy as np  # not for traces that name none
 
@@ -143,27 +136,18 @@ def _sharing(requests: tuple[Request, ...], blocks: list[list[int]]) -> Trace:
         np.fromiter(chain.from_iterable(blocks), np.int64),
     )
     if prompts is None:
-        return Trace(requests=requests, notes=(Note(code="trace_unshared"),))
+        raise InputError(f"{path}: its hash_ids do not go with its input_length", hint=_HINT)
     sharing = sharing_of(prompts, whole=True)
     ends = zip(requests, sharing.ends, strict=True)
-    return Trace(
-        requests=tuple(replace(request, stretch=end) for request, end in ends),
-        stretches=sharing.stretches,
-    )
+    sent = tuple(replace(request, stretch=end) for request, end in ends)
+    return _workload(sent, sharing.stretches)
 
 
-def _verified(path: Path) -> Trace:
+def _verified(path: Path) -> Workload:
     made_by = "chunkscope verify"
     try:
         document = codec.read(path, VERIFY_SCHEMA, made_by=made_by)
     except InputError as error:
         raise InputError(error.message, hint=_HINT) from None
     with codec.reading(path, made_by):
-        workload = validated(Workload, document["workload"])
-    return Trace(
-        requests=workload.requests,
-        stretches=workload.stretches,
-        shared_prefix=workload.shared_prefix,
-        task=workload.task,
-        concurrency=workload.concurrency,
-    )
+        return replace(validated(Workload, document["workload"]), arrivals=AS_IN_TRACE)

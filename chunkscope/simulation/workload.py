@@ -26,7 +26,7 @@ from chunkscope.prefixes.sharing import (
 from chunkscope.prompts.harness.log import LONGEST_FIRST
 from chunkscope.vllm.enums import SendOrder, Task
 
-BATCH, GIVEN = "batch", "given"
+BATCH, GIVEN, AS_IN_TRACE = "batch", "given", "as in the trace"
 LONG_OVER = 2_048  # tokens
 VERIFY_SCHEMA = "chunkscope/verify/3"  # the artefact that holds a workload
 

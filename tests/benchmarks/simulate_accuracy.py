@@ -23,7 +23,8 @@ from chunkscope.hardware.step_time import StepModel
 from chunkscope.models import find_model
 from chunkscope.simulation.loop import Scenario, run_setting
 from chunkscope.simulation.result import SimulatedRun
-from chunkscope.simulation.traces import Trace, read_trace
+from chunkscope.simulation.traces import read_trace
+from chunkscope.simulation.workload import Workload
 from chunkscope.verification.result import Run, Verification
 from chunkscope.vllm.enums import Task
 from chunkscope.vllm.flags import release
@@ -44,7 +45,7 @@ class Case:
     folder: Path
     verification: Verification
     calibration: Calibration
-    trace: Trace
+    trace: Workload
 
     @property
     def model(self) -> str:

@@ -136,13 +136,12 @@ def test_blocks_of_one_name_are_shared(tmp_path):
     trace = read_trace(written(tmp_path, "t.jsonl", moon(*rows)))
     assert trace.stretches == (Stretch(parent=-1, tokens=512), Stretch(parent=0, tokens=512))
     assert [request.stretch for request in trace.requests] == [1, 1, 0, -1]
-    assert trace.notes == ()
 
 
-def test_blocks_that_fit_no_size_are_said_not_to_be_used(tmp_path):
+def test_blocks_that_fit_no_size_are_an_input_error(tmp_path):
     rows = (0, 100, 5, [0]), (1, 5_000, 5, [0, 1]), (2, 100, 5, [0, 1])
-    trace = read_trace(written(tmp_path, "t.jsonl", moon(*rows)))
-    assert (trace.stretches, [note.code for note in trace.notes]) == ((), ["trace_unshared"])
+    with pytest.raises(InputError, match="hash_ids"):
+        read_trace(written(tmp_path, "t.jsonl", moon(*rows)))
 
 
 @pytest.mark.parametrize("ids", ["0", [0.5], ["a"], {"0": 1}, [1 << 70]], ids=str)
