@@ -4,17 +4,50 @@ import errno
 import os
 import signal
 import sys
-from difflib import get_close_matches
+import traceback
+from collections.abc import Callable
+from functools import wraps
 from importlib import import_module
-from typing import NoReturn
+from typing import Annotated, Any, NoReturn
+
+import typer
 
 from chunkscope import console
 from chunkscope._version import __version__
-from chunkscope.commands.options import Command, Given, completed
-from chunkscope.errors import EXIT_BUG, ChunkscopeError, InputError, UsageError
+from chunkscope.commands.options import GroupedCommand, spelled_out
+from chunkscope.errors import EXIT_BUG, ChunkscopeError, InputError
 
 EXIT_INTERRUPTED = 130
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_INTERRUPT = signal.default_int_handler  # Python's own: it raises KeyboardInterrupt
+
+
+class Interrupted(Exception):  # noqa: N818  (it is what the user did)
+    """Ctrl-C."""
+
+
+class OutputClosed(Exception):  # noqa: N818  (`| head` has seen enough)
+    """Whoever read our output went away."""
+
+
+def _past_typer(command: Callable[..., None]) -> Callable[..., None]:
+    """Typer would answer Ctrl-C with silence, and `| head` with the exit code of a broken gate."""
+
+    @wraps(command)
+    def run(**given: Any) -> None:
+        if callable(handler := signal.getsignal(signal.SIGINT)) and handler is not _INTERRUPT:
+            signal.signal(signal.SIGINT, _INTERRUPT)  # from here on there is work to be kept
+        try:
+            command(**given)
+            sys.stdout.flush()
+        except KeyboardInterrupt as error:
+            raise Interrupted from error
+        except BrokenPipeError as error:
+            raise OutputClosed from error
+
+    return run
+
+
 # Each command, and the module that has it.
 COMMANDS = {
     "analyze": "analyze",
@@ -31,77 +64,60 @@ COMMANDS = {
     "gpus": "known",
     "help": "known",
 }
-ABOUT = """usage: chunkscope COMMAND [OPTIONS]
-
-How long evaluation prompts really are, and the vLLM settings that follow.
-
-Example: chunkscope analyze sample_data/
-
-"""
-COMPLETION = """\
-# For bash and zsh: eval "$(chunkscope --completion)"
-[ -n "$ZSH_VERSION" ] && autoload -U +X bashcompinit && bashcompinit
-_chunkscope() { local IFS=$'\\n'
-  COMPREPLY=($(_CHUNKSCOPE_COMPLETE=1 chunkscope "${COMP_WORDS[@]:1:COMP_CWORD}")); }
-complete -o default -F _chunkscope chunkscope
-"""
 
 
-def load(name: str) -> Command:
-    module = import_module(f"chunkscope.commands.{COMMANDS[name]}")
-    found: Command = getattr(module, "help_command" if name == "help" else name)
-    return found
+def application(wanted: str = "") -> typer.Typer:
+    """With one command, if it is one: the options of the others take a while to make."""
+    app = typer.Typer(
+        no_args_is_help=True,
+        context_settings={"help_option_names": ["-h", "--help"]},
+        rich_markup_mode=None,  # rich is slow to load, and --help is often typed
+        pretty_exceptions_enable=False,
+        help="How long evaluation prompts really are, and the vLLM settings that follow.\n\n"
+        "Example: chunkscope analyze sample_data/",
+    )
+    app.callback()(_common)
+    for name in [wanted] if wanted in COMMANDS else COMMANDS:
+        module = import_module(f"chunkscope.commands.{COMMANDS[name]}")
+        command = getattr(module, "show_help" if name == "help" else name)
+        app.command(name, cls=GroupedCommand)(_past_typer(command))
+    return app
 
 
-def run(words: list[str]) -> None:
-    first = words[0] if words else "--help"
-    if "_CHUNKSCOPE_COMPLETE" in os.environ:
-        names = [name for name in COMMANDS if name.startswith(first)]
-        offered = completed(load(first).parser(), words) if first in COMMANDS else names
-        console.emit("".join(f"{name}\n" for name in offered).encode())
-    elif first in COMMANDS:
-        command = load(first)
-        given = command.parser().parse_intermixed_args(words[1:], Given())
-        if callable(signal.getsignal(signal.SIGINT)):
-            signal.signal(signal.SIGINT, signal.default_int_handler)  # there is work to be kept
-        command.run(given)
-    elif first in ("--help", "-h"):
-        lines = [
-            f"  {name:<10}  {load(name).about.split('. ')[0].splitlines()[0]}" for name in COMMANDS
-        ]
-        console.emit((ABOUT + "\n".join(("commands:", *lines, "", _OPTIONS))).encode())
-    elif first in ("--version", "-V"):
-        console.emit(f"chunkscope {__version__}\n".encode())
-    elif first == "--completion":
-        console.emit(COMPLETION.encode())
-    else:
-        near = get_close_matches(first, COMMANDS, n=1)
-        hint = f"did you mean {near[0]}?" if near else "`chunkscope --help` lists them"
-        raise UsageError(f"there is no command {first}", hint=hint)
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"chunkscope {__version__}")
+        raise typer.Exit
 
 
-_OPTIONS = """options:
-  -V, --version  Print the version.
-  --completion   Print what bash or zsh needs to complete commands, GPUs and models.
-  -h, --help     Show this and exit; also of a command: chunkscope analyze --help
-"""
+def _common(
+    _version_wanted: Annotated[
+        bool,
+        typer.Option(
+            "--version", "-V", help="Print the version.", callback=_version, is_eager=True
+        ),
+    ] = False,
+) -> None:
+    pass
 
 
 def main() -> NoReturn:
     """Run a command. The one place where errors become a sentence and an exit code."""
     _mend_streams()
     try:
-        run(sys.argv[1:])
-        sys.stdout.flush()
+        words = spelled_out(sys.argv[1:])
+        app = application(words[0] if words else "")
+        app(words, standalone_mode=True, prog_name="chunkscope")
     except ChunkscopeError as error:
         console.show_error(error)
         sys.exit(error.exit_code)
-    except KeyboardInterrupt:
+    except Interrupted:
         console.say("interrupted; what was counted or measured is kept")
         # Not sys.exit: that would wait for threads, one of which may be waiting for a pipe.
         os._exit(EXIT_INTERRUPTED)
-    except BrokenPipeError:  # `| head` has seen enough
+    except OutputClosed:
         _drop_output()
+        sys.exit(0)
     except Exception as error:
         if isinstance(error, OSError) and error.errno in _DISK_FULL:
             _drop_output()
@@ -111,8 +127,6 @@ def main() -> NoReturn:
             )
             console.show_error(full)
             sys.exit(full.exit_code)
-        import traceback
-
         traceback.print_exc()
         console.say("\nerror: this is a bug in chunkscope; please report it with the lines above")
         sys.exit(EXIT_BUG)

@@ -59,10 +59,14 @@ COMMANDS = sorted(
 
 @pytest.mark.parametrize("line", COMMANDS)
 def test_a_command_of_the_manual_has_options_that_exist(line: str) -> None:
-    from chunkscope.cli import load
+    from typer.main import get_command
+
+    from chunkscope.cli import application
+    from chunkscope.commands.options import spelled_out
 
     name, *words = shlex.split(line.rstrip(")"), comments=True)[1:]
-    assert load(name).parser().parse_intermixed_args(words)
+    command = get_command(application()).commands[name]  # type: ignore[attr-defined]
+    assert command.make_context(name, spelled_out(words))
 
 
 def test_gpus_and_models_can_be_found(checkout: Path) -> None:

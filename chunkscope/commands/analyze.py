@@ -1,6 +1,5 @@
 """`chunkscope analyze`."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from math import isfinite
@@ -17,6 +16,7 @@ from chunkscope.commands.options import (
     quoted,
     settled,
     show,
+    spelled_out,
 )
 from chunkscope.errors import InputError, UsageError
 
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from chunkscope.lengths.scan import Listener
     from chunkscope.lengths.trace_export import TraceExport
     from chunkscope.sources.base import Skipped
-
-_ADDRESS = re.compile(r"|auto|local|[a-z]+://.+:[0-9]+|[\w.-]+:[0-9]+")
 
 
 @command("""
@@ -104,8 +102,6 @@ def _refuse_contradictions(given: Given) -> None:
         raise UsageError("--model and --tokenizer both name a tokenizer", hint="use one of them")
     if given.limit is not None and not (isfinite(given.limit) and given.limit > 0):
         raise UsageError(f"--limit must be over 0, not {given.limit:g}")
-    if given.ray is not None and not _ADDRESS.fullmatch(given.ray):
-        raise UsageError(f"--ray {given.ray} is no address", hint="write paths before --ray")
     if given.ray is not None and given.export_trace is not None:
         raise UsageError("--ray excludes --export-trace", hint="leave one of them out")
 
@@ -173,9 +169,5 @@ def _command() -> tuple[str, ...]:
     """What was typed, without --ray: the result is the same."""
     from chunkscope.sources.remote import without_secrets
 
-    words = [without_secrets(word) for word in console.command()]
-    return tuple(
-        word
-        for before, word in zip(("", *words), words, strict=False)
-        if not (word.split("=")[0] == "--ray" or (before == "--ray" and _ADDRESS.fullmatch(word)))
-    )
+    words = [without_secrets(word) for word in spelled_out(console.command())]
+    return tuple(word for word in words if not word.startswith("--ray="))

@@ -60,7 +60,7 @@ def doctor(given: Given) -> None:
     if given.follow:
         diagnosis = _followed(given.logs, Context(**context), given.output or DOCTOR)
     else:
-        seconds = _seconds(getattr(given, "for") or "10s")
+        seconds = _seconds(given.for_ or "10s")
         diagnosis = run(*given.logs, **context, seconds=seconds)
     if given.format == "github":
         from chunkscope.report.ci import doctor_annotations

@@ -191,7 +191,7 @@ def _list(
 Arguments:
   [PAGE]  A command, `config`, `formats`, `python` or `security`.
 """)
-def help_command(given: Given) -> None:
+def show_help(given: Given) -> None:
     """Show a page of the manual.
 
     Example: chunkscope help recommend

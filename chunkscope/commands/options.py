@@ -4,17 +4,22 @@ The command line has the options that people use; `chunkscope.toml` sets any opt
 model: `[analyze]` with `delimiter = ";"`. Defaults are the model's; what is not typed is not there.
 """
 
-import argparse
 import os
 import re
 import shlex
-import textwrap
 import tomllib
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from difflib import get_close_matches
+from enum import StrEnum
+from functools import wraps
+from inspect import Parameter, Signature
+from keyword import iskeyword
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, get_origin
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Annotated, Any, get_origin
+
+import typer
+from typer.core import TyperCommand
 
 from chunkscope import console
 from chunkscope.errors import InputError, UsageError
@@ -52,177 +57,161 @@ SHARED = f"""
   --output -o FILE       Where to write it.
 """
 FROM_ZERO = ("--shots", "--timeline", "--long-prefill-token-threshold")
-ARITY = {(False, False): None, (True, False): "?", (False, True): "+", (True, True): "*"}
-FILES = ("FILE", "PLAN", "PROFILE", "FOLDER", "REPORTS", "OLD", "NEW")
+FILES = ("FILE", "PLAN", "PROFILE", "FOLDER", "REPORTS", "NEW")
+_ENUM: Any = StrEnum
 # Names, what the value is called, help. An argument's name is in capitals: [PLAN], PATH...
 _LINE = re.compile(r"  ((?:-\S+|\[?[A-Z]\S+)(?: -\S+)*)(?: ((?!-)\S+))?(?:  +(.*))?")
 
 
-class Given(argparse.Namespace):
+class Given(SimpleNamespace):
     """What was typed, by name; None for what was not."""
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
         return None
 
 
-def count(text: str, least: int = 1) -> int:
-    if not re.fullmatch(r"-?\d{1,15}", text):
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number")
-    if int(text) < least:
-        raise argparse.ArgumentTypeError(f"must be at least {least}, not {text}")
-    return int(text)
+class GroupedCommand(TyperCommand):
+    """A command whose --help lists options by group, in the order they are declared."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        groups: dict[str, list[tuple[str, str]]] = {}
+        for parameter in self.get_params(ctx):
+            if (record := parameter.get_help_record(ctx)) is not None:
+                group = getattr(parameter, "rich_help_panel", None) or "Output"
+                text = re.sub(r"  \[(x>=\d+|required)\]$", "", record[1])
+                groups.setdefault(group, []).append((record[0], text))
+        for group, records in groups.items():
+            with formatter.section(group):
+                formatter.write_dl(records)
 
 
-class Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        message = message.removeprefix("argument ").replace("arguments are required", "is missing")
-        unknown = re.match(r"unrecognized arguments: (--[^\s=]+)", message)
-        names = [name for name in self._option_string_actions if name.startswith("--")]
-        near = get_close_matches(unknown[1], names, n=1) if unknown else []
-        hint = f"did you mean {near[0]}?" if near else f"`{self.prog} --help` lists the options"
-        raise UsageError(message, hint=hint)
+Run = Callable[[Given], None]
 
 
-class HelpFormatter(argparse.RawDescriptionHelpFormatter):
-    def __init__(self, prog: str) -> None:
-        super().__init__(prog, max_help_position=30, width=min(80, console.columns()))
+def command(table: str) -> Callable[[Run], Callable[..., None]]:
+    """A function of what was typed as typer wants it: a parameter for each line of the table."""
 
-    def _format_action_invocation(self, action: argparse.Action) -> str:
-        names = ", ".join(sorted(action.option_strings, key=len))
-        value = action.metavar or "|".join(action.choices or ())
-        return f"{names} {value}".strip()
+    def typed(run: Run) -> Callable[..., None]:
+        @wraps(run)
+        def call(**values: Any) -> None:
+            run(Given(**{n: v for n, v in values.items() if was_given(v)}))
 
-    def _split_lines(self, text: str, width: int) -> list[str]:
-        return textwrap.wrap(text, width, break_on_hyphens=False)
+        parameters = list(_parameters(table))
+        call.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+        call.__annotations__ = {one.name: one.annotation for one in parameters}
+        return call
 
-
-@dataclass(frozen=True)
-class Command:
-    """A function of what was typed, and the table of its options."""
-
-    table: str
-    run: Callable[[Given], None]
-
-    @property
-    def name(self) -> str:
-        return self.run.__name__.removesuffix("_command")
-
-    @property
-    def about(self) -> str:
-        return (self.run.__doc__ or "").replace("\n    ", "\n").strip()
-
-    def parser(self) -> Parser:
-        positional = re.findall(r"^  (\[?[A-Z]\S+)", self.table, re.M)
-        parser = Parser(
-            prog=f"chunkscope {self.name}",
-            usage=" ".join((f"chunkscope {self.name} [OPTIONS]", *positional)),
-            description=self.about,
-            formatter_class=HelpFormatter,
-            allow_abbrev=False,
-            add_help=False,
-            argument_default=argparse.SUPPRESS,
-        )
-        group: Any = parser
-        for line in _lines(self.table):
-            if isinstance(line, str):
-                group = parser.add_argument_group(line)
-            else:
-                _add(group, *line)
-        group.add_argument("-h", "--help", action="help", help="Show this and exit.")
-        return parser
+    return typed
 
 
-def command(table: str) -> Callable[[Callable[[Given], None]], Command]:
-    return lambda run: Command(table, run)
+def was_given(value: object) -> bool:
+    """0 is; False, None and an empty list are what typer puts where nothing was typed."""
+    return value is not None and value is not False and value != []
+
+
+def _parameters(table: str) -> Iterator[Parameter]:
+    group = ""
+    for line in _lines(table):
+        if isinstance(line, str):
+            group = line
+        else:
+            yield _parameter(group, *line)
 
 
 Line = tuple[list[str], str, str]  # names, what its value is called, help
 
 
-def _lines(table: str) -> Iterator[str | Line]:
+def _lines(table: str) -> list[str | Line]:
     """The table's groups and options, those of SHARED in their places."""
-    shared = {} if table is SHARED else {o[0][0]: o for o in _lines(SHARED) if o and o[0]}
+    shared = {} if table is SHARED else {line[0][0]: line for line in _lines(SHARED)}
     made: list[Any] = []
     for line in filter(str.strip, table.splitlines()):
         names = line.split()
-        if (match := _LINE.fullmatch(line)) is not None and not set(names) <= shared.keys():
-            made.append((match[1].split(), match[2] or "", match[3] or ""))
-        elif match is not None:
+        match = _LINE.fullmatch(line)
+        if match is not None and set(names) <= shared.keys():
             made += [shared[name] for name in names]
+        elif match is not None:
+            made.append((match[1].split(), match[2] or "", match[3] or ""))
         elif line.startswith(" "):
             *head, text = made[-1]
             made[-1] = (*head, f"{text} {line.strip()}".strip())
         else:
             made.append(line.rstrip(":"))
-    yield from made
+    return made
 
 
-def _add(group: Any, names: list[str], value: str, text: str) -> None:
-    """An option: `N` is a count, `FILE` a path, `a|b` a choice, `X...` may be repeated."""
-    how: dict[str, Any] = {"help": text.replace("%", "%%"), "default": argparse.SUPPRESS}
+def _parameter(group: str, names: list[str], value: str, text: str) -> Parameter:
+    """`N` is a count, `FILE` a path, `a|b` a choice, `X...` is a list, nothing a flag."""
     is_option = names[0].startswith("-")
-    bare = (value or names[0]).removesuffix("...").strip("[]")
-    if not is_option:
-        is_many, is_optional = names[0].endswith("..."), names[0].startswith("[")
-        how |= {"metavar": names[0], "nargs": ARITY[is_optional, is_many], "default": None}
-        names = [re.split(r"\W", bare)[0].lower() + "s" * is_many]
-    elif not value:
-        group.add_argument(*names, action="store_true", **how)
-        return
-    elif value.endswith("..."):
-        how |= {"metavar": value.removesuffix("..."), "action": "append"}
-    elif value.startswith("["):
-        how |= {"metavar": value, "nargs": "?", "const": ""}
-    elif "|" in value:
-        how["choices"] = value.split("|")
+    word = value or names[0].split("|")[0]
+    is_list, bare = word.endswith("..."), word.removesuffix("...").strip("[]")
+    is_list = is_list or names[0].endswith("...")
+    kinds: dict[str, Any] = {"N": int, "SEED": int, "SHARE": float, "COUNT": float}
+    kinds |= dict.fromkeys(FILES, Path)
+    kind: Any = bool if is_option and not value else kinds.get(bare, str)
+    how: dict[str, Any] = {"help": text, "show_default": False, "rich_help_panel": group}
+    if "|" in value:
+        kind = _ENUM(bare, [(choice, choice) for choice in bare.split("|")])
+    elif value or not is_option:
+        how["metavar"] = value.removesuffix("...") or names[0]
+    if is_option:
+        name = names[0].removeprefix("--").replace("-", "_")
+        name += "_" * iskeyword(name)
+        how["min"] = int(names[0] not in FROM_ZERO) if value == "N" else None
+        how["autocompletion"] = _COMPLETED.get(name)
+        info: Any = typer.Option(*names, **how)
     else:
-        how["metavar"] = value
-    kinds: dict[str, Any] = {"SHARE": float, "COUNT": float, "SEED": int} | dict.fromkeys(
-        FILES, Path
+        name = bare.lower() + "s" * is_list
+        info = typer.Argument(autocompletion=_COMPLETED.get(name), **how)
+    default = Parameter.empty if not is_option and not names[0].startswith("[") else None
+    hint = bool if kind is bool else list[kind] | None if is_list else kind | None
+    return Parameter(
+        name,
+        Parameter.KEYWORD_ONLY,
+        default=False if kind is bool else default,
+        annotation=Annotated[hint, info],
     )
-    kinds["N"] = (lambda text: count(text, 0)) if names[0] in FROM_ZERO else count
-    if bare in kinds:
-        how["type"] = kinds[bare]
-    group.add_argument(*names, **how)
 
 
-# -- in the shell --------------------------------------------------------------------------------
+def known_gpus(part: str) -> list[str]:
+    from chunkscope.hardware.gpus import CARDS
+
+    return [card.name for card in CARDS if card.name.startswith(part.lower())]
 
 
-def completed(parser: argparse.ArgumentParser, words: list[str]) -> Iterator[str]:
-    """What the last word may become: an option, or a value of the option before it."""
-    part, before = words[-1], words[-2] if len(words) > 1 else ""
-    actions = parser._option_string_actions
-    action = actions.get(before)
-    if action is not None and action.nargs != 0:
-        yield from (name for name in known_names(action.dest, action) if name.startswith(part))
-    elif part.startswith("-"):
-        yield from (name for name in actions if name.startswith(part))
-    else:
-        for positional in parser._get_positional_actions():
-            yield from (n for n in known_names(positional.dest, positional) if n.startswith(part))
+def known_models(part: str) -> list[str]:
+    from chunkscope.models.find import MODELS
 
-
-def known_names(what: str, action: argparse.Action | None = None) -> Iterable[str]:
-    if what == "gpu":
-        from chunkscope.hardware.gpus import CARDS
-
-        return [card.name for card in CARDS]
-    if what == "model":
-        from chunkscope.models.find import MODELS
-
-        return MODELS
-    if what == "page":
-        return pages()
-    return (action.choices if action is not None else None) or ()
+    return [name for name in MODELS if name.startswith(part.lower())]
 
 
 def pages() -> dict[str, Path]:
     """The manual's."""
     guide = Path(__file__).parents[1] / "guide"
     return {page.stem: page for page in sorted(guide.glob("*.md"))}
+
+
+def known_pages(part: str) -> list[str]:
+    return [name for name in pages() if name.startswith(part)]
+
+
+_COMPLETED = {"gpu": known_gpus, "model": known_models, "page": known_pages}
+
+
+_ADDRESS = re.compile(r"auto|local|[a-z]+://.+:[0-9]+|[\w.-]+:[0-9]+")
+
+
+def spelled_out(words: Sequence[str]) -> list[str]:
+    """`--ray` with its address or an empty one: the form of the next word tells."""
+    spelled: list[str] = []
+    for word in (*words, ""):
+        if spelled and spelled[-1] == "--ray":
+            is_address = _ADDRESS.fullmatch(word) is not None
+            spelled[-1] = f"--ray={word if is_address else ''}"
+            if is_address:
+                continue
+        spelled.append(word)
+    return spelled[:-1] if spelled[-1] == "" else spelled
 
 
 # -- chunkscope.toml -----------------------------------------------------------------------------

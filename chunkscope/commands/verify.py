@@ -40,7 +40,6 @@ Engine:
   --endpoint URL           Measure a running server.
   --load-format NAME       dummy: random weights; a config.json is enough.
   --engine-arg NAME=VALUE...  For every engine, such as dtype=float32; repeatable.
-  --trust-remote-code      Let vLLM run the model's own code.
 What to compare:
   --against LIST           Of default, off, length-rule, conservative, aggressive; none: only the
                            plan. [default: default,off,length-rule]

@@ -7,16 +7,23 @@ import subprocess
 import sys
 
 import pytest
+from typer.main import get_command
 
-from chunkscope.cli import COMMANDS, load
+from chunkscope.cli import application
 from chunkscope.commands.options import pages
 from tests.commands.helpers import analyze, analyze_apart, chunkscope, prompts, write_jsonl
 
+COMMANDS = get_command(application()).commands  # type: ignore[attr-defined]
 EACH = pytest.mark.parametrize("name", sorted(COMMANDS))
 
 
 def options(name: str) -> list:
-    return [action for action in load(name).parser()._actions if action.option_strings]
+    command = COMMANDS[name]
+    return [
+        p
+        for p in command.get_params(command.make_context(name, ["--help"], resilient_parsing=True))
+        if p.param_type_name == "option"
+    ]
 
 
 def test_the_four_large_commands_have_at_most_90_options() -> None:
@@ -38,13 +45,13 @@ def test_one_name_means_one_thing_everywhere() -> None:
     letters: dict[str, set[str]] = {}
     for name in COMMANDS:
         for option in options(name):
-            short = [o for o in option.option_strings if re.fullmatch("-[a-zA-Z]", o)]
+            short = [o for o in option.opts if re.fullmatch("-[a-zA-Z]", o)]
             for letter in short:
-                letters.setdefault(letter, set()).update(set(option.option_strings) - {letter})
+                letters.setdefault(letter, set()).update(set(option.opts) - {letter})
     assert all(len(names) == 1 for names in letters.values()), letters
-    assert not any("--policy" in o.option_strings for o in options("recommend"))
+    assert not any("--policy" in o.opts for o in options("recommend"))
     for name in COMMANDS:
-        assert not any("--order" in option.option_strings for option in options(name))
+        assert not any("--order" in option.opts for option in options(name))
 
 
 @pytest.mark.parametrize(
@@ -60,12 +67,13 @@ def test_one_name_means_one_thing_everywhere() -> None:
     ],
 )
 def test_the_shell_completes_commands_gpus_models_and_pages(typed: str, offered: str) -> None:
+    env = {**os.environ, "_CHUNKSCOPE_COMPLETE": "complete_bash"}
+    words = f"chunkscope {typed}"
+    env |= {"COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1)}
+    code = "import sys; sys.argv = ['chunkscope']; from chunkscope.cli import application; "
+    code += "application()(prog_name='chunkscope')"
     done = subprocess.run(
-        [sys.executable, "-m", "chunkscope", *typed.split()],
-        env={**os.environ, "_CHUNKSCOPE_COMPLETE": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
+        [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False
     )
     assert offered in done.stdout.split(), done.stderr
 

@@ -140,8 +140,21 @@ def test_what_ray_cannot_do_is_refused(place: Path, tmp_path: Path) -> None:
     assert analyze_apart(tmp_path, "-", "--ray", stdin=b'{"prompt": "x"}').code == 2
 
 
-def test_paths_after_ray_are_no_address(tmp_path: Path) -> None:
-    assert analyze_apart(tmp_path, "--ray", "data/").code == 2
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        (["--ray"], ["--ray="]),
+        (["--ray", "head:6379", "data"], ["--ray=head:6379", "data"]),
+        (["--ray", "ray://head:10001"], ["--ray=ray://head:10001"]),
+        (["--ray", "s3://bucket/"], ["--ray=", "s3://bucket/"]),
+        (["--ray", "data/", "-q"], ["--ray=", "data/", "-q"]),
+        (["data", "--ray=auto"], ["data", "--ray=auto"]),
+    ],
+)
+def test_an_address_after_ray_may_be_left_out(typed: list[str], meant: list[str]) -> None:
+    from chunkscope.commands.options import spelled_out
+
+    assert spelled_out(typed) == meant
 
 
 # -- on a real cluster -----------------------------------------------------------------------------
