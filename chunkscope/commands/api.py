@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from chunkscope.report.reuse import PrefixSummary
     from chunkscope.simulation.result import Simulation
     from chunkscope.verification.result import Verification
-    from chunkscope.verification.run_settings import Report
+    from chunkscope.verification.verify import Report
 
 T = TypeVar("T")
 Name = str | os.PathLike[str]

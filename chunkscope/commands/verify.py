@@ -63,8 +63,7 @@ def verify(given: Given) -> None:
 
     Example: chunkscope verify --model llama-3.1-8b --load-format dummy
     """
-    from chunkscope.verification.run_settings import Report
-    from chunkscope.verification.verify import VerifyOptions
+    from chunkscope.verification.verify import Report, VerifyOptions
 
     options = settled("verify", api.option_names(VerifyOptions), given)
     output = given.output or REPORTS / "verify.json"

@@ -3,7 +3,7 @@
 import signal
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -30,16 +30,8 @@ NO_VLLM = ("No module named 'vllm'", "No module named 'torch'")
 # Phases in which the engine's program reports every answer.
 REPORTING = ("measuring", "checking outputs", "calibrating")
 LOG_TAIL = 1 << 16
-FAILURES = {
-    Status.OUT_OF_MEMORY: "engine_out_of_memory",
-    Status.REFUSED: "engine_refused",
-    Status.DIED: "engine_died",
-}
-# What a worker's probe tells, each the name of a figure in bytes.
-MEMORY_SIZES = (
-    *("activation_peak_bytes", "device_peak_bytes", "weights_bytes", "kv_cache_bytes"),
-    *("profiled_activation_bytes", "non_torch_bytes", "cuda_graphs_bytes"),
-)
+# What a worker's probe tells in bytes.
+MEMORY_SIZES = [f.name.removesuffix("_gib") for f in fields(WorkerMemory) if f.name != "rank"]
 # What changes a measurement. The number of GPUs is the setting's.
 MACHINE_FACTS = ("device", "gpu", "driver", "vllm", "torch")
 
@@ -243,7 +235,7 @@ def _failure(record: EngineRecord, code: int) -> tuple[Status, Note]:
     if cause is not None:
         budget = Settings.of(record.engine).step_tokens or None
         values = {"detail": cause.text, "step_tokens": budget}
-        return cause.status, note(FAILURES[cause.status], phase=record.phase, **values)
+        return cause.status, note(f"engine_{cause.status}", phase=record.phase, **values)
     if code < 0:
         name = signal.Signals(-code).name
         return Status.DIED, note("engine_killed", phase=record.phase, signal=name)
@@ -288,8 +280,8 @@ def _workers(record: EngineRecord, logged: EngineFacts) -> tuple[WorkerMemory, .
     workers = []
     for worker in record.workers:
         told = {**worker, **peaks.get(worker["rank"], {})}
-        sizes = {n.removesuffix("bytes") + "gib": told.get(n) for n in MEMORY_SIZES}
-        gib = {name: size / GIB if size else None for name, size in sizes.items()}
+        sizes = {name: told.get(f"{name}_bytes") for name in MEMORY_SIZES}
+        gib = {f"{name}_gib": size / GIB if size else None for name, size in sizes.items()}
         gib["weights_gib"] = gib["weights_gib"] or logged.weights_gib
         gib["kv_cache_gib"] = gib["kv_cache_gib"] or logged.kv_cache_gib
         gib["cuda_graphs_gib"] = logged.graphs_gib or gib["cuda_graphs_gib"]

@@ -32,14 +32,10 @@ from chunkscope.verification.settings import COMMON
 
 TIE_OF_ONE = 0.05  # the spread of a single repeat is not known: smaller differences are ties
 NEGLIGIBLE = 0.02  # memory is read once per run, without a spread: less is no difference
-# What people ask of a setting; the other figures explain it.
-COMPARED = tuple(
-    BY_KEY[key]
-    for key in (
-        *("makespan_s", "output_tokens_per_s", "ttft_s.p50", "ttft_s.p95"),
-        *("itl_s.p50", "itl_s.p95", "itl_s.p99", "itl_s.max", "e2e_s.p95"),
-        *("activation_peak_gib", "kv_cache_tokens", "preemptions"),
-    )
+ASKED_FOR = (
+    *("makespan_s", "output_tokens_per_s", "ttft_s.p50", "ttft_s.p95"),
+    *("itl_s.p50", "itl_s.p95", "itl_s.p99", "itl_s.max", "e2e_s.p95"),
+    *("activation_peak_gib", "kv_cache_tokens", "preemptions"),
 )
 
 
@@ -93,15 +89,11 @@ def judge(figure: Figure, run: Run, other: Run) -> Outcome:
     return Outcome.BETTER if (ours < theirs) is (figure.better is Better.LESS) else Outcome.WORSE
 
 
-def outcomes(run: Run, other: Run) -> list[tuple[Figure, Outcome]]:
-    """The figures people ask for, each as `judge` says, and a tie where it is too little to act."""
-    judged = []
-    for figure in COMPARED:
-        outcome, times = judge(figure, run, other), ratio(run, other, figure)
-        is_little = times is not None and abs(times - 1) < WORTH
-        is_tied = is_little and outcome is not Outcome.UNKNOWN
-        judged.append((figure, Outcome.TIE if is_tied else outcome))
-    return judged
+def worse_figures(run: Run, other: Run) -> list[Figure]:
+    """Those that people ask for, where `run` is worse by enough to act."""
+    worse = [BY_KEY[key] for key in ASKED_FOR if judge(BY_KEY[key], run, other) is Outcome.WORSE]
+    ratios = [(figure, ratio(run, other, figure)) for figure in worse]
+    return [figure for figure, times in ratios if times is None or abs(times - 1) >= WORTH]
 
 
 # -- the plan ------------------------------------------------------------------------------------

@@ -1,9 +1,8 @@
 """A plan, a profile and a model -> what a real engine does with each setting."""
 
 import json
-import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from chunkscope.artefacts.codec import write_atomically
 from chunkscope.artefacts.folders import cache_folder
 from chunkscope.artefacts.words import Name, one_of, several
+from chunkscope.console import Progress
 from chunkscope.errors import InputError, MissingError, UsageError
 from chunkscope.lengths.profile import Profile, together
 from chunkscope.models import find_model, known_model
@@ -20,14 +20,15 @@ from chunkscope.planning.request import chosen_datasets
 from chunkscope.planning.simulator import draw
 from chunkscope.simulation.slo import Slo
 from chunkscope.simulation.workload import BATCH, Workload
-from chunkscope.verification.calibrate import bursts_for
-from chunkscope.verification.engine_run import EngineJob
-from chunkscope.verification.outputs import sample_places
-from chunkscope.verification.result import EngineKind, PromptSource, Subject, Verification
-from chunkscope.verification.run_settings import Report, measure_rows, resumed
-from chunkscope.verification.settings import USUALLY, rows_of
+from chunkscope.verification.calibrate import bursts_for, calibration_of, calibration_path
+from chunkscope.verification.engine_run import EngineJob, EngineRecord, machine_of, measure
+from chunkscope.verification.outputs import sample_places, with_outputs_compared
+from chunkscope.verification.predicting import with_prediction
+from chunkscope.verification.result import EngineKind, PromptSource, Run, Subject, Verification
+from chunkscope.verification.settings import USUALLY, SettingRow, rows_of
+from chunkscope.verification.verdict import judged
 from chunkscope.vllm.check import version_in, vllm_python
-from chunkscope.vllm.enums import SendOrder, Task
+from chunkscope.vllm.enums import Entry, SendOrder, Task
 from chunkscope.vllm.flags import Release, release
 
 if TYPE_CHECKING:
@@ -39,6 +40,15 @@ DUMMY = "dummy"
 WEIGHTS = ("*.safetensors", "*.bin", "*.pt", "*.gguf", "*.npz")
 # Token ids go in and come out: no tokenizer is needed.
 ALWAYS = {"skip_tokenizer_init": True, "generation_config": "vllm"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """Where the artefact is written, after every row, and who hears of progress and failures."""
+
+    output: Path = Verification.default_path
+    listener: Progress = field(default_factory=Progress)
+    on_failure: Callable[[Run, str], None] = lambda _, __: None  # and the engine's log
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,11 +120,6 @@ def verify(
     >>> verify("reports/example/plan.json", "reports/example/profile.json")  # doctest: +SKIP
     """
     plan, profile = Plan.given(plan), Profile.given(profile)
-    if not hasattr(os, "killpg"):
-        raise MissingError(
-            "verify starts engines in process groups, which this system does not have",
-            hint="run it on Linux, or in WSL; `--endpoint URL` measures a server from here",
-        )
     options, report = options or VerifyOptions(), report or Report()
     installed = _installed(options.python)
     name = model or (plan.model and plan.model.load_name)
@@ -241,6 +246,68 @@ def _installed(python: str) -> Release:
         return release(version)
     except UsageError as error:
         raise MissingError(error.message, hint="pip install -U 'chunkscope[verify]'") from None
+
+
+# -- the rows ------------------------------------------------------------------------------------
+
+
+def resumed(fresh: Verification, old: Verification, rows: Sequence[SettingRow]) -> Verification:
+    """With the finished rows of an earlier try at the same thing. The machine is compared later,
+    when an engine has started."""
+    differs = {
+        "model": fresh.model != old.model,
+        "workload": fresh.workload != old.workload or fresh.source != old.source,
+        "number of repeats": fresh.repeats != old.repeats,
+        "engine options": fresh.options != old.options,
+    }
+    if what := next((name for name, is_so in differs.items() if is_so), None):
+        raise InputError(
+            f"cannot resume: the {what} differs from the earlier run's",
+            hint="repeat its options, or leave --resume out to measure everything anew",
+        )
+    # Without a machine no engine ever started: where it was tried is not known.
+    final = {r.setting: r for r in old.runs if r.status.is_final and old.machine is not None}
+    runs = [
+        replace(run, same_as=row.same_as)
+        for row in rows
+        if (run := final.get(row.name)) and run.settings == row.settings
+    ]
+    return replace(fresh, runs=tuple(runs), machine=old.machine if runs else None)
+
+
+def measure_rows(
+    verification: Verification,
+    rows: Sequence[SettingRow],
+    job: EngineJob,
+    shape: ModelShape,
+    report: Report,
+) -> Verification:
+    """One row after the other, each saved as soon as it is measured."""
+    measured: list[tuple[Run, EngineRecord]] = []
+    folder, order = report.output.parent, [row.name for row in rows]
+    for number, row in enumerate(rows, start=1):
+        run = verification.run(row.name)
+        if run is None or (job.output_places and run.ok and run.outputs is None):
+            report.listener.setting(row.name, number, len(rows))
+            # One row with bursts is enough: all of them share the model and the GPU.
+            bursts = () if any(record.bursts for _, record in measured) else job.bursts
+            next_job = replace(job, machine=verification.machine, bursts=bursts)
+            name = "".join(c if c.isalnum() else "-" for c in row.name).strip("-")
+            run, record = measure(row, next_job, folder / f"verify-{name}.log", report.listener)
+            machine = verification.machine or machine_of(record.workers, record.versions)
+            run = with_prediction(run, shape, machine, job.workload, job.request, Entry(job.entry))
+            measured.append((run, record))
+            verification = replace(verification.with_run(run), machine=machine)
+            if not run.ok:
+                report.on_failure(run, record.log_text)
+        runs = sorted(verification.runs, key=lambda run: order.index(run.setting))
+        verification = with_outputs_compared(replace(verification, runs=tuple(runs)))
+        verification = judged(verification, job.request.slo)
+        verification.save(report.output)
+        calibration = calibration_of(measured, shape, job.workload)
+        if calibration is not None:
+            calibration.save(calibration_path(folder, calibration))
+    return verification
 
 
 # -- the model -----------------------------------------------------------------------------------

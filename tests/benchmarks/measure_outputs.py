@@ -14,8 +14,7 @@ import numpy as np
 
 import chunkscope
 from chunkscope.models.find import MODELS
-from chunkscope.verification.run_settings import Report
-from chunkscope.verification.verify import VerifyOptions, verify
+from chunkscope.verification.verify import Report, VerifyOptions, verify
 from tests.verification.weights import save_model
 
 BUDGETS = (8_192, 2_048, 512)

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from chunkscope.artefacts.figures import MAKESPAN
+from chunkscope.artefacts.figures import BY_KEY, MAKESPAN
 from chunkscope.simulation.slo import read_slo
 from chunkscope.verification.result import Conclusion, MeasuredVerdict
-from chunkscope.verification.verdict import Outcome, is_tie, judged, outcomes
+from chunkscope.verification.verdict import Outcome, is_tie, judge, judged
 from chunkscope.vllm.settings import Settings
 from tests.build import WORKLOAD, failed, run, verification
 
@@ -113,14 +113,12 @@ def test_a_default_with_about_the_same_room_needs_no_flag() -> None:
 # -- one run beside another ------------------------------------------------------------------------
 
 
-def test_outcomes_say_what_got_better_and_what_got_worse() -> None:
+def test_a_figure_is_better_or_worse_by_more_than_its_spread() -> None:
     other = run("default", 10.0, 9.9, 10.1, gap_s=0.005, kv_cache_tokens=900)
-    by_key = {
-        f.key: outcome for f, outcome in outcomes(replace(PLAN, kv_cache_tokens=1_000), other)
-    }
-    better = [key for key, outcome in by_key.items() if outcome is Outcome.BETTER]
-    assert better == ["kv_cache_tokens"]
-    assert (by_key["itl_s.max"], by_key["makespan_s"]) == (Outcome.WORSE, Outcome.TIE)
+    ours = replace(PLAN, kv_cache_tokens=1_000)
+    keys = ("kv_cache_tokens", "itl_s.max", "makespan_s")
+    judged_as = [judge(BY_KEY[key], ours, other) for key in keys]
+    assert judged_as == [Outcome.BETTER, Outcome.WORSE, Outcome.TIE]
 
 
 def test_with_one_repeat_small_differences_are_ties() -> None:

@@ -11,12 +11,12 @@ from chunkscope.models import find_model
 from chunkscope.prefixes.sharing import Stretch
 from chunkscope.verification.prompts import RealPrompts
 from chunkscope.verification.result import Predicted, PromptSource, Verification
-from chunkscope.verification.run_settings import resumed
 from chunkscope.verification.settings import SettingRow
 from chunkscope.verification.verify import (
     VerifyOptions,
     check_vocabulary,
     model_for_engine,
+    resumed,
     verify_endpoint,
     workload_for,
 )

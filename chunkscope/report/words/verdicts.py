@@ -19,7 +19,7 @@ from chunkscope.verification.result import (
     Run,
     Verification,
 )
-from chunkscope.verification.verdict import Outcome, arguments, outcomes, value
+from chunkscope.verification.verdict import arguments, value, worse_figures
 from chunkscope.vllm.log.failures import Status
 from chunkscope.vllm.settings import Settings
 
@@ -96,10 +96,9 @@ def _beside(run: Run, other: Run, goal: Figure) -> str:
 
 
 def _worse(run: Run, other: Run) -> str:
-    figures = [figure for figure, outcome in outcomes(run, other) if outcome is Outcome.WORSE]
     parts = [
         f"{figure.title} {shown(figure, run)} instead of {shown(figure, other)}"
-        for figure in figures[:MOST_WORSE]
+        for figure in worse_figures(run, other)[:MOST_WORSE]
     ]
     return f" Worse: {', '.join(parts)}." if parts else ""
 
