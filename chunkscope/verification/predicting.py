@@ -9,6 +9,7 @@ from chunkscope.hardware.step_time import StepModel
 from chunkscope.models.shape import ModelShape
 from chunkscope.planning.request import PlanRequest
 from chunkscope.planning.simulator import Simulator
+from chunkscope.simulation.result import SimulatedRun
 from chunkscope.simulation.workload import Workload
 from chunkscope.verification.result import Machine, Predicted, Run
 from chunkscope.vllm.deployment import Deployment
@@ -57,14 +58,11 @@ def with_prediction(
     return replace(run, predicted=_memory(run, there, workload))
 
 
-def _prefix_hit_rate(run: Run, simulator: Simulator) -> float | None:
-    """With the KV cache that the engine had.
-
-    None for models that keep less than every token: what vLLM finds of those is another matter.
-    """
-    engine, shape = run.engine, simulator.deployment.shape
+def simulated_as_measured(run: Run, simulator: Simulator) -> SimulatedRun | None:
+    """With the KV cache that the engine had; None where it does not say how large that was."""
+    engine = run.engine
     blocks, size = engine.get("num_gpu_blocks"), engine.get("block_size")
-    if not blocks or not size or (shape and (shape.hybrid or shape.attention.sliding_layers)):
+    if not blocks or not size:
         return None
     at_once = not any(request.arrival_s for request in simulator.workload.requests)
     rules = simulator.deployment.release.rules
@@ -74,8 +72,16 @@ def _prefix_hit_rate(run: Run, simulator: Simulator) -> float | None:
         kv_pool=KvPool(tokens=blocks * size, block_size=size),
         rules=replace(rules, async_scheduling=bool(engine.get("async_scheduling"))),
     )
-    tokens = as_measured.run(Settings.of(engine)).cached_tokens
-    return tokens / simulator.workload.input_tokens
+    return as_measured.run(Settings.of(engine))
+
+
+def _prefix_hit_rate(run: Run, simulator: Simulator) -> float | None:
+    """None for models that keep less than every token: what vLLM finds of those is another matter."""
+    shape = simulator.deployment.shape
+    if shape and (shape.hybrid or shape.attention.sliding_layers):
+        return None
+    simulated = simulated_as_measured(run, simulator)
+    return simulated and simulated.cached_tokens / simulator.workload.input_tokens
 
 
 def _memory(run: Run, there: Deployment, workload: Workload) -> Predicted | None:

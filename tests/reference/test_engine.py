@@ -15,12 +15,12 @@ from chunkscope.reference.batch import PackedBatch  # noqa: E402
 from chunkscope.reference.engine import (  # noqa: E402
     MEASURED,
     RULES,
+    ModelRunner,
     ReferenceRun,
     TokenRequest,
     generate,
     settings_for,
 )
-from chunkscope.reference.runner import ModelRunner  # noqa: E402
 from chunkscope.simulation.clock import Pipeline  # noqa: E402
 from chunkscope.simulation.loop import Scenario, run_setting  # noqa: E402
 from chunkscope.simulation.requests import Step  # noqa: E402

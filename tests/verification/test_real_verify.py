@@ -21,13 +21,16 @@ from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.lengths.profile import Profile
 from chunkscope.models import find_model
 from chunkscope.planning.recommend import recommend
+from chunkscope.planning.request import PlanRequest
+from chunkscope.planning.simulator import Simulator
 from chunkscope.verification.calibrate import BURSTS
-from chunkscope.verification.predicting import ANY_STEP, SCHEDULED_BY, with_prediction
+from chunkscope.verification.predicting import simulated_as_measured, with_prediction
 from chunkscope.verification.result import PromptSource, Verification
+from chunkscope.vllm.deployment import Deployment
+from chunkscope.vllm.flags import release
 from chunkscope.vllm.log.failures import Status
 from tests.build import profile
 from tests.processes import PATIENCE_S, started, wait_until
-from tests.simulation.common import simulate
 from tests.verification.weights import save_model
 
 pytestmark = pytest.mark.real
@@ -200,13 +203,14 @@ def test_the_steps_are_kept_to_calibrate_a_simulation(measured) -> None:
 
 def test_the_simulator_makes_the_steps_that_the_engine_made(measured) -> None:
     """All requests wait in the engine when the clock starts, so that every repeat is the same."""
-    _, result = measured
+    place, result = measured
+    there = Deployment(
+        release=release(result.machine.vllm), shape=find_model(place.folder / "tiny")
+    )
+    how = {"request": PlanRequest(), "deployment": there, "workload": result.workload}
     for run in result.runs:
         assert run.notes == ()
-        names = (*SCHEDULED_BY, "block_size", "async_scheduling")
-        args = {name: run.engine[name] for name in names}
-        args["kv_cache_tokens"] = run.engine["num_gpu_blocks"] * run.engine["block_size"]
-        simulated = simulate(result.workload.requests, args, ANY_STEP, vllm=result.machine.vllm)
+        simulated = simulated_as_measured(run, Simulator(**how))
         for name in ("steps", "chunked_prompts", "chunks_max", "preemptions"):
             expected = {getattr(simulated.figures, name)}
             assert {getattr(repeat, name) for repeat in run.repeats} == expected
@@ -303,5 +307,5 @@ def test_hits_of_real_prompts_are_predicted_as_an_engine_measures_them(place) ->
     assert max(off_by) <= 0.01
     ample = replace(run, engine={**run.engine, "num_gpu_blocks": 10_000})
     shape = find_model(place.folder / "tiny")
-    ideal = with_prediction(ample, shape, result.machine, result.workload)
+    ideal = with_prediction(ample, shape, result.machine, result.workload, PlanRequest())
     assert 0 < run.predicted_prefix_hit_rate < ideal.predicted_prefix_hit_rate

@@ -1,5 +1,6 @@
 """What a server sends: events with tokens in them, and what is read out of vLLM's /metrics."""
 
+import asyncio
 import json
 
 import pytest
@@ -8,13 +9,13 @@ from hypothesis import strategies as st
 
 from chunkscope.verification.endpoint import metrics
 from chunkscope.verification.endpoint.metrics import parse
-from chunkscope.verification.endpoint.stream import Events, Received, spread
+from chunkscope.verification.endpoint.stream import Received, spread
 
 
 def event(text="", finish=None, output=None) -> bytes:
     choice = {"index": 0, "text": text, "finish_reason": finish}
     usage = {"usage": {"prompt_tokens": 4, "completion_tokens": output}} if output else {}
-    return json.dumps({"choices": [choice], **usage}).encode()
+    return b"data: " + json.dumps({"choices": [choice], **usage}).encode()
 
 
 def answer_of(*events: tuple[float, bytes], end: float = 9.0):
@@ -24,17 +25,23 @@ def answer_of(*events: tuple[float, bytes], end: float = 9.0):
     return received.answer(0.5, end)
 
 
-@given(st.lists(st.integers(1, 9)), st.sampled_from(["\n", "\r\n"]))
+@given(st.lists(st.integers(1, 40)), st.sampled_from(["\n", "\r\n"]))
 def test_events_are_the_same_however_they_are_cut(cuts, newline):
-    whole = newline.join([": hi", "", "event: x", "data: 1", "data: 2", "", "data:3", "", ""])
-    data, events, complete = whole.encode(), Events(), []
-    for cut in [*cuts, len(data)]:
-        complete += events.feed(data[:cut])
-        data = data[cut:]
-    assert complete + events.end() == [b"1\n2", b"3"]
+    lines = [": hi", "event: x", event("a").decode(), "", event("b", "stop").decode(), ""]
+    data, received = newline.join(lines).encode(), Received()
+
+    async def parts():
+        rest = data
+        for cut in [*cuts, len(data)]:
+            yield rest[:cut]
+            rest = rest[cut:]
+
+    asyncio.run(received.follow(parts(), lambda: 1.0))
+    assert (received.counts, received.ended) == ([2], True)
 
 
-USAGE = json.dumps({"choices": [], "usage": {"completion_tokens": 7}}).encode()
+END = b"data: [DONE]"
+USAGE = b"data: " + json.dumps({"choices": [], "usage": {"completion_tokens": 7}}).encode()
 
 
 @pytest.mark.parametrize(
@@ -52,7 +59,7 @@ USAGE = json.dumps({"choices": [], "usage": {"completion_tokens": 7}}).encode()
             [(1.0, event("a")), (2.0, event("b")), (3.0, event("c", "stop")), (4.0, USAGE)],
             (1.0, 2.0, 3.0), (3, 2, 2), id="pieces are stretched to the server's count",
         ),
-        pytest.param([(1.0, event("", "stop")), (1.2, b"[DONE]")], (9.0,), (0,), id="nothing"),
+        pytest.param([(1.0, event("", "stop")), (1.2, END)], (9.0,), (0,), id="nothing"),
     ],
 )  # fmt: skip
 def test_as_many_tokens_as_the_server_says_at_the_times_they_were_seen(events, times, counts):
