@@ -76,12 +76,11 @@ def simulated_as_measured(run: Run, simulator: Simulator) -> SimulatedRun | None
 
 
 def _prefix_hit_rate(run: Run, simulator: Simulator) -> float | None:
-    """None for models that keep less than every token: what vLLM finds of those is another matter."""
-    shape = simulator.deployment.shape
-    if shape and (shape.hybrid or shape.attention.sliding_layers):
+    """None for models that keep less than every token: what vLLM finds there is another matter."""
+    shape, simulated = simulator.deployment.shape, simulated_as_measured(run, simulator)
+    if simulated is None or (shape and (shape.hybrid or shape.attention.sliding_layers)):
         return None
-    simulated = simulated_as_measured(run, simulator)
-    return simulated and simulated.cached_tokens / simulator.workload.input_tokens
+    return simulated.cached_tokens / simulator.workload.input_tokens
 
 
 def _memory(run: Run, there: Deployment, workload: Workload) -> Predicted | None:
