@@ -46,7 +46,6 @@ def analyze(
     Every option of the command and of chunkscope.toml is a keyword.
     """
     from chunkscope.lengths.analyze import analyze as run
-    from chunkscope.lengths.on_ray import analyze_on_ray
     from chunkscope.lengths.options import AnalyzeOptions
     from chunkscope.lengths.trace_export import TraceExport
 
@@ -56,6 +55,8 @@ def analyze(
     if no_cache:
         chosen = replace(chosen, use_cache=False)
     if ray is not None:
+        from chunkscope.lengths.on_ray import analyze_on_ray
+
         return analyze_on_ray(paths, ray or None, options=chosen, listener=listener)
     to_file = isinstance(export_trace, str | os.PathLike)
     export = TraceExport() if to_file else export_trace

@@ -12,24 +12,23 @@ import socket
 import subprocess
 import sys
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import reduce
 from itertools import accumulate
 from operator import add
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from chunkscope.artefacts.note import Note
 from chunkscope.errors import ChunkscopeError, EngineError, InputError, MissingError, UsageError
 from chunkscope.lengths.analyze import Paths, discovered, info_of, profile_of
-from chunkscope.lengths.histogram import LengthHistogram, added_up
+from chunkscope.lengths.histogram import added_up
 from chunkscope.lengths.options import AnalyzeOptions
-from chunkscope.lengths.profile import DatasetProfile, Failure, Profile, TokenizerInfo
+from chunkscope.lengths.profile import DatasetProfile, Profile, TokenizerInfo
 from chunkscope.lengths.scan import DatasetScan, Listener, Scan
-from chunkscope.sources.base import Problems, Source, first_line, printable
+from chunkscope.sources.base import Problems, Source, first_line
 from chunkscope.sources.reader import Part, split
-from chunkscope.tokenizers.resolve import resolve
 
 PART_BYTES = 256 << 20
 RETRIES = 3  # of a task whose worker or node died
@@ -41,6 +40,7 @@ class Job(NamedTuple):
     """All that a worker has to know, sent to each node once."""
 
     name: str
+    folder: str  # in which relative names are looked for
     parts: list[Part]
     options: AnalyzeOptions
 
@@ -73,7 +73,8 @@ def analyze_on_ray(
     listener = listener or Listener()
     with discovered(paths, options, listener) as sources:
         parts = [part for source in sources for part in _parts(source, options, part_bytes)]
-        job = Job(uuid.uuid4().hex, parts, _anywhere(options))
+        uncached = replace(options, use_cache=False)
+        job = Job(uuid.uuid4().hex, os.getcwd(), parts, uncached)  # noqa: PTH109
         listener.progress.begin(sum(part.bytes or 0 for part in parts))
         counted = sorted(_driven(job, address, listener), key=lambda part: part.place)
     datasets = [
@@ -81,32 +82,18 @@ def analyze_on_ray(
         for source in sources
     ]
     infos = [part.tokenizer for part in counted if part.tokenizer]
-    info = None
-    if infos:
-        notes = _summed_notes(note for one in infos for note in one.notes)
-        info = replace(infos[0], name=printable(resolve(options.tokenizer).name), notes=notes)
+    notes = _summed_notes(note for one in infos for note in one.notes)
+    info = replace(infos[0], notes=notes) if infos else None
     return profile_of(paths, options, datasets, info)
 
 
-def _anywhere(options: AnalyzeOptions) -> AnalyzeOptions:
-    """With whole names of files: a worker has another current folder."""
-    tokenizer, template = options.tokenizer, options.chat_template
-    if tokenizer is not None and (path := Path(tokenizer).expanduser()).exists():
-        tokenizer = str(path.resolve())
-    return replace(
-        options, tokenizer=tokenizer, chat_template=template and template.resolve(), use_cache=False
-    )
-
-
 def _parts(source: Source, options: AnalyzeOptions, part_bytes: int) -> list[Part]:
-    """Of a file that every worker finds: under its whole name."""
     if source.is_read_once or source.rendered:
         what = "a harness's task" if source.rendered else "a pipe, which is read once"
         raise UsageError(
             f"--ray cannot divide {source.path}: it is {what}",
             hint="save it to a file first, or count it in one process",
         )
-    source = replace(source, file=source.file and source.file.resolve())
     # A sample is drawn from all rows.
     return [Part(source=source)] if options.sample is not None else split(source, part_bytes)
 
@@ -162,17 +149,13 @@ def _summed_notes(notes: Iterable[Note]) -> tuple[Note, ...]:
 def _driven(job: Job, address: str | None, listener: Listener) -> list[CountedPart]:
     """What all tasks found, from a process whose messages are pickles on its stdout."""
     environment = {"RAY_gcs_rpc_server_reconnect_timeout_s": "20", **os.environ}
-    with subprocess.Popen(  # noqa: S603
-        [sys.executable, "-c", _DRIVER],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env=environment,
-    ) as process:
+    command, pipe = [sys.executable, "-c", _DRIVER], subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, env=environment) as process:  # noqa: S603
         try:
-            pickle.dump((job, address), process.stdin)  # type: ignore[arg-type]
+            process.stdin.write(pickle.dumps((job, address)))  # type: ignore[union-attr]
             process.stdin.close()  # type: ignore[union-attr]
-            value: Any = None
-            while not isinstance(value, list | ChunkscopeError):
+            value: Any = {}
+            while isinstance(value, dict):
                 value = pickle.load(process.stdout)  # type: ignore[arg-type]  # noqa: S301
                 if isinstance(value, dict):
                     listener.progress.at(**value)
@@ -200,18 +183,16 @@ def drive() -> None:
 
     job, address = pickle.load(sys.stdin.buffer)  # noqa: S301  (our own process)
     try:
-        ray = _cluster(address)
-        try:
+        with _cluster(address) as ray:
             tell(run_tasks(ray, job, tell))
-        finally:
-            ray.shutdown()
     except ChunkscopeError as error:
         tell(error)
     except KeyboardInterrupt:
         pass
 
 
-def _cluster(address: str | None) -> Any:
+@contextmanager
+def _cluster(address: str | None) -> Iterator[Any]:
     """Ray, connected."""
     try:
         import ray
@@ -229,7 +210,10 @@ def _cluster(address: str | None) -> Any:
             f"there is no Ray cluster at {address or 'this machine'}: {first_line(error)}",
             hint="see `ray status`; without an address --ray starts a cluster on this machine",
         ) from error
-    return ray
+    try:
+        yield ray
+    finally:
+        ray.shutdown()
 
 
 def run_tasks(ray: Any, job: Job, tell: Callable[[Any], None]) -> list[CountedPart]:
@@ -241,26 +225,19 @@ def run_tasks(ray: Any, job: Job, tell: Callable[[Any], None]) -> list[CountedPa
     by_reference = False
     while places:
         running = {count.remote(sent, p, by_reference=by_reference): p for p in places}
-        try:
-            while running:
-                (task,), _ = ray.wait(list(running), num_returns=1)
-                place = running.pop(task)
-                counted.append(_result(ray, task, job.parts[place].source, place))
-                lengths = [part.dataset.lengths for part in counted]
-                done = sum(job.parts[part.place].bytes or 0 for part in counted)
-                rows, tokens = sum(one.count for one in lengths), sum(one.total for one in lengths)
-                tell({"rows": rows, "tokens": tokens, "bytes_read": done})
-        except BaseException:
-            for task in running:
-                ray.cancel(task, force=True)
-            raise
+        while running:
+            (task,), _ = ray.wait(list(running), num_returns=1)
+            counted.append(_result(ray, task, job, running.pop(task)))
+            lengths = added_up(part.dataset.lengths for part in counted)
+            done = sum(job.parts[part.place].bytes or 0 for part in counted)
+            tell({"rows": lengths.count, "tokens": lengths.total, "bytes_read": done})
         by_reference = any(part.only_reference for part in counted)
         places = [p.place for p in counted if by_reference and p.tokenizer and not p.only_reference]
         counted = [part for part in counted if part.place not in places]
     return counted
 
 
-def _result(ray: Any, task: Any, source: Source, place: int) -> CountedPart:
+def _result(ray: Any, task: Any, job: Job, place: int) -> CountedPart:
     """What came of a part; one that no worker survives is a failure in the profile."""
     try:
         counted: CountedPart | ChunkscopeError = ray.get(task)
@@ -269,16 +246,8 @@ def _result(ray: Any, task: Any, source: Source, place: int) -> CountedPart:
     except ray.exceptions.RayError as error:
         message = f"its worker died {RETRIES + 1} times ({first_line(error)})"
         hint = "was it out of memory? See `ray logs`, and count this file by itself"
-        dataset = DatasetProfile(
-            name=source.name,
-            group=source.group,
-            path=source.path,
-            format=source.format,
-            field="",
-            lengths=LengthHistogram({}),
-            failure=Failure(message=message, hint=hint),
-        )
-        return CountedPart(place, dataset)
+        scan = DatasetScan(Scan(job.options), job.parts[place])
+        return CountedPart(place, scan.result(InputError(message, hint=hint)))
     if isinstance(counted, ChunkscopeError):
         raise counted
     return counted
@@ -292,31 +261,29 @@ _scans: dict[str, Scan] = {}
 
 def count_part(job: Job, place: int, *, by_reference: bool) -> CountedPart | ChunkscopeError:
     """One task: a part, counted by this worker. An error is a value: it is not the worker's."""
-    part = job.parts[place]
+    part, file = job.parts[place], job.parts[place].source.file
     try:
         if job.name not in _scans:
             # One CPU is what the task asked for: engines would take all of the machine's.
             os.environ.setdefault("RAYON_NUM_THREADS", "1")
+            os.chdir(job.folder)
             total = sum(part.bytes or 0 for part in job.parts)
             _scans[job.name] = Scan(job.options, expected_bytes=total, threads=1)
         scan = _scans[job.name]
         if by_reference:
             scan.tokenizer.counter.use_reference()
-        dataset = _other_file(scan, part) or scan.datasets([part])[0]
+        is_file = file is not None and part.source.member is None and file.is_file()
+        if is_file and os.path.getsize(file) != part.source.bytes:  # type: ignore[arg-type]  # noqa: PTH202
+            error = InputError(
+                f"{part.source.path} has another size where it is counted",
+                hint="every node has to find the same file under the same name",
+            )
+            return CountedPart(place, DatasetScan(scan, part).result(error))
+        (dataset,) = scan.datasets([part])
         info = info_of(scan) if dataset.engine else None
     except ChunkscopeError as error:
         return error
+    except OSError as error:
+        return MissingError(f"a node of the cluster does not have {job.folder}: {error.strerror}")
     wrong = info is not None and scan.tokenizer.counter.only_reference
     return CountedPart(place, dataset, scan.positions, info, wrong)
-
-
-def _other_file(scan: Scan, part: Part) -> DatasetProfile | None:
-    """A failure, if the name stands for another file on this machine."""
-    file = part.source.file if part.source.member is None else None
-    if file is None or not file.is_file() or file.stat().st_size == part.source.bytes:
-        return None
-    error = InputError(
-        f"{part.source.path} has another size where it is counted",
-        hint="every node has to find the same file under the same name",
-    )
-    return DatasetScan(scan, part).result(error)

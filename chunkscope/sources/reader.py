@@ -255,7 +255,8 @@ def _lines_of(part: Part, raw: Stream) -> Iterator[bytes]:
         place += len(raw.read(newline or len(block)))
         if newline:
             break
-    while place < end and (block := raw.read(CHUNK_BYTES)):
+    last = 0 if place < end else 1
+    while not last and (block := raw.read(CHUNK_BYTES)):
         last = block.find(b"\n", max(0, end - 1 - place)) + 1
         yield block[:last] if last else block
-        place = end if last else place + len(block)
+        place += len(block)

@@ -94,12 +94,13 @@ def job_of(place: Path, files: int) -> Job:
         (place / f"{number}.csv").write_text("prompt\n" + "hello there\n" * (number + 1))
     with discovered(place, OPTIONS, Listener()) as sources:
         parts = [part for source in sources for part in split(source, PART)]
-    return Job(str(place), parts, OPTIONS)
+    return Job(str(place), str(place), parts, OPTIONS)
 
 
 def test_where_an_engine_differs_everything_is_counted_by_the_reference(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     job = job_of(tmp_path, 3)
     profile = analyze(tmp_path / "0.csv", options=OPTIONS)
 
@@ -117,6 +118,7 @@ def test_where_an_engine_differs_everything_is_counted_by_the_reference(
 def test_a_part_that_kills_its_workers_is_a_failure_and_the_others_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     job, count_part = job_of(tmp_path, 4), on_ray.count_part
     Path(job.parts[3].source.path).write_text("prompt\nanother\n")  # on that machine
 
