@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from chunkscope.report.reuse import PrefixSummary
 
 LONG = 2_048  # tokens: shorter prompts fit a step of every setting people use
-SCORED_ONCE = "0.31"  # the first vLLM whose likelihood requests may read the prefix cache
-GENERATIVE_SCORING = "0.20"  # the first with /generative_scoring
 MOST_NOTES = 20
 
 
@@ -189,20 +187,15 @@ def _scoring(measured: "Sequence[tuple[DatasetProfile, PrefixReuse]]") -> Iterat
     part = rate(saved, sum(reuse.tokens for _, reuse in scored))
     scoring = [reuse.scoring for _, reuse in scored if reuse.scoring]
     requests, contexts = (sum(getattr(s, n) for s in scoring) for n in ("requests", "contexts"))
-    often = ""
-    if requests > contexts > 0:
-        often = f" score {contexts:,} contexts, each {requests / contexts:.1f} times, and"
-    yield (
-        f"{named([dataset.name for dataset, _ in scored])}: {requests or 'the'} likelihood requests"
-        f"{often} do not read the prefix cache, which could save {saved:,} tokens ({part}). From "
-        f"vLLM {SCORED_ONCE} on a request can ask for it (skip_reading_prefix_cache=False with "
-        "prompt_logprob_start); lm-eval 0.4.13 does not."
+    single = bool(scoring) and all(one.single_token for one in scoring)
+    advice = note(
+        "score_contexts_once",
+        dataset=scored[0][0].name,
+        others=len(scored) - 1,
+        reads=requests / (contexts or 1),
+        how="generative_scoring" if single else "read_cache",
     )
-    if any(one.single_token for one in scoring):
-        yield (
-            "Where every choice is a single token, /generative_scoring (vLLM "
-            f"{GENERATIVE_SCORING} on) computes each context once."
-        )
+    yield f"{sentence(advice)}: saves {saved:,} prompt tokens ({part})."
 
 
 def reuse_rules(summary: "PrefixSummary") -> Iterator[str]:

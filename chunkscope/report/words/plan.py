@@ -101,10 +101,9 @@ def saving(one: "Saving") -> str:
 
 _BASIS = {"simulated": "simulated", "rate": "by the prefill rate"}
 _SCORED_BY = {
-    "generative_scoring": "score all choices of a context in one request (/generative_scoring)",
-    "next_token": "score all choices of a context in one request that generates one token with "
-    "logprobs",
-    "read_cache": "let likelihood requests read the prefix cache (prompt_logprob_start)",
+    "generative_scoring": "score all choices in one request (/generative_scoring, vLLM 0.20 on)",
+    "next_token": "score all choices in one request that generates one token with logprobs",
+    "read_cache": "let the requests read the prefix cache (prompt_logprob_start, vLLM 0.31 on)",
 }
 
 
@@ -235,16 +234,12 @@ def setup(plan: "Plan") -> str:
 
 def _outputs(plan: "Plan") -> str:
     """How long answers are, and where that comes from: each kind once."""
-    kinds = {
-        "asked": "{} output tokens each",
-        "data": "outputs as in the data",
-        "scored": "one output token each (scored)",
-        "task": "at most {} output tokens each",
-        "assumed": "{} output tokens each (assumed)",
-    }
-    texts = dict.fromkeys(kinds[o.origin].format(f"{o.tokens:,}") for o in plan.outputs)
-    several = "outputs by dataset: " if len(texts) > 1 else ""
-    return f"{several}{'; '.join(texts)}"
+    texts = dict.fromkeys(
+        f"{'at most ' if o.origin in ('data', 'task') else ''}{plural(o.tokens, 'output token')} "
+        f"each ({OUTPUTS[o.origin]})"
+        for o in plan.outputs
+    )
+    return "; ".join(texts)
 
 
 OUTPUTS = {
@@ -329,6 +324,8 @@ def _refused(plan: "Plan") -> str | None:
     """What a context that is too short does to scores."""
     refused = plan.refused
     if not refused.prompts or (plan.model is None and plan.settings.max_model_len is None):
+        return None
+    if any(one.code == "prompts_without_room" for one in plan.savings):
         return None
     return (
         f"{refused.prompts:,} of {refused.of:,} prompts are over {refused.room_tokens:,} tokens, "
