@@ -172,9 +172,8 @@ def reuse_advice(summary: "PrefixSummary") -> Iterator[str]:
     for dataset, near in summary.near_misses:
         values = {"prompts": near.prompts, "text": near.text, "other": near.other_text}
         yield (
-            f"{sentence(note('early_difference', dataset=dataset.name, **values))}: the cache "
-            f"would serve about {near.lost_tokens:,} more tokens "
-            f"({rate(near.lost_tokens, dataset.lengths.total)})."
+            f"{sentence(note('early_difference', dataset=dataset.name, **values))}: saves about "
+            f"{near.lost_tokens:,} prompt tokens ({rate(near.lost_tokens, dataset.lengths.total)})."
         )
 
 

@@ -113,9 +113,10 @@ def _contexts_once(dataset: str, others: int, reads: float, how: str, **_: objec
 
 
 def _early_difference(dataset: str, prompts: int, text: str, other: str, **_: object) -> str:
+    where_ = f'"{text}", "{other}"'
     return (
-        f"{dataset}: about {plural(prompts, 'prompt')} are identical except for an early "
-        f'difference ("{text}", "{other}"); move it to the end'
+        f"{dataset}: put what differs early in about {plural(prompts, 'prompt')} ({where_}) at the "
+        "end"
     )
 
 
