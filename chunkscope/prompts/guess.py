@@ -6,10 +6,10 @@ it fit a record, and what is then selected.
 
 import re
 import shlex
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property, lru_cache, partial
-from typing import Any, NamedTuple
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
+from typing import Any
 
 from chunkscope.artefacts.note import note
 from chunkscope.errors import InputError
@@ -95,6 +95,7 @@ def is_prose(text: str) -> bool:
 # --- what there is in the records -----------------------------------------------------------------
 
 _MOST_ELEMENTS = 50  # of a list, where it is only looked at
+_CHATS = {"messages", "conversations", "conversation", "prompt", "input"}  # whatever their roles
 
 
 @dataclass(slots=True)
@@ -102,53 +103,73 @@ class Leaf:
     """A path that leads to something simple or to a conversation, with what was seen there."""
 
     path: str
-    kind: str
-    example: str
+    example: Any = None
+    records: int = 0
     chars: int = 0
-    texts: int = 0
+    texts: list[str] = field(default_factory=list)
     prose: int = 0  # texts of more than one word
     chats: int = 0
 
 
 def leaves(records: Sequence[Any]) -> dict[str, Leaf]:
-    """Every path in the records, four levels deep: for candidates, errors and hints.
+    """Every path in the records, four levels deep.
 
-    >>> [leaf.path for leaf in leaves([{"id": 1, "ctxs": [{"text": "a"}]}]).values()]
+    >>> list(leaves([{"id": 1, "ctxs": [{"text": "a"}]}]))
     ['id', 'ctxs[].text']
     """
     by_path: dict[str, Leaf] = {}
     for record in records:
-        for path, value in _leaves_below("", record) if isinstance(record, dict) else ():
-            leaf = by_path.get(path)
-            if leaf is None or (leaf.kind == "null" and value is not None):
-                leaf = by_path[path] = Leaf(path, paths.json_type(value), paths.shorten(value))
-            if isinstance(value, str) and not value.startswith("[{"):
-                leaf.chars += len(value)
-                leaf.texts += 1
-                leaf.prose += is_prose(value)
-            elif chat.begins_a_chat(chat.messages_of(value)):
-                leaf.chars += _chars(value)
+        seen = set()
+        for path, value, is_chat in _below("", record) if isinstance(record, dict) else ():
+            leaf = by_path.get(path) or by_path.setdefault(path, Leaf(path))
+            leaf.records += path not in seen
+            seen.add(path)
+            if leaf.example is None:
+                leaf.example = value
+            if is_chat:
                 leaf.chats += 1
+                leaf.chars += _chars(value)
+            elif isinstance(value, str):
+                leaf.texts.append(value)
+                leaf.chars += len(value)
+                leaf.prose += is_prose(value)
     return by_path
 
 
-def _leaves_below(name: str, value: Any, levels: int = 4) -> Iterator[tuple[str, Any]]:
-    """The leaves of a value; a list is opened where its first elements are of one kind, unless
-    they are messages. Of a list of conversations it is the first.
+def _below(name: str, value: Any, levels: int = 4) -> Iterator[tuple[str, Any, bool]]:
+    """The leaves of a value, and whether they are conversations. A list is opened where its first
+    elements are of one kind; of a list of conversations it is the first.
     """
+    if isinstance(value, str) and not value.startswith("[{"):
+        yield name, value, False
+        return
     elements = value[:_MOST_ELEMENTS] if isinstance(value, list) else []
     kinds = {type(element) for element in elements[:3]}
-    if kinds == {list} and chat.begins_a_chat(elements[0]):
-        yield f"{name}[0]", elements[0]
+    messages = chat.messages_of(value)
+    if chat.begins_a_chat(messages) or (
+        name.rpartition(".")[2] in _CHATS and chat.looks_like_messages(messages)
+    ):
+        yield name, value, True
+    elif kinds == {list} and chat.begins_a_chat(elements[0]):
+        yield f"{name}[0]", elements[0], True
     elif levels and isinstance(value, dict) and value:
         for key, child in value.items():
             inner = f"{name}{dotted(str(key))}" if name else quote_key(str(key))
-            yield from _leaves_below(inner, child, levels - 1)
-    elif (levels and kinds in ({dict}, {list}) and not chat.begins_a_chat(value)) or kinds == {str}:
+            yield from _below(inner, child, levels - 1)
+    elif (levels and kinds in ({dict}, {list})) or kinds == {str}:
         for element in elements:
-            yield from _leaves_below(f"{name}[]", element, levels - (kinds == {list}))
+            yield from _below(f"{name}[]", element, levels - (kinds == {list}))
     else:
-        yield name, value
+        yield name, value, False
+
+
+def _chars(value: Any, depth: int = 0) -> int:
+    if isinstance(value, str):
+        return len(value)
+    if depth > 8 or not isinstance(value, list | dict):
+        return 0
+    inner = value.values() if isinstance(value, dict) else value
+    return sum(_chars(element, depth + 1) for element in inner)
 
 
 def field_table(records: Sequence[Any], *, most: int = 30) -> str:
@@ -156,7 +177,8 @@ def field_table(records: Sequence[Any], *, most: int = 30) -> str:
     fields = list(leaves(records).values())
     width = max((len(escape(leaf.path)) for leaf in fields[:most]), default=0)
     lines = [
-        f"  {escape(leaf.path):<{width}}  {leaf.kind:<9}  {leaf.example}".rstrip()
+        f"  {escape(leaf.path):<{width}}  {paths.json_type(leaf.example):<9}  "
+        f"{paths.shorten(leaf.example)}".rstrip()
         for leaf in fields[:most]
     ]
     if len(fields) > most:
@@ -176,7 +198,8 @@ def shape_of(head: Sequence[Any]) -> tuple[Any, ...]:
     True
     """
     sizes = [{k: _chars(v) for k, v in r.items()} if isinstance(r, dict) else {} for r in head]
-    return (*map(_shape, head), *(tuple(sorted(size, key=size.__getitem__)) for size in sizes))
+    by_size = (tuple(sorted(size, key=size.__getitem__)) for size in sizes)
+    return (*map(_shape, head), *by_size)
 
 
 def _shape(value: Any, depth: int = 0) -> Any:
@@ -195,12 +218,8 @@ def _shape(value: Any, depth: int = 0) -> Any:
 
 # --- candidates -----------------------------------------------------------------------------------
 
-
-class Candidate(NamedTuple):
-    """A form that records may have: whether one has it, and what is then selected."""
-
-    fits: Callable[[Any], bool]
-    build: Callable[[], Selection]
+# A form that records may have: how many have it, and what is then selected.
+Candidate = tuple[int, Callable[[], Selection]]
 
 
 def guess(
@@ -211,30 +230,23 @@ def guess(
     `closed` are columns of answers and choices, which are not pointed at as text to include;
     `chat_of` selects the conversation at a path.
     """
-    best: Candidate | None = None
-    best_count = 0
-    for candidate in _Guess(head, closed, chat_of).candidates():
-        count = sum(map(candidate.fits, head))
+    guesses, best, build = _Guess(head, closed, chat_of), 0, None
+    for count, candidate in guesses.candidates():
         if count and count * 2 >= len(head):
-            return candidate.build()
-        if count > best_count:
-            best, best_count = candidate, count
-    if best is None:
-        raise _nothing_fits(head)
-    return best.build()
-
-
-def _nothing_fits(head: Sequence[Any]) -> InputError:
+            return candidate()
+        if count > best:
+            best, build = count, candidate
+    if build:
+        return build()
     table = field_table(head)
     if not table:
         message = "the records hold no fields" if head else "there are no records to look at"
-        return InputError(message, hint="expected objects with text in them")
+        raise InputError(message, hint="expected objects with text in them")
     hint = "name it with --field, put it together with --template '{a} {b}', or see --each"
-    by_path = leaves(head)
-    for leaf in (likely_fields(by_path) or prose_fields(by_path))[:1]:
-        field = shlex.quote(escape(leaf.path))
-        hint = f"is it --field {field}? Or put it together with --template '{{a}} {{b}}'"
-    return InputError(f"cannot tell which field is the prompt; there are:\n{table}", hint=hint)
+    for leaf in (guesses.likely or guesses.prose)[:1]:
+        name = shlex.quote(escape(leaf.path))
+        hint = f"is it --field {name}? Or put it together with --template '{{a}} {{b}}'"
+    raise InputError(f"cannot tell which field is the prompt; there are:\n{table}", hint=hint)
 
 
 class _Guess:
@@ -243,145 +255,123 @@ class _Guess:
     ) -> None:
         self.head, self.closed, self.chat_of = head, closed, chat_of
         self.keys = keys_of(head)
-
-    @cached_property
-    def leaves(self) -> dict[str, Leaf]:
-        return leaves(self.head)
-
-    @cached_property
-    def likely(self) -> list[Leaf]:
-        return likely_fields(self.leaves)
+        self.leaves = leaves(head)
+        prose = (f for f in self.leaves.values() if f.chats or f.prose * 2 > len(f.texts))
+        self.prose = sorted(prose, key=lambda leaf: -leaf.chars)
+        # Fields of prose that no name speaks against, those with the most text first.
+        self.likely = [leaf for leaf in self.prose if not is_no_prompt(leaf.path)]
 
     def candidates(self) -> Iterator[Candidate]:
         whole = "whole file" if len(self.head) == 1 else "line"
-        yield Candidate(partial(_has_text, RECORD), partial(text_of, RECORD, label=whole))
+        lines = sum(isinstance(record, str) for record in self.head)
+        yield lines, partial(text_of, RECORD, label=whole)
         # OpenAI's messages, and request bodies of its batch files.
-        yield from map(self._chat, map(parse_path, ("messages", "body.messages", "body.input")))
-        yield from self._texts(FieldPath.to("body", "prompt"), FieldPath.to("body", "input"))
-        yield from map(self._chat, map(FieldPath.to, ("conversations", "conversation", "prompt")))
-        yield self._chat(RECORD)
+        yield from self._chats("messages", "body.messages", "body.input")
+        yield from self._texts("body.prompt", "body.input")
+        yield from self._chats("conversations", "conversation", "prompt")
+        yield sum(map(chat.looks_like_messages, self.head)), partial(self._chat, RECORD)
         trace = traces.find_columns(self.head)
+        counted = sum(isinstance(r, dict) and trace.prompt in r for r in self.head) if trace else 0
         if trace and trace.output:
-            yield self._trace(trace)
-        chats = self._conversations()
+            yield counted, partial(lengths_of, trace)
+        chats = [f.path for f in self.likely if f.chats * 2 >= len(self.head)]
+        chats.sort(key=lambda path: len(parse_path(path).steps))
         sure = [path for path in chats if self._is_the_request(path)]
-        yield from map(self._chat, sure)
+        yield from self._chats(*sure)
         yield from self._one_by_one()
         spelled = {name: [key for key in self.keys if key.lower() == name] for name in TEXT_FIELDS}
-        names = [key for keys in spelled.values() for key in keys]
-        yield from self._texts(*map(FieldPath.to, names))
-        yield from map(self._chat, (path for path in chats if path not in sure))
+        names = [quote_key(key) for keys in spelled.values() for key in keys]
+        yield from self._texts(*names)
+        yield from self._chats(*(path for path in chats if path not in sure))
         # `question.stem`, `row.prompt`: the text of an object, and the prompt in one.
-        yield from (self._text(FieldPath.to(key, inner)) for key in names for inner in _TEXT_KEYS)
-        for key in self.keys:
-            if not is_no_prompt(key) and any(isinstance(r.get(key), dict) for r in self._objects):
-                yield from (self._text(FieldPath.to(key, inner)) for inner in TEXT_FIELDS)
+        inner = [f"{name}.{key}" for name in names for key in _TEXT_KEYS]
+        keys = [quote_key(key) for key in self.keys if not is_no_prompt(key)]
+        inner += [f"{key}.{name}" for key in keys for name in TEXT_FIELDS]
+        yield from (self._text(path) for path in inner if path in self.leaves)
         # A lone input_length beside a text prompt says little: then the text is counted.
         if trace and not trace.output:
-            yield self._trace(trace)
-        yield from self._headerless()
+            yield counted, partial(lengths_of, trace)
+        # The longest column of a table without a header, whose columns readers call column0...
+        if self.keys and all(re.fullmatch(r"column\d+", key) for key in self.keys):
+            column = max(self.leaves.values(), key=lambda leaf: leaf.chars)
+            notes = (note("no_header", field=column.path),)
+            yield len(column.texts), partial(text_of, parse_path(column.path), notes=notes)
         # `question_content`, `user_prompt`: of names that sound like one, that with most text.
-        texts = [leaf.path for leaf in self.likely if not leaf.chats]
-        alike = [path for path in texts if _PROMPT_WORDS & {*_name_parts(path)}]
-        yield from [self._text(path) for path in map(parse_path, alike) if path.key][:1]
-        yield from self._only_text()
+        texts = [leaf.path for leaf in self.likely if not leaf.chats and parse_path(leaf.path).key]
+        yield from [self._text(path) for path in texts if _sounds_like_a_prompt(path)][:1]
+        # The only field that holds text in most records, unless it is there to name them.
+        most = [quote_key(key) for key in self.keys if self._has_most(quote_key(key))]
+        most = [path for path in most if not are_identifiers(self.leaves[path].texts)]
+        if len(most) != 1 or are_labels(self.leaves[most[0]].texts):
+            return
+        if not is_no_prompt(most[0]) or _sounds_like_a_prompt(most[0]):
+            yield self._text(most[0])
 
-    @property
-    def _objects(self) -> list[dict[str, Any]]:
-        return [record for record in self.head[:20] if isinstance(record, dict)]
+    def _has_most(self, path: str) -> bool:
+        return path in self.leaves and len(self.leaves[path].texts) * 2 > len(self.head)
 
-    def _most(self, fits: Callable[[Any], bool]) -> bool:
-        return sum(map(fits, self.head)) * 2 > len(self.head)
-
-    def _values(self, path: FieldPath) -> list[str]:
-        return [value for record in self.head if isinstance(value := path.find(record), str)]
-
-    def _chat(self, path: FieldPath) -> Candidate:
-        def fits(record: Any) -> bool:
-            return chat.looks_like_messages(chat.messages_of(path.find(record)))
-
-        def build() -> Selection:
-            uncounted = []
-            if path.steps and path.steps[-1] == 0:
-                outer = FieldPath(path.text.removesuffix("[0]"), path.steps[:-1])
-                lists = (outer.find(record) for record in self.head)
-                count = max((len(chats) for chats in lists if isinstance(chats, list)), default=1)
-                if count > 1:
-                    uncounted.append(
-                        note("first_conversation_counted", field=outer.text, count=count)
-                    )
-            if longer := self._longer_field(path, is_chat=True):
-                uncounted.append(note("longer_field_beside_chat", field=path.text, longer=longer))
-            return self.chat_of(path, uncounted=uncounted)
-
-        return Candidate(fits, build)
-
-    def _conversations(self) -> list[FieldPath]:
-        """Where at least half of the records have messages, known by their shape and not by their
-        name; the least deep first.
-        """
-        often = [leaf.path for leaf in self.leaves.values() if leaf.chats * 2 >= len(self.head)]
-        return sorted(
-            (parse_path(path) for path in often if not is_no_prompt(path)),
-            key=lambda path: len(path.steps),
-        )
-
-    def _is_the_request(self, path: FieldPath) -> bool:
-        """Messages are what was sent, unless a question stands beside what went before it."""
-        names = {step.lower() for step in path.steps if isinstance(step, str)}
-        asks = [key for key in self.keys if key.lower() in (*_QUESTIONS, "input")]
-        return bool(names & _RUNS) or not any(map(self._mostly_text, map(FieldPath.to, asks)))
-
-    def _mostly_text(self, path: FieldPath) -> bool:
-        return self._most(partial(_has_text, path))
-
-    def _trace(self, columns: traces.TraceColumns) -> Candidate:
-        def fits(record: Any) -> bool:
-            return isinstance(record, dict) and columns.prompt in record
-
-        return Candidate(fits, partial(lengths_of, columns))
-
-    def _texts(self, *fields: FieldPath) -> Iterator[Candidate]:
-        """Fields of likely names, apart from those that hold labels or ids."""
-        names = {path.text.lower(): path for path in fields}
+    def _chats(self, *fields: str) -> Iterator[Candidate]:
         for path in fields:
-            name, values = path.text.lower(), self._values(path)
+            if path in self.leaves:
+                yield self.leaves[path].chats, partial(self._chat, parse_path(path))
+
+    def _chat(self, path: FieldPath) -> Selection:
+        uncounted = []
+        if path.steps and path.steps[-1] == 0:
+            outer = FieldPath(path.text.removesuffix("[0]"), path.steps[:-1])
+            lists = (outer.find(record) for record in self.head)
+            count = max((len(chats) for chats in lists if isinstance(chats, list)), default=1)
+            if count > 1:
+                uncounted.append(note("first_conversation_counted", field=outer.text, count=count))
+        if longer := self._longer_field(path, is_chat=True):
+            uncounted.append(note("longer_field_beside_chat", field=path.text, longer=longer))
+        return self.chat_of(path, uncounted=uncounted)
+
+    def _is_the_request(self, path: str) -> bool:
+        """Messages are what was sent, unless a question stands beside what went before it."""
+        names = {str(step).lower() for step in parse_path(path).steps}
+        asks = [quote_key(key) for key in self.keys if key.lower() in (*_QUESTIONS, "input")]
+        return bool(names & _RUNS) or not any(map(self._has_most, asks))
+
+    def _texts(self, *fields: str) -> Iterator[Candidate]:
+        """Fields of likely names, apart from those that hold labels or ids."""
+        by_name = {path.lower(): path for path in fields}
+        for path in fields:
+            values = self.leaves[path].texts if path in self.leaves else []
             labels = are_labels(values)
             is_a_word = (labels and not any(map(is_prose, values))) or are_identifiers(values)
-            if (labels and name in _OFTEN_LABELS) or (is_a_word and self.likely):
+            if (labels and path.lower() in _OFTEN_LABELS) or (is_a_word and self.likely):
                 continue
-            if name == "input" and "instruction" in names:
-                yield self._alpaca(names["instruction"], path)
-            yield self._text(path)
-            yield self._first_of_texts(path)
+            if path.lower() == "input" and (instruction := by_name.get("instruction")):
+                both = parse_path(instruction), parse_path(path)
+                if instruction in self.leaves:
+                    yield len(self.leaves[instruction].texts), partial(alpaca_of, *both)
+            if values:
+                yield self._text(path)
+            if listed := self.leaves.get(f"{path}[]"):
+                yield listed.records, partial(self._first_of_texts, parse_path(path))
 
-    def _alpaca(self, instruction: FieldPath, more: FieldPath) -> Candidate:
-        def fits(record: Any) -> bool:
-            return _has_text(instruction, record) and more.key in record
+    def _text(self, path: str) -> Candidate:
+        return len(self.leaves[path].texts), partial(self._selected_text, parse_path(path))
 
-        return Candidate(fits, partial(alpaca_of, instruction, more))
+    def _selected_text(self, path: FieldPath) -> Selection:
+        tools = [
+            name
+            for name in chat.TOOL_FIELDS
+            if name in self.keys
+            and sum(chat.has_functions(name, record) for record in self.head) * 2 > len(self.head)
+        ][:1]
+        longer = self._longer_field(path, closed=tools)
+        if not tools and not longer:
+            return text_of(path)
+        more = [*(f"{name}|json" for name in tools), *filter(None, [longer])]
+        uncounted = note("more_to_count", field=path.text, longer=longer, more=more)
+        return text_of(path, uncounted=(uncounted,))
 
-    def _text(self, path: FieldPath) -> Candidate:
-        def build() -> Selection:
-            tools = [
-                name for name in chat.TOOL_FIELDS if self._most(partial(chat.has_functions, name))
-            ][:1]
-            longer = self._longer_field(path, closed=tools)
-            if not tools and not longer:
-                return text_of(path)
-            more = [*(f"{name}|json" for name in tools), *filter(None, [longer])]
-            uncounted = note("more_to_count", field=path.text, longer=longer, more=more)
-            return text_of(path, uncounted=(uncounted,))
-
-        return Candidate(partial(_has_text, path), build)
-
-    def _first_of_texts(self, path: FieldPath) -> Candidate:
-        def build() -> Selection:
-            longer = self._longer_field(path)
-            uncounted = note("first_of_list_counted", field=path.text, longer=longer)
-            return text_of(path.then(0), uncounted=(uncounted,))
-
-        return Candidate(partial(_has_texts, path), build)
+    def _first_of_texts(self, path: FieldPath) -> Selection:
+        longer = self._longer_field(path)
+        uncounted = note("first_of_list_counted", field=path.text, longer=longer)
+        return text_of(path.then(0), uncounted=(uncounted,))
 
     def _one_by_one(self) -> Iterator[Candidate]:
         """A document and questions about it: L-Eval's with as many answers, or objects with both.
@@ -390,34 +380,17 @@ class _Guess:
         """
         prose = [parse_path(leaf.path) for leaf in self.likely if not leaf.chats]
         prose = [path for path in prose if path.key]
-        asks = [FieldPath.to(key) for key in self.keys if key.lower() in _QUESTIONS]
-        if not prose or any(map(self._mostly_text, asks)):
+        asks = [quote_key(key) for key in self.keys if key.lower() in _QUESTIONS]
+        if not prose or any(map(self._has_most, asks)):
             return
         for key in self.keys:
             listed = FieldPath.to(key)
             by_name = [listed] if key.lower() in _ONE_BY_ONE else []
             for path in (*by_name, *(FieldPath.to(key, name) for name in _QUESTIONS)):
-                fits = partial(_holds_questions, listed, path)
-                if self._most(fits):
+                count = sum(_holds_questions(listed, path, record) for record in self.head)
+                if count * 2 > len(self.head):
                     each = note("one_prompt_each", field=listed.text, after=prose[0].text)
-                    yield Candidate(fits, partial(each_of, [listed], text_of(prose[0], path), each))
-
-    def _headerless(self) -> Iterator[Candidate]:
-        """The longest column of a table without a header, whose columns readers call column0..."""
-        if self.keys and all(re.fullmatch(r"column\d+", key) for key in self.keys):
-            path = FieldPath.to(max(self.keys, key=lambda key: self.leaves[key].chars))
-            notes = (note("no_header", field=path.text),)
-            yield Candidate(partial(_has_text, path), partial(text_of, path, notes=notes))
-
-    def _only_text(self) -> Iterator[Candidate]:
-        """The only field that holds text in most records, unless it is there to name them."""
-        texts = [path for path in map(FieldPath.to, self.keys) if self._mostly_text(path)]
-        texts = [path for path in texts if not are_identifiers(self._values(path))]
-        if len(texts) != 1 or are_labels(self._values(texts[0])):
-            return
-        name = texts[0].text
-        if not is_no_prompt(name) or _PROMPT_WORDS & {*_name_parts(name)}:
-            yield self._text(texts[0])
+                    yield count, partial(each_of, [listed], text_of(prose[0], path), each)
 
     def _longer_field(
         self, path: FieldPath, *, is_chat: bool = False, closed: Collection[str] = ()
@@ -443,6 +416,10 @@ class _Guess:
         return None
 
 
+def _sounds_like_a_prompt(path: str) -> bool:
+    return not _PROMPT_WORDS.isdisjoint(_name_parts(path))
+
+
 def _holds_questions(listed: FieldPath, path: FieldPath, record: Any) -> bool:
     """Whether a list holds questions as objects, or as texts with as many answers beside it."""
     value = listed.find(record)
@@ -450,35 +427,7 @@ def _holds_questions(listed: FieldPath, path: FieldPath, record: Any) -> bool:
         return False
     if path is not listed:
         return all(isinstance(q, dict) and isinstance(q.get(path.steps[1]), str) for q in value)
-    return _has_texts(listed, record) and any(
+    return all(isinstance(question, str) for question in value) and any(
         isinstance(answers, list) and len(answers) == len(value) and is_no_prompt(str(key))
         for key, answers in record.items()
     )
-
-
-def _has_text(path: FieldPath, record: Any) -> bool:
-    return isinstance(path.find(record), str)
-
-
-def _has_texts(path: FieldPath, record: Any) -> bool:
-    value = path.find(record)
-    return isinstance(value, list) and bool(value) and all(isinstance(v, str) for v in value)
-
-
-def _chars(value: Any, depth: int = 0) -> int:
-    if isinstance(value, str):
-        return len(value)
-    if depth > 8 or not isinstance(value, list | dict):
-        return 0
-    inner = value.values() if isinstance(value, dict) else value
-    return sum(_chars(element, depth + 1) for element in inner)
-
-
-def likely_fields(by_path: Mapping[str, Leaf]) -> list[Leaf]:
-    """Fields of prose that no name speaks against, those with the most text first."""
-    return [leaf for leaf in prose_fields(by_path) if not is_no_prompt(leaf.path)]
-
-
-def prose_fields(by_path: Mapping[str, Leaf]) -> list[Leaf]:
-    prose = (leaf for leaf in by_path.values() if leaf.chats or leaf.prose * 2 > leaf.texts)
-    return sorted(prose, key=lambda leaf: -leaf.chars)

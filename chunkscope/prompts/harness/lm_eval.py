@@ -25,7 +25,6 @@ from chunkscope.prompts.harness.log import (
     as_list,
     as_text,
     has,
-    most_have,
 )
 from chunkscope.prompts.paths import UnusableError, json_type
 from chunkscope.sources.base import Source
@@ -107,10 +106,11 @@ class LmEvalLog(HarnessLog):
     """A document comes again for each filter, which sends nothing: it is counted once."""
 
     harness = "lm-eval"
+    keys = (("doc_id", "arguments"),)
     columns = _NEEDED
 
-    def __init__(self, source: Source) -> None:
-        super().__init__()
+    def learn(self, head: Sequence[Any], reader: RecordReader) -> None:  # noqa: ARG002
+        source = reader.source
         self._whole_texts = self._with_media = 0
         file = results_file(source)
         results = (_results_in(file) if file else None) or {}
@@ -159,7 +159,7 @@ class LmEvalLog(HarnessLog):
                 f"{reader.source.path} holds lm-eval's results, not what it sent",
                 hint="name the samples_*.jsonl beside it; lm-eval writes them with --log_samples",
             )
-        return cls(reader.source) if most_have(head, "doc_id", "arguments") else None
+        return super().recognise(head, reader)
 
     def requests(self, record: Any) -> Iterator[SentRequest]:
         if not has(record, *_NEEDED):

@@ -86,6 +86,7 @@ class HarnessLog(ABC):
     shots: int | None = None
     order: str = AS_LOGGED  # in which the harness sent the requests
     concurrency: int | None = None
+    keys: tuple[tuple[str, ...], ...] = ()  # of a row: all of one of these
     columns: frozenset[str] | None = None  # top-level fields that are read; None is all
 
     def __init__(self) -> None:
@@ -100,13 +101,24 @@ class HarnessLog(ABC):
         self.ids.add(str(len(self.ids) if name is None else name))
 
     @classmethod
-    def recognise(cls, head: Sequence[Any], reader: RecordReader) -> Self | None:  # noqa: ARG003
-        """The reader of this log, or None when the first records are not of this harness."""
-        return None
+    def recognise(cls, head: Sequence[Any], reader: RecordReader) -> Self | None:
+        """The reader of this log, or None when most of the first rows are not of this harness."""
+        log = cls()
+        rows = [row for record in head for row in (log.entries(record) or [record])]
+        if sum(map(log.is_row, rows)) * 2 <= len(rows):
+            return None
+        log.learn(head, reader)
+        return log
 
     def entries(self, record: Any) -> list[Any] | None:  # noqa: ARG002
         """The rows of a document that holds all of them; None for a record that is one row."""
         return None
+
+    def is_row(self, row: Any) -> bool:
+        return any(has(row, *keys) for keys in self.keys)
+
+    def learn(self, head: Sequence[Any], reader: RecordReader) -> None:  # noqa: B027
+        """What the first records say of the whole."""
 
     @abstractmethod
     def requests(self, record: Any) -> Iterable[SentRequest]:
@@ -205,11 +217,6 @@ def scored(selection: Selection) -> Selection:
 
 def has(record: Any, *keys: str) -> bool:
     return isinstance(record, dict) and record.keys() >= set(keys)
-
-
-def most_have(head: Sequence[Any], *keys: str) -> bool:
-    """Whether most records are objects with these keys: the others are bad rows."""
-    return sum(has(record, *keys) for record in head) * 2 > len(head)
 
 
 def as_dict(value: Any) -> dict[str, Any]:

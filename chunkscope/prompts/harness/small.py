@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from chunkscope.artefacts.note import Note, note
 from chunkscope.prompts.chat import Conversation, conversation, looks_like_messages
@@ -16,7 +16,6 @@ from chunkscope.prompts.harness.log import (
     as_prompt,
     as_text,
     has,
-    most_have,
     single,
 )
 from chunkscope.prompts.paths import UnusableError, json_type
@@ -64,20 +63,15 @@ class HelmLog(HarnessLog):
     """`scenario_state.json`: every request with its result, under `request_states`."""
 
     harness = "HELM"
+    keys = (("instance", "request", "result"),)
     cached = 0
 
-    @classmethod
-    def recognise(cls, head: Sequence[Any], reader: RecordReader) -> Self | None:
-        about = reader.metadata
-        if len(head) == 1 and has(head[0], "adapter_spec", "request_states"):
-            about = head[0]  # beside a second list, of annotators, it is no list of rows
-        elif not most_have(head, "instance", "request") or reader.rows_at != "request_states":
-            return None
-        log = cls()
+    def learn(self, head: Sequence[Any], reader: RecordReader) -> None:
+        # Beside a second list, of annotators, it is no list of rows.
+        about = as_dict(reader.metadata or head[0])
         folder = reader.source.file.parent.name if reader.source.file else ""
-        log.task = folder if ":" in folder else None  # a run is called `mmlu:subject=...,model=...`
-        log.shots = as_count(as_dict(about.get("adapter_spec")).get("max_train_instances")) or None
-        return log
+        self.task = folder if ":" in folder else None  # called `mmlu:subject=...,model=...`
+        self.shots = as_count(as_dict(about.get("adapter_spec")).get("max_train_instances")) or None
 
     def entries(self, record: Any) -> list[Any] | None:
         is_whole = has(record, "adapter_spec", "request_states")
@@ -107,7 +101,6 @@ class HelmLog(HarnessLog):
 # --- OpenCompass ----------------------------------------------------------------------------------
 
 _LABEL = "label: "
-_CHOSEN = {"testing input", "prompt", "choices"}  # by the probability of the next token
 _ROLES = {"HUMAN": "user", "BOT": "assistant", "SYSTEM": "system"}
 
 
@@ -115,23 +108,24 @@ class OpenCompassLog(HarnessLog):
     """An object of entries "0", "1", ...; a line each while it is written."""
 
     harness = "OpenCompass"
+    keys = (("origin_prompt", "prediction"), ("testing input", "prompt", "choices"))
 
-    @classmethod
-    def recognise(cls, head: Sequence[Any], reader: RecordReader) -> Self | None:
-        log = cls()
-        log.task = reader.source.name.rpartition("/")[2]
-        rows = [row for record in head for row in (log.entries(record) or [record])]
-        return log if sum(map(_is_compass_entry, rows)) * 2 > len(rows) else None
+    def is_row(self, row: Any) -> bool:
+        is_labelled = isinstance(row, dict) and any(key.startswith(_LABEL) for key in row)
+        return is_labelled or super().is_row(row)
+
+    def learn(self, head: Sequence[Any], reader: RecordReader) -> None:  # noqa: ARG002
+        self.task = reader.source.name.rpartition("/")[2]
 
     def entries(self, record: Any) -> list[Any] | None:
         is_numbered = isinstance(record, dict) and all(key.isdecimal() for key in record)
         return list(record.values()) if is_numbered else None
 
     def requests(self, record: Any) -> Iterator[SentRequest]:
-        if not _is_compass_entry(record):
+        if not self.is_row(record):
             raise UnusableError("neither origin_prompt and prediction nor a label's prompt")
         labels = [value for key, value in record.items() if key.startswith(_LABEL)]
-        labels += [record] if record.keys() >= _CHOSEN else []
+        labels += [record] if has(record, *self.keys[1]) else []  # by the next token's chances
         for label in labels:
             prompt = _compass_prompt(as_dict(label).get("prompt"))
             yield SentRequest(prompt=prompt, kind="likelihood", special_tokens=True)
@@ -143,14 +137,6 @@ class OpenCompassLog(HarnessLog):
                 answer = as_text(texts[number]) if number < len(texts) else None
                 yield SentRequest(prompt=_compass_prompt(sent), special_tokens=True, output=answer)
         self.add_document()
-
-
-def _is_compass_entry(record: Any) -> bool:
-    return isinstance(record, dict) and (
-        record.keys() >= {"origin_prompt", "prediction"}
-        or record.keys() >= _CHOSEN
-        or any(key.startswith(_LABEL) for key in record)
-    )
 
 
 def _compass_prompt(value: Any) -> str | Conversation:
@@ -174,18 +160,11 @@ class OpenAiEvalsLog(HarnessLog):
 
     harness = "OpenAI Evals"
 
-    @classmethod
-    def recognise(cls, head: Sequence[Any], reader: RecordReader) -> Self | None:  # noqa: ARG003
-        events = sum(
-            has(record, "run_id", "event_id", "sample_id", "type", "data") for record in head
-        )
-        ends = [record for record in head if has(record, "spec") or has(record, "final_report")]
-        if not events or (events + len(ends)) * 2 <= len(head):
-            return None
-        log = cls()
-        spec = next((as_dict(end["spec"]) for end in ends if "spec" in end), {})
-        log.task = as_text(spec.get("eval_name")) or as_text(spec.get("base_eval"))
-        return log
+    keys = (("run_id", "event_id", "sample_id", "type", "data"), ("spec",), ("final_report",))
+
+    def learn(self, head: Sequence[Any], reader: RecordReader) -> None:  # noqa: ARG002
+        spec = next((as_dict(record["spec"]) for record in head if has(record, "spec")), {})
+        self.task = as_text(spec.get("eval_name")) or as_text(spec.get("base_eval"))
 
     def requests(self, record: Any) -> Iterator[SentRequest]:
         event = as_dict(record)
@@ -216,13 +195,11 @@ class SimpleEvalsLog(HarnessLog):
 
     harness = "simple-evals"
 
-    @classmethod
-    def recognise(cls, head: Sequence[Any], reader: RecordReader) -> Self | None:  # noqa: ARG003
-        is_log = len(head) == 1 and has(head[0], "score", "htmls", "convos")
-        return cls() if is_log and isinstance(head[0]["convos"], list) else None
-
     def entries(self, record: Any) -> list[Any] | None:
-        return as_list(record["convos"])
+        return as_list(record["convos"]) if has(record, "score", "htmls", "convos") else None
+
+    def is_row(self, row: Any) -> bool:
+        return isinstance(row, list)
 
     def requests(self, record: Any) -> Iterator[SentRequest]:
         sent, answer = _without_answer(record)
@@ -234,14 +211,10 @@ class EvalScopeLog(HarnessLog):
     """A line per sample, with its messages and the model's output."""
 
     harness = "evalscope"
+    keys = (("index", "messages", "model_output"),)
 
-    @classmethod
-    def recognise(cls, head: Sequence[Any], reader: RecordReader) -> Self | None:
-        if not most_have(head, "index", "messages", "model_output"):
-            return None
-        log = cls()
-        log.task = reader.source.name.rpartition("/")[2]
-        return log
+    def learn(self, head: Sequence[Any], reader: RecordReader) -> None:  # noqa: ARG002
+        self.task = reader.source.name.rpartition("/")[2]
 
     def requests(self, record: Any) -> Iterator[SentRequest]:
         row = as_dict(record)
@@ -262,17 +235,14 @@ class PromptfooLog(HarnessLog):
     harness = "promptfoo"
     cached = 0
 
-    @classmethod
-    def recognise(cls, head: Sequence[Any], reader: RecordReader) -> Self | None:  # noqa: ARG003
-        log = cls()
-        results = [row for record in head for row in (log.entries(record) or [record])]
-        if sum(map(_is_result, results)) * 2 <= len(results):
-            return None
-        log.version = as_text(as_dict(as_dict(head[0]).get("metadata")).get("promptfooVersion"))
-        return log
+    def learn(self, head: Sequence[Any], reader: RecordReader) -> None:  # noqa: ARG002
+        self.version = as_text(as_dict(as_dict(head[0]).get("metadata")).get("promptfooVersion"))
+
+    def is_row(self, row: Any) -> bool:
+        return has(row, "prompt", "vars", "provider") and "raw" in as_dict(row["prompt"])
 
     def entries(self, record: Any) -> list[Any] | None:
-        is_whole = has(record, "results") and not _is_result(record)
+        is_whole = has(record, "results") and not self.is_row(record)
         return as_list(as_dict(record["results"]).get("results")) if is_whole else None
 
     def requests(self, record: Any) -> Iterator[SentRequest]:
@@ -292,10 +262,6 @@ class PromptfooLog(HarnessLog):
     def notes(self) -> Iterator[Note]:
         if self.cached:
             yield note("promptfoo_cached", count=self.cached)
-
-
-def _is_result(record: Any) -> bool:
-    return has(record, "prompt", "vars", "provider") and "raw" in as_dict(record["prompt"])
 
 
 def _promptfoo_prompt(raw: str, provider: Any) -> str | Conversation:
@@ -322,11 +288,7 @@ class LightevalLog(HarnessLog):
     """
 
     harness = "lighteval"
-
-    @classmethod
-    def recognise(cls, head: Sequence[Any], reader: RecordReader) -> Self | None:  # noqa: ARG003
-        flat = most_have(head, "full_prompt", "num_effective_few_shots")
-        return cls() if flat or most_have(head, "doc", "model_response") else None
+    keys = (("full_prompt", "num_effective_few_shots"), ("doc", "model_response"))
 
     def requests(self, record: Any) -> Iterator[SentRequest]:
         row = as_dict(record)
