@@ -33,7 +33,8 @@ from chunkscope.prompts.select import selected
 from chunkscope.prompts.selection import LengthsSelection, Prompts, Selection
 from chunkscope.sources.archives import close_archives
 from chunkscope.sources.base import Chunk, Problems, Skipped, cannot_read, printable
-from chunkscope.sources.reader import Part, RecordReader, open_part, open_reader
+from chunkscope.sources.reader import Part, RecordReader
+from chunkscope.sources.readers import open_reader
 from chunkscope.tokenizers.foreign import TokenizerError
 from chunkscope.tokenizers.tokenizer import Tokenizer
 
@@ -222,7 +223,7 @@ class DatasetScan:
             )
             if reader.is_divisible and not belong:
                 self.problems = Problems()
-                reader = opened.enter_context(open_part(part, options.read, self.problems))
+                reader = opened.enter_context(open_reader(part, options.read, self.problems))
                 self.reader = reader
             elif part.start > 0:
                 return  # all of it is the first part

@@ -21,13 +21,11 @@ Message = dict[str, Any]
 Release = tuple[int, int]  # of vLLM, whose server writes a request before a template sees it
 
 
-def release_of(version: str | None) -> Release | None:
+def release_of(version: str) -> Release:
     """
     >>> release_of("0.27.1")
     (0, 27)
     """
-    if version is None:
-        return None
     match = re.match(r"v?(\d+)\.(\d+)", version.strip())
     if match is None:
         raise UsageError(f"{version!r} is no vLLM version", hint="write it like 0.24 or 0.24.0")

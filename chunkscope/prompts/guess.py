@@ -140,14 +140,13 @@ def _below(name: str, value: Any, levels: int = 4) -> Iterator[tuple[str, Any, b
     """The leaves of a value, and whether they are conversations. A list is opened where its first
     elements are of one kind; of a list of conversations it is the first.
     """
-    if isinstance(value, str) and not value.startswith("[{"):
-        yield name, value, False
-        return
     elements = value[:_MOST_ELEMENTS] if isinstance(value, list) else []
     kinds = {type(element) for element in elements[:3]}
-    messages = chat.messages_of(value)
-    if chat.begins_a_chat(messages) or (
-        name.rpartition(".")[2] in _CHATS and chat.looks_like_messages(messages)
+    may_be_chat = kinds == {dict} or (isinstance(value, str) and value.startswith("[{"))
+    messages = chat.messages_of(value) if may_be_chat else None
+    if messages and (
+        chat.begins_a_chat(messages)
+        or (name.rpartition(".")[2] in _CHATS and chat.looks_like_messages(messages))
     ):
         yield name, value, True
     elif kinds == {list} and chat.begins_a_chat(elements[0]):
@@ -269,7 +268,8 @@ class _Guess:
         yield from self._chats("messages", "body.messages", "body.input")
         yield from self._texts("body.prompt", "body.input")
         yield from self._chats("conversations", "conversation", "prompt")
-        yield sum(map(chat.looks_like_messages, self.head)), partial(self._chat, RECORD)
+        lists = [record for record in self.head if isinstance(record, list)]
+        yield sum(map(chat.looks_like_messages, lists)), partial(self._chat, RECORD)
         trace = traces.find_columns(self.head)
         counted = sum(isinstance(r, dict) and trace.prompt in r for r in self.head) if trace else 0
         if trace and trace.output:

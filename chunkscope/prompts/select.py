@@ -126,7 +126,8 @@ def _chosen(
     head: Sequence[Any], options: SelectOptions, resolve: Resolve, closed: Sequence[str]
 ) -> Selection:
     """By the template, by the fields, or by the first records; without prefix and output."""
-    chat = partial(chat_of, vllm=release_of(options.vllm_version))
+    version = options.vllm_version
+    chat = partial(chat_of, vllm=None if version is None else release_of(version))
     if options.template is not None:
         parts = paths.parse_template(options.template, lambda name: resolve(name, "--template"))
         if all(isinstance(part, str) for part in parts):

@@ -36,7 +36,8 @@ from chunkscope.sources.formats import (
     formats,
     kind_of_bytes,
 )
-from chunkscope.sources.remote import hub_source, is_remote, remote_files, without_secrets
+from chunkscope.sources.hub import hub_source
+from chunkscope.sources.remote import is_remote, remote_files, without_secrets
 from chunkscope.sources.streams import compression_of, decompressed, looks_binary
 from chunkscope.sources.tables import saved_files
 
@@ -286,13 +287,13 @@ class _Search:
     # --- include and exclude -----------------------------------------------------------------
 
     def _is_wanted(self, below: str) -> bool:
-        is_included = not self.include or any(matches(below, p) for p in self.include)
+        is_included = not self.include or any(fits(below, p) for p in self.include)
         is_wanted = is_included and not self._is_excluded(below)
         self.filtered += not is_wanted
         return is_wanted
 
     def _is_excluded(self, below: str) -> bool:
-        return any(matches(below, pattern) for pattern in self.exclude)
+        return any(fits(below, pattern) for pattern in self.exclude)
 
 
 def _refuse_other_than_data(source: Source, below: str) -> None:
@@ -323,7 +324,7 @@ def _refuse_other_than_data(source: Source, below: str) -> None:
         raise InputError("unknown suffix")
 
 
-def matches(below: str, pattern: str) -> bool:
+def fits(below: str, pattern: str) -> bool:
     """Does the path below the root, or the name alone, fit the pattern? `**` is any folders."""
     name = below.rpartition("/")[2]
     if fnmatchcase(below, pattern) or fnmatchcase(name, pattern):
@@ -364,8 +365,9 @@ def _name(below: str, suffix: str) -> str:
     folders, slash, last = below.removesuffix(suffix).rpartition("/")
     if slash:  # some may be archives
         folders = "/".join(p.removesuffix(format_of_name(p)[1]) for p in folders.split("/"))
-    task = next(filter(None, (one.task_name(last) for one in RECOGNISERS)), last)
-    return f"{folders}{slash}{task}"
+    matches = (one.name.fullmatch(last) for one in RECOGNISERS if one.name)
+    task = next(filter(None, matches), None)
+    return f"{folders}{slash}{task['task'] if task else last}"
 
 
 def _named(sources: list[Source], names: Sequence[str]) -> list[Source]:

@@ -36,7 +36,7 @@ class Recogniser:
     `rows` reads files of `format`: those with the `suffix`, archives whose members are claimed,
     and JSON documents whose first bytes are.
     `skip_reason` says why a file of a folder is no data, given its path and first bytes.
-    `task_name` is the name of a dataset, where the file's name (without suffix) has it inside.
+    `name` matches a file's name (without suffix) that has the name of a task inside, as `task`.
     """
 
     format: str = ""
@@ -45,7 +45,7 @@ class Recogniser:
     claims_start: Callable[[bytes], bool] = lambda _: False
     claims_members: Callable[[Collection[str]], bool] = lambda _: False
     skip_reason: Callable[[Path, bytes], str | None] = lambda _path, _start: None
-    task_name: Callable[[str], str | None] = lambda _: None
+    name: re.Pattern[str] | None = None
 
 
 class TaskRenderer(Protocol):

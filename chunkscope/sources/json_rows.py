@@ -8,7 +8,7 @@ import io
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import IO, Any, cast
 
 import orjson
 
@@ -21,17 +21,15 @@ from chunkscope.sources.base import (
     in_chunks,
     too_long,
 )
+from chunkscope.sources.reader import RecordReader
 from chunkscope.sources.streams import Stream
-
-if TYPE_CHECKING:
-    from chunkscope.sources.reader import RecordReader
 
 LineBytes = bytes | bytearray
 
 # --- a value per line ------------------------------------------------------------------------
 
 
-def json_lines(reader: "RecordReader", _: Sequence[str] | None = None) -> Iterator[Chunk]:
+def json_lines(reader: RecordReader, _: Sequence[str] | None = None) -> Iterator[Chunk]:
     """JSON Lines; positions are line numbers, blank lines included."""
     reader.unit, reader.format = "line", "jsonl"
     reader.is_divisible = reader.stream.is_raw
@@ -46,7 +44,7 @@ def json_lines(reader: "RecordReader", _: Sequence[str] | None = None) -> Iterat
         del records  # they may be done with: rows can be 100 MB long
 
 
-def _carefully(reader: "RecordReader", first: int, lines: list[LineBytes], *, ended: bool) -> Chunk:
+def _carefully(reader: RecordReader, first: int, lines: list[LineBytes], *, ended: bool) -> Chunk:
     """Parse what the hot path refused: leave out blank lines, report bad ones."""
     positions: list[int] = []
     records: list[Any] = []
@@ -130,7 +128,7 @@ _SPEAKERS = frozenset((
 
 
 def document_rows(
-    reader: "RecordReader", _: Sequence[str] | None = None, *, under: str | None = None
+    reader: RecordReader, _: Sequence[str] | None = None, *, under: str | None = None
 ) -> Iterator[Chunk]:
     """The rows of a .json: an array, an object that holds them, columns, or a single row. Where it
     is known `under` which key they are, other lists are no rows.
@@ -294,7 +292,7 @@ def _from_columns(value: dict[str, Any]) -> list[dict[str, Any]] | None:
 # --- plain text ------------------------------------------------------------------------------
 
 
-def plain_text(reader: "RecordReader", _: Sequence[str] | None) -> Iterator[Chunk]:
+def plain_text(reader: RecordReader, _: Sequence[str] | None) -> Iterator[Chunk]:
     """The file is the prompt, or each of its lines is one; nothing but newlines is stripped."""
     path = reader.source.path
     if reader.options.per_line:
@@ -306,7 +304,7 @@ def plain_text(reader: "RecordReader", _: Sequence[str] | None) -> Iterator[Chun
         yield _decoded(reader, 1, [data])
 
 
-def _decoded(reader: "RecordReader", first: int, texts: Sequence[LineBytes]) -> Chunk:
+def _decoded(reader: RecordReader, first: int, texts: Sequence[LineBytes]) -> Chunk:
     positions: list[int] = []
     records: list[str] = []
     for number, data in enumerate(texts, first):

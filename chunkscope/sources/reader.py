@@ -21,24 +21,8 @@ from chunkscope.sources.base import (
     Source,
     cannot_read,
 )
-from chunkscope.sources.formats import (
-    RECOGNISERS,
-    START_BYTES,
-    RowFunction,
-    format_of_name,
-    kind_of_bytes,
-)
-from chunkscope.sources.json_rows import document_rows, json_lines, plain_text
-from chunkscope.sources.remote import hub_rows
-from chunkscope.sources.streams import (
-    COMPRESSED_SUFFIXES,
-    Stream,
-    as_utf8,
-    decompressed,
-    looks_binary,
-    spooled,
-)
-from chunkscope.sources.tables import columnar_rows, csv_rows, looks_like_table, saved_rows
+from chunkscope.sources.formats import RowFunction, kind_of_bytes
+from chunkscope.sources.streams import Stream, as_utf8, decompressed, looks_binary, spooled
 
 # What `head` shows: enough to see a field that only some records have.
 HEAD_RECORDS = 100
@@ -63,30 +47,6 @@ class Part:
         return None if end is None else end - self.start
 
 
-def split(source: Source, target_bytes: int) -> list[Part]:
-    """The parts of a source, in order. One where no reading could begin in the middle: only lines
-    and the row groups of parquet, as they are in the file, can be read by themselves.
-    """
-    is_packed = format_of_name(source.path)[1].lower().endswith(tuple(COMPRESSED_SUFFIXES))
-    has_places = source.format in ("jsonl", "parquet") and not source.member and not is_packed
-    size = source.bytes or 0
-    if not has_places or source.rendered or size <= target_bytes:
-        return [Part(source=source)]
-    starts = range(0, size, target_bytes)
-    ends = [*starts[1:], None]
-    return [Part(source=source, start=s, end=e) for s, e in zip(starts, ends, strict=True)]
-
-
-def open_reader(source: Source, options: ReadOptions, problems: Problems) -> "RecordReader":
-    """Open a source for reading once: `with open_reader(...) as reader`."""
-    return RecordReader(Part(source=source), options, problems)
-
-
-def open_part(part: Part, options: ReadOptions, problems: Problems) -> "RecordReader":
-    """Open a part of a source whose reader `is_divisible`; its positions begin at 1."""
-    return RecordReader(part, options, problems)
-
-
 class RecordReader:
     """Reads one source once; a context manager that closes it.
 
@@ -98,7 +58,15 @@ class RecordReader:
     `positions` is how many of them there were so far, where a source is read in parts.
     """
 
-    def __init__(self, part: Part, options: ReadOptions, problems: Problems) -> None:
+    def __init__(
+        self,
+        part: Part,
+        options: ReadOptions,
+        problems: Problems,
+        rows: RowFunction,
+        *,
+        restarts: bool = False,
+    ) -> None:
         self.part = part
         self.source = part.source
         self.options = options
@@ -112,7 +80,8 @@ class RecordReader:
         self.is_divisible = False  # whether other processes could read parts of it
         self.bytes_taken = 0  # by what does not read `stream`, for progress
         # Of tables all columns are read for the head, then anew only those that are needed.
-        self._restarts = self.format in _COLUMNAR
+        self._restarts = restarts
+        self._row_function = rows
         self._chunks: Iterator[Chunk] | None = None
 
     def __enter__(self) -> Self:
@@ -192,7 +161,7 @@ class RecordReader:
     def _rows(self, columns: Sequence[str] | None) -> Iterator[Chunk]:
         """The chunks, with what the system may say along the way turned into our errors."""
         try:
-            yield from _row_function(self)(self, columns)
+            yield from self._row_function(self, columns)
         except (OSError, EOFError) as error:
             raise cannot_read(self.source.path, error) from error
         except MemoryError as error:
@@ -205,44 +174,6 @@ class RecordReader:
 def _raising(error: ChunkscopeError) -> Iterator[Chunk]:
     raise error
     yield  # a generator: the error comes when the first chunk is asked for
-
-
-_ROWS: dict[str, RowFunction] = {
-    "jsonl": json_lines,
-    "json": document_rows,
-    "text": plain_text,
-    "csv": csv_rows,
-    "parquet": columnar_rows,
-    "arrow": columnar_rows,
-    "saved": saved_rows,
-    "hub": hub_rows,
-}
-_COLUMNAR = ("parquet", "arrow", "saved", "hub")
-
-
-def _row_function(reader: RecordReader) -> RowFunction:
-    """By the format that the name says, where the content agrees; of standard input, or of a file
-    whose name says nothing, by the content.
-    """
-    for one in RECOGNISERS:
-        if one.rows and one.format == reader.format:
-            return one.rows
-    if not reader.format:
-        start = reader.plain.peek(START_BYTES)
-        kind = kind_of_bytes(start)
-        reader.format = "csv" if kind == "text" and looks_like_table(start) else kind or ""
-        if reader.format not in _ROWS:
-            raise InputError(
-                f"cannot tell what {reader.source.path} is" + (f" ({kind}?)" if kind else ""),
-                hint='say so in chunkscope.toml: [analyze] input_format = "jsonl"',
-            )
-    if reader.format in ("json", "jsonl"):
-        start = reader.stream.peek(START_BYTES)
-        if reader.format == "jsonl" and start.split(b"\n", 1)[0].strip() != b"[":
-            return json_lines
-        claims = (one.rows for one in RECOGNISERS if one.rows and one.claims_start(start))
-        return next(claims, document_rows)
-    return _ROWS[reader.format]
 
 
 def _lines_of(part: Part, raw: Stream) -> Iterator[bytes]:

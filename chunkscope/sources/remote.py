@@ -1,33 +1,24 @@
-"""Data on other machines: files through fsspec (s3://, gs://, az://, hf://, https:// and what else
-it knows), and datasets of the Hugging Face hub (hf:org/name) through `datasets`.
+"""Files on other machines, through fsspec: s3://, gs://, az://, hf://, https:// and what it knows.
 
-Credentials, endpoints and proxies are found where the library of each place looks for them.
-Everything is streamed: what was counted is forgotten. Without a network the local cache of
-`datasets` is read; it does that by itself, but only after half a minute of retries, so we look
-first whether the hub is there.
+Credentials, endpoints and proxies are found where the library of each place looks for them. Files
+are streamed: what was counted is forgotten.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path, PurePosixPath
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from pathlib import PurePosixPath
+from typing import IO, Any, NamedTuple
 
 from chunkscope.errors import ChunkscopeError, InputError, MissingError, UsageError
-from chunkscope.network import hub_problem
-from chunkscope.sources.base import Chunk, Source, first_line
+from chunkscope.sources.base import first_line
 from chunkscope.sources.streams import Stream, spooled
-
-if TYPE_CHECKING:
-    from chunkscope.sources.reader import RecordReader
 
 _SCHEME = re.compile(r"([a-z][a-z0-9+.]*)://(?=.)", re.IGNORECASE)
 _AHEAD_BYTES = 8 << 20  # of a file that is read from front to back
 _JUMP_BYTES = 1 << 20  # of one that is jumped about in
 _QUERY = re.compile(r"(https?://[^\s?]+)\?\S+")  # where signatures are
-_HUB_NAME = re.compile(r"hf:(?P<repo>[\w.-]+(/[\w.-]+)?)(:(?P<config>[^:@]+))?(@(?P<split>.+))?")
-_BATCH_ROWS = 256  # of the hub
 
 
 class RemoteFile(NamedTuple):
@@ -63,7 +54,7 @@ def remote_files(text: str) -> tuple[str, list[RemoteFile]]:
     The address may be a file (there is no folder then), a folder, or a glob. A `?` or `[` is part
     of a web address, and rather of a key's name than of a pattern.
     """
-    with _explaining(without_secrets(text), is_search=True):
+    with explaining(without_secrets(text), is_search=True):
         system, path = _system(text)
         system.invalidate_cache()  # of listings: a process may run for long
         scheme = text.split("://", 1)[0]
@@ -129,7 +120,7 @@ def open_remote(url: str, shown: str) -> IO[bytes]:
 
 
 def _opened(url: str, **how: Any) -> IO[bytes]:
-    with _explaining(url):
+    with explaining(url):
         system, path = _system(url)
         file: IO[bytes] = system.open(path, "rb", **how)
     return file
@@ -140,63 +131,6 @@ def _system(url: str) -> tuple[Any, str]:
 
     system, path = url_to_fs(url)
     return system, path
-
-
-# --- datasets of the hub --------------------------------------------------------------------------
-
-
-def hub_source(text: str) -> Source:
-    """The source for `hf:org/name:config@split`; a split that was not given is chosen here, so that
-    it shows. Evaluations run on the test split, or on what stands in for it.
-    """
-    repo, config, split = _hub_name(text)
-    if split is None:
-        with _explaining(text):
-            splits = _datasets().get_dataset_split_names(repo, config)
-        if not splits:
-            raise InputError("the dataset has no splits", hint="name one: hf:org/name@split")
-        likely = (split for split in ("test", "validation") if split in splits)
-        text = f"{text}@{next(likely, splits[0])}"
-    return Source(name=text.removeprefix("hf:"), group="", path=text, format="hub", file=None)
-
-
-def _hub_name(text: str) -> tuple[str, str | None, str | None]:
-    match = _HUB_NAME.fullmatch(text)
-    if match is None:
-        raise UsageError(
-            f"not a hub dataset: {text}", hint="write hf:org/name, hf:org/name:config@split"
-        )
-    repo = match["repo"]  # even if a local folder has its name, which `datasets` would take
-    repo = f"hf://datasets/{repo}" if Path(repo).exists() else repo
-    return repo, match["config"], match["split"]
-
-
-def hub_rows(reader: "RecordReader", columns: Sequence[str] | None) -> Iterator[Chunk]:
-    """A split batch by batch; pictures and sounds in it are never decoded."""
-    repo, config, split = _hub_name(reader.source.path)
-    with _explaining(reader.source.path):
-        dataset = _datasets().load_dataset(repo, config, split=split, streaming=True)
-        wanted = [name for name in dataset.column_names or () if columns and name in columns]
-        if wanted:
-            dataset = dataset.select_columns(wanted)
-        for table in dataset.with_format("arrow").iter(batch_size=_BATCH_ROWS):
-            records, row = table.to_pylist(), reader.positions + 1
-            reader.positions += len(records)
-            yield Chunk(range(row, row + len(records)), records)
-
-
-def _datasets() -> Any:
-    """The library, quiet, and told at once when there is no way to the hub."""
-    import datasets
-
-    datasets.disable_progress_bars()
-    datasets.logging.set_verbosity_error()
-    if not datasets.config.HF_HUB_OFFLINE and hub_problem(datasets.config.HF_ENDPOINT):
-        import huggingface_hub.constants
-
-        datasets.config.HF_HUB_OFFLINE = True
-        huggingface_hub.constants.HF_HUB_OFFLINE = True
-    return datasets
 
 
 # --- what libraries say ---------------------------------------------------------------------------
@@ -226,7 +160,7 @@ _NOT_FROM_THE_HUB = {
 
 
 @contextmanager
-def _explaining(shown: str, *, is_search: bool = False) -> Iterator[None]:
+def explaining(shown: str, *, is_search: bool = False) -> Iterator[None]:
     """Errors of any library as ours. While files are looked for they are about the place, which is
     missing, later about one of its files.
     """

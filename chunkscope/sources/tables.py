@@ -10,7 +10,7 @@ from contextlib import suppress
 from functools import partial
 from itertools import islice
 from pathlib import Path, PurePath
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import IO, Any, cast
 
 import orjson
 
@@ -24,10 +24,8 @@ from chunkscope.sources.base import (
     unique_names,
 )
 from chunkscope.sources.json_rows import not_utf8
+from chunkscope.sources.reader import Part, RecordReader
 from chunkscope.sources.remote import explained
-
-if TYPE_CHECKING:
-    from chunkscope.sources.reader import Part, RecordReader
 
 _DELIMITERS = (",", "\t", ";", "|")
 _SAMPLE_BYTES = 1 << 16
@@ -40,7 +38,7 @@ _END = "\0end of file\0"
 Dialect = tuple[str, Any]  # the delimiter, and csv's name for how cells are quoted
 
 
-def csv_rows(reader: "RecordReader", _: Sequence[str] | None) -> Iterator[Chunk]:
+def csv_rows(reader: RecordReader, _: Sequence[str] | None) -> Iterator[Chunk]:
     """Dicts of strings; positions are the lines on which rows start.
 
     A row with a cell too many or too few, or with bytes that are not text, is a bad row and never
@@ -81,7 +79,7 @@ def _lines(text: io.TextIOWrapper, path: str) -> Iterator[str]:
 
 
 def _data_rows(
-    reader: "RecordReader", table: Any, width: int, header_due: bool
+    reader: RecordReader, table: Any, width: int, header_due: bool
 ) -> Iterator[tuple[int, list[str], int]]:
     """Rows as wide as the table, each with the line it starts on and its size."""
     bad, line = reader.problems.bad, 1
@@ -213,13 +211,13 @@ _BATCH_ROWS = 4096
 _PROBE_ROWS = 16
 
 
-def columnar_rows(reader: "RecordReader", columns: Sequence[str] | None) -> Iterator[Chunk]:
+def columnar_rows(reader: RecordReader, columns: Sequence[str] | None) -> Iterator[Chunk]:
     """Parquet, or Arrow's file and stream formats, whatever the name says."""
     reader.is_divisible = reader.source.format == "parquet" and reader.source.member is None
     yield from _table_rows(reader, reader.file, columns)
 
 
-def saved_rows(reader: "RecordReader", columns: Sequence[str] | None) -> Iterator[Chunk]:
+def saved_rows(reader: RecordReader, columns: Sequence[str] | None) -> Iterator[Chunk]:
     """What `datasets.save_to_disk` wrote: a folder of Arrow files."""
     for path in saved_files(reader.source.file or Path(), reader.source.path):
         with path.open("rb") as file:
@@ -241,7 +239,7 @@ def saved_files(folder: Path, shown: str) -> list[Path]:
 
 
 def _table_rows(
-    reader: "RecordReader", file: IO[bytes], columns: Sequence[str] | None
+    reader: RecordReader, file: IO[bytes], columns: Sequence[str] | None
 ) -> Iterator[Chunk]:
     file.seek(0)
     start = file.read(8)
@@ -268,7 +266,7 @@ def _table_rows(
         ) from error
 
 
-def _parquet_batches(part: "Part", file: IO[bytes], columns: Sequence[str] | None) -> Iterator[Any]:
+def _parquet_batches(part: Part, file: IO[bytes], columns: Sequence[str] | None) -> Iterator[Any]:
     import pyarrow.parquet
 
     # Without pre-buffering a row group is read page by page, not whole.

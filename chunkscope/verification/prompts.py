@@ -28,7 +28,7 @@ from chunkscope.simulation.workload import Workload
 from chunkscope.sources.archives import close_archives
 from chunkscope.sources.base import Chunk, Problems, Source
 from chunkscope.sources.discovery import discover
-from chunkscope.sources.reader import open_reader
+from chunkscope.sources.readers import open_reader
 from chunkscope.tokenizers.foreign import TemplateRefused
 from chunkscope.tokenizers.tokenizer import Tokenizer
 from chunkscope.verification.result import PromptSource

@@ -24,7 +24,7 @@ from chunkscope.prompts.select import select
 from chunkscope.prompts.selection import SelectOptions
 from chunkscope.sources.base import Problems, ReadOptions
 from chunkscope.sources.discovery import discover
-from chunkscope.sources.reader import open_reader
+from chunkscope.sources.readers import open_reader
 from chunkscope.sources.streams import looks_binary
 from tests.fuzz.helpers import anything, damaged, fine
 from tests.prompts.inspect_logs import event, sample

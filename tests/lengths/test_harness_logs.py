@@ -14,7 +14,7 @@ from chunkscope.prompts.select import selected
 from chunkscope.prompts.selection import SelectOptions
 from chunkscope.sources.base import Problems, ReadOptions
 from chunkscope.sources.discovery import discover
-from chunkscope.sources.reader import open_reader
+from chunkscope.sources.readers import open_reader
 
 LM_EVAL = ("lm-eval-0.4.5", "lm-eval-0.4.13")
 RUNS = ("mock__plain", "mock__chat", "mock__api")

@@ -9,7 +9,7 @@ from chunkscope.prompts.select import select, selected
 from chunkscope.prompts.selection import Prompts, Selection, SelectOptions
 from chunkscope.sources.base import Chunk, Problems, ReadOptions
 from chunkscope.sources.discovery import discover
-from chunkscope.sources.reader import open_reader
+from chunkscope.sources.readers import open_reader
 
 CHAT = [{"role": "user", "content": "hi"}]
 

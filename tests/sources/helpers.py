@@ -9,7 +9,7 @@ import pytest
 from chunkscope.errors import ChunkscopeError
 from chunkscope.sources.base import Problems, ReadOptions, Source
 from chunkscope.sources.discovery import discover
-from chunkscope.sources.reader import open_reader
+from chunkscope.sources.readers import open_reader
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"
 

@@ -8,7 +8,7 @@ import pytest
 from chunkscope.errors import InputError
 from chunkscope.sources.base import Problems, ReadOptions
 from chunkscope.sources.discovery import discover
-from chunkscope.sources.reader import open_reader
+from chunkscope.sources.readers import open_reader
 from tests.sources.helpers import read, shared
 
 ROWS = [{"question": f"why {i}?", "n": i} for i in range(10_000)]

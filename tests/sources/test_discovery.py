@@ -297,7 +297,7 @@ def test_members_are_read_in_any_order_without_unpacking(tree, name, make, order
 
 def test_members_read_at_the_same_time_do_not_disturb_each_other(tree):
     from chunkscope.sources.base import Problems
-    from chunkscope.sources.reader import open_reader
+    from chunkscope.sources.readers import open_reader
 
     make_tar(tree({}) / "p.tar.gz", gzip.compress)
     sources, _ = find("p.tar.gz")

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from chunkscope.errors import InputError, MissingError, UsageError
-from chunkscope.sources import remote as hub
+from chunkscope.sources import remote
 from chunkscope.sources.base import ReadOptions
 from chunkscope.sources.discovery import discover
 from tests.sources.helpers import read
@@ -101,14 +101,14 @@ def test_a_local_folder_of_that_name_is_not_taken_for_the_dataset(cached, tmp_pa
     ],
 )
 def test_what_the_library_raises_becomes_one_of_our_errors(error, kind):
-    explained = hub.explained("hf:org/name", error)
+    explained = remote.explained("hf:org/name", error)
     assert isinstance(explained, kind)
     assert explained.hint
 
 
 def test_importing_the_readers_loads_nothing_heavy():
     code = (
-        "import sys; import chunkscope.sources.reader, chunkscope.sources.discovery;"
+        "import sys; import chunkscope.sources.readers, chunkscope.sources.discovery;"
         "heavy = {'pyarrow', 'datasets', 'pandas', 'backports.zstd', 'isal', 'numpy'};"
         "print(sorted(heavy & set(sys.modules)))"
     )

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chunkscope.sources.base import Problems, ReadOptions, Source
-from chunkscope.sources.reader import Part, open_part, open_reader, split
+from chunkscope.sources.reader import Part
+from chunkscope.sources.readers import open_reader, split
 
 
 def source(size: int | None, path: str = "x.jsonl", **more: object) -> Source:
@@ -19,7 +20,7 @@ def source(size: int | None, path: str = "x.jsonl", **more: object) -> Source:
 
 def read(path: Path, start: int, end: int | None) -> bytes:
     part = Part(source=source(None, str(path)), start=start, end=end)
-    with open_part(part, ReadOptions(), Problems()) as reader:
+    with open_reader(part, ReadOptions(), Problems()) as reader:
         return b"".join(iter(lambda: reader.stream.read(7), b""))
 
 
@@ -46,7 +47,7 @@ def test_every_line_is_in_the_part_where_it_begins(
 
 
 def rows(part: Part) -> list[object]:
-    with open_part(part, ReadOptions(), Problems()) as reader:
+    with open_reader(part, ReadOptions(), Problems()) as reader:
         return [record for chunk in reader.chunks() for record in chunk.records]
 
 

@@ -37,10 +37,10 @@ register(
         rows=inspect_log.inspect_rows,
         claims_start=inspect_log.is_inspect_json,
         claims_members=inspect_log.is_inspect_zip,
-        task_name=inspect_log.task_in,
+        name=inspect_log.NAME,
     )
 )
-register(Recogniser(task_name=lm_eval.task_in, skip_reason=lm_eval.skip_reason))
+register(Recogniser(name=lm_eval.SAMPLES_NAME, skip_reason=lm_eval.skip_reason))
 register(Recogniser(skip_reason=small.skip_reason))
 
 

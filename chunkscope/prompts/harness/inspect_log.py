@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 FORMAT = "inspect"
 _MOCK = "mockllm/"
 _ATTACHMENT = "attachment://"
-_NAME = re.compile(r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d[+-]\d\d-\d\d_(?P<task>.+)_[0-9A-Za-z]{16,}")
+# `2026-11-15T12-57-21-00-00_gsm8k-agent_CFnjzaf7nWSxvEo8jGzffo`: the task is gsm8k-agent.
+NAME = re.compile(r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d[+-]\d\d-\d\d_(?P<task>.+)_[0-9A-Za-z]{16,}")
 _HEADERS = ("header.json", "_journal/start.json")
 _SAMPLE = re.compile(r"samples/.+_epoch_\d+\.json")
 _STARTS_LIKE_JSON = re.compile(
@@ -55,12 +56,6 @@ def is_inspect_zip(names: Iterable[str]) -> bool:
 
 def is_inspect_json(start: bytes) -> bool:
     return _STARTS_LIKE_JSON.match(start) is not None
-
-
-def task_in(name: str) -> str | None:
-    """`"2026-11-15T12-57-21-00-00_gsm8k-agent_CFnjzaf7nWSxvEo8jGzffo"` -> `"gsm8k-agent"`."""
-    match = _NAME.fullmatch(name)
-    return match["task"] if match else None
 
 
 # --- reading --------------------------------------------------------------------------------------

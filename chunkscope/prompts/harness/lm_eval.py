@@ -37,7 +37,7 @@ _RESULTS_KEYS = {"results", "configs", "versions", "config"}
 _MOST_RESULTS_BYTES = 64 << 20
 # These tokenize in lm-eval itself, and send what is longest first.
 _LOCAL_MODELS = {"vllm", "vllm-vlm", "hf", "hf-auto", "huggingface", "hf-multimodal", "sglang"}
-_SAMPLES_NAME = re.compile(r"samples_(?P<task>.+)_(?P<date>\d{4}-\d\d-\d\dT[\d.:-]*\d)(\.json.*)?")
+SAMPLES_NAME = re.compile(r"samples_(?P<task>.+)_(?P<date>\d{4}-\d\d-\d\dT[\d.:-]*\d)(\.json.*)?")
 
 
 # --- what the results file says of a run ----------------------------------------------------------
@@ -64,18 +64,12 @@ def results_file(source: Source) -> Path | None:
     """The results of the run that wrote these samples: those of the same date."""
     if source.file is None or source.member is not None:
         return None
-    match = _SAMPLES_NAME.fullmatch(source.file.name)
+    match = SAMPLES_NAME.fullmatch(source.file.name)
     if not match and source.file.suffix != ".jsonl":
         return None
     # 0.4.2 called them like all others.
     results = source.file.parent / (f"results_{match['date']}.json" if match else "results.json")
     return results if results.is_file() else None
-
-
-def task_in(name: str) -> str | None:
-    """The task in the name of a file of samples, with its suffix or without."""
-    match = _SAMPLES_NAME.fullmatch(name)
-    return match["task"] if match else None
 
 
 def _model_arguments(value: Any) -> dict[str, Any]:
@@ -121,7 +115,8 @@ class LmEvalLog(HarnessLog):
         samples = source.file if source.rendered and source.file else PurePosixPath(source.path)
         # 0.4.2 called its samples `<model arguments>_<task>.jsonl`.
         tasks = [name for name in as_dict(results.get("configs")) if f"_{name}.j" in samples.name]
-        self.task = task_in(samples.name) or max(tasks, key=len, default=None)
+        match = SAMPLES_NAME.fullmatch(samples.name)
+        self.task = match["task"] if match else max(tasks, key=len, default=None)
         self.shots = as_count(as_dict(results.get("n-shot")).get(self.task or ""))
         self._is_local = model in _LOCAL_MODELS
         if self._is_local:
