@@ -17,7 +17,7 @@ TASK = {"seed": 0, "stretches": [], "ends": [-1] * 3, "scored": []}
 def _no_vllm_needed(monkeypatch):
     monkeypatch.syspath_prepend(str(INSIDE))
     params = ModuleType("vllm.sampling_params")
-    params.RequestOutputKind = SimpleNamespace(DELTA="delta", FINAL_ONLY="final")
+    params.RequestOutputKind = SimpleNamespace(FINAL_ONLY="final")
     vllm = ModuleType("vllm")
     vllm.SamplingParams = SimpleNamespace
     monkeypatch.setitem(sys.modules, "vllm", vllm)
@@ -29,7 +29,6 @@ class Engine:
 
     def __init__(self, *, can_pause: bool = True, tells_tokens: bool = True) -> None:
         self.waiting: list[str] = []
-        self.kinds: list[str] = []
         self.likelihoods: list[int | None] = []
         self.most = 0  # at the same time
         self.prompts: dict[str, list[int]] = {}
@@ -61,24 +60,17 @@ class Engine:
             raise ValueError("too long")
         self.waiting.append(name)
         self.most = max(self.most, len(self.waiting))
-        self.kinds.append(params.output_kind)
         self.prompts[name] = prompt["prompt_token_ids"]
         await self.running.wait()
-        for n in range(params.max_tokens):
+        for _ in range(params.max_tokens):
             await asyncio.sleep(0)
             if self._tells:
                 told = SimpleNamespace(request_id=f"{name}-abc", new_token_ids=[1])
                 self.output_processor.process_outputs([told])
-            if params.output_kind == "delta" or n + 1 == params.max_tokens:
-                yield self._answer(params, n)
-        self.waiting.remove(name)
-
-    def _answer(self, params: SimpleNamespace, n: int) -> SimpleNamespace:
-        """What is told of the tokens since the last time; token n is n."""
-        told = range(n, n + 1) if params.output_kind == "delta" else range(n + 1)
         self.likelihoods.append(params.prompt_logprobs)
-        part = SimpleNamespace(token_ids=list(told))
-        return SimpleNamespace(outputs=[part], num_cached_tokens=0)
+        self.waiting.remove(name)
+        part = SimpleNamespace(token_ids=list(range(params.max_tokens)))
+        yield SimpleNamespace(outputs=[part], num_cached_tokens=0)
 
 
 REQUESTS = [(10, 3, 0.0), (20, 2, 0.0), (30, 1, 0.0)]
@@ -106,7 +98,6 @@ def test_all_wait_in_the_engine_when_the_clock_starts():
     assert [answer["sent"] for answer in answers] == [0.0] * 3
     assert [sum(answer["counts"]) for answer in answers] == [3, 2, 1]
     assert all(min(a["times"]) > 0 and a["times"] == sorted(a["times"]) for a in answers)
-    assert set(engine.kinds) == {"final"}  # nobody is woken up for a single token
     assert sender.tokens_per_s > 0
 
 
@@ -125,10 +116,9 @@ def test_an_older_vllm_gets_them_as_they_come():
     assert [sum(answer["counts"]) for answer in answers] == [3, 2, 1]
 
 
-def test_tokens_that_cannot_be_seen_are_asked_for_one_by_one():
-    engine, _, answers = sent(tells_tokens=False)
-    assert engine.kinds == ["final", "delta", "delta", "delta"]
-    assert [answer["counts"] for answer in answers] == [[1, 1, 1], [1, 1], [1]]
+def test_a_vllm_whose_tokens_cannot_be_seen_is_not_measured():
+    with pytest.raises(RuntimeError, match="tokens"):
+        sent(tells_tokens=False)
 
 
 def test_a_warm_up_shares_as_the_workload_does_after_its_longest_prompt():

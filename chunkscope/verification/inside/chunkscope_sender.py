@@ -18,7 +18,6 @@ class Sender:
         self._engine, self._task, self._scored = engine, task, frozenset(task["scored"])
         self._ids = PromptIds(task, vocab=vocab)
         self._tokens = Tokens(engine.output_processor)
-        self._streams = False
         self.held = False  # whether all requests of the last time waited before the clock started
         self.tokens_per_s = 0.0  # the most that it came to
 
@@ -27,9 +26,7 @@ class Sender:
         answers = await self.send(requests, WARM_UP)
         wanted = [request[1] for request in requests]
         if [sum(answer["counts"]) for answer in answers] != wanted:
-            # vLLM's inside may have changed: then every token has to be asked for.
-            self._streams = True
-            self._tokens.stop_watching()
+            raise RuntimeError("this vLLM hands its tokens on by another way than chunkscope knows")
 
     async def send(
         self, requests: "list[Any]", name: str, tell: "Callable[[], None]" = lambda: None
@@ -126,8 +123,6 @@ class Sender:
             params = self._params(output, likelihood=self._is_scored(name))
             async for answer in self._engine.generate({"prompt_token_ids": ids}, params, name):
                 tokens += answer.outputs[0].token_ids
-                if self._streams:
-                    self._tokens.note(name, len(answer.outputs[0].token_ids))
                 cached = getattr(answer, "num_cached_tokens", None)
         tell()
         times, counts = self._tokens.take(name)
@@ -142,7 +137,7 @@ class Sender:
 
     def _params(self, output: int, *, likelihood: bool) -> Any:
         from vllm import SamplingParams
-        from vllm.sampling_params import RequestOutputKind as Kind
+        from vllm.sampling_params import RequestOutputKind
 
         return SamplingParams(
             temperature=0.0,
@@ -150,7 +145,7 @@ class Sender:
             ignore_eos=True,
             detokenize=False,
             prompt_logprobs=1 if likelihood else None,
-            output_kind=Kind.DELTA if self._streams else Kind.FINAL_ONLY,
+            output_kind=RequestOutputKind.FINAL_ONLY,
         )
 
 
@@ -169,20 +164,13 @@ class Tokens:
             for output in outputs:
                 if count := len(output.new_token_ids):
                     # vLLM adds letters to the names of requests, after a dash.
-                    self.note(output.request_id.partition("-")[0], count, now)
+                    name = output.request_id.partition("-")[0]
+                    times, counts = self._of.setdefault(name, ([], []))
+                    times.append(now)
+                    counts.append(count)
             return process(outputs, *args, **kwargs)
 
         processor.process_outputs = process_outputs
-        self._processor, self._process = processor, process
-
-    def stop_watching(self) -> None:
-        """From here on, only what is noted by others counts."""
-        self._processor.process_outputs = self._process
-
-    def note(self, name: str, count: int, when: "float | None" = None) -> None:
-        times, counts = self._of.setdefault(name, ([], []))
-        times.append(time.perf_counter() if when is None else when)
-        counts.append(count)
 
     def take(self, name: str) -> "tuple[list[float], list[int]]":
         return self._of.pop(name, ([], []))
