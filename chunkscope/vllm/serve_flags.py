@@ -10,6 +10,7 @@ import csv
 import json
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import StrEnum
@@ -59,16 +60,18 @@ class ServeFlag:
 
     def read(self, text: str) -> Any:
         """The value as vLLM's parser makes it of a word; ValueError where it refuses the word."""
-        if self.takes.endswith("?") and text in ("", "None"):
+        kind = self.takes.removesuffix("?")
+        if kind != self.takes and text in ("", "None"):
             return None
         if self.choices and text not in self.choices:
             raise ValueError(f"{text[:40]!r} is none of {', '.join(self.choices)}")
-        kind = self.takes.removesuffix("?")
-        if kind == "length" and text.lower() in ("auto", "-1"):
-            return None
-        if kind == "json":
-            return _json(text)
-        return _number(text, NUMBERS[kind]) if kind in NUMBERS else text
+        if kind not in NUMBERS or (kind == "length" and text.lower() in ("auto", "-1")):
+            return None if kind == "length" else text
+        with suppress(ValueError, OverflowError, RecursionError):
+            value = NUMBERS[kind](text)
+            if kind == "json" or abs(value) <= MOST:
+                return value
+        raise ValueError(f"{text[:40]!r} is no value that vLLM reads")
 
 
 def _size(text: str) -> int:
@@ -78,28 +81,13 @@ def _size(text: str) -> int:
     return int(float(text[:-1]) * SUFFIXES[text[-1]])
 
 
-NUMBERS: dict[str, Callable[[str], float]] = {
+NUMBERS: dict[str, Callable[[str], Any]] = {
     "int": int,
     "float": float,
+    "json": json.loads,
     "size": _size,
     "length": _size,
 }
-
-
-def _number(text: str, kind: Callable[[str], float]) -> float:
-    try:
-        if abs(value := kind(text)) <= MOST:
-            return value
-    except (ValueError, OverflowError):
-        pass
-    raise ValueError(f"{text[:40]!r} is no number that vLLM reads")
-
-
-def _json(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        raise ValueError(f"{text[:40]!r} is no JSON") from None
 
 
 class _Parser(argparse.ArgumentParser):
@@ -176,19 +164,22 @@ def _table() -> tuple[ServeFlag, ...]:
 
 
 def _flag(row: dict[str, str]) -> ServeFlag:
+    since, until = (_version(row[name]) for name in ("since", "until"))
     return ServeFlag(
         name=row["name"],
         also=tuple(row["also"].split()),
         takes=row["takes"],
-        choices=tuple(row["choices"].split("|")) if row["choices"] else (),
+        choices=tuple(filter(None, row["choices"].split("|"))),
         default=row["default"],
         effect=Effect(row["effect"]),
         server=row["server"] == "yes",
-        since=_version(row["since"]),
-        until=_version(row["until"]) if row["until"] else None,
+        since=since or OLDEST,
+        until=until,
     )
 
 
-def _version(text: str) -> Version:
+def _version(text: str) -> Version | None:
+    if not text:
+        return None
     major, minor, patch = map(int, text.split("."))
     return major, minor, patch
