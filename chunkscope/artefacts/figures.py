@@ -12,8 +12,6 @@ from itertools import accumulate
 
 from chunkscope.artefacts.units import COUNT, MANY, RATE, REQUESTS, SECONDS, SHARE, SIZE, Unit
 
-QUANTILES = ("p50", "p95", "p99", "max")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Percentiles:
@@ -116,7 +114,7 @@ class Better(StrEnum):
 
 
 class Group(StrEnum):
-    """What figures are about, as a heading over them."""
+    """What figures are about."""
 
     THROUGHPUT = "throughput"
     TTFT = "first token"
@@ -134,109 +132,74 @@ class Figure:
     key: str
     title: str
     group: Group
-    label: str  # below the group's heading, in a narrow column
     unit: Unit
     better: Better = Better.NEITHER
     once: bool = False  # read off once per run: repeats do not have it
     promise: str = ""  # its key in a budget file, if it may be limited
-    heading: str = ""  # over a column, for the few that decide between settings
 
-    def value(self, found: object) -> float | None:
+    def value(self, run: object) -> float | None:
         """Its value in `Figures`, or in a run for what is read once; None where not known."""
-        for part in self.key.split("."):
-            found = getattr(found, part, None)
-        return float(found) if isinstance(found, (int, float)) else None
+        part: object = run
+        for name in self.key.split("."):
+            part = getattr(part, name, None)
+        return float(part) if isinstance(part, (int, float)) else None
 
     def among(self, prompts: str) -> "Figure":
         """The same time, of `short` or `long` prompts alone."""
         return replace(self, key=f"{prompts}.{self.key}")
 
 
-_MADE, _KV, _STEPS = Group.THROUGHPUT, Group.MEMORY, Group.SCHEDULER
-_LESS, _MORE = Better.LESS, Better.MORE
-_TIMES: tuple[tuple[str, str, Group, dict[str, str]], ...] = (
-    ("ttft", "time to first token", Group.TTFT, {"p95": "p95 first token"}),
-    ("itl", "gap between tokens", Group.ITL, {"max": "longest gap"}),
-    ("e2e", "whole answer", Group.E2E, {}),
-)
-_QUANTILE_NAMES = {"p50": ("median", "p50"), "max": ("longest", "longest")}
-
-MAKESPAN = Figure(
-    *("makespan_s", "time for all requests", _MADE, "all requests took", SECONDS, _LESS),
-    promise="makespan",
-    heading="all done",
-)
-INPUT_RATE, OUTPUT_RATE = (
-    Figure(
-        *(f"{side}_tokens_per_s", f"{side} tokens per second", _MADE, f"{side} tokens/s", RATE),
-        better=_MORE,
-        promise=f"{side}_tokens_per_s",
-        heading=heading,
-    )
-    for side, heading in (("input", ""), ("output", "output tok/s"))
-)
-GOODPUT = Figure(
-    *("goodput_per_s", "goodput, requests per second", _MADE, "goodput, requests/s", REQUESTS),
-    better=_MORE,
-)
-TIGHTEST_LIMIT = Figure(
-    *("slo_use", "use of the tightest limit (100 % keeps it)", _MADE, "tightest limit used"),
-    unit=SHARE,
-    better=_LESS,
-)
-ACTIVATION, DEVICE = (
-    Figure(
-        *(f"{what}_peak_gib", f"{what} peak", _KV, f"{what} peak GiB", SIZE, _LESS, True),
-        promise=f"{what}_peak",
-        heading=heading,
-    )
-    for what, heading in (("activation", "activation"), ("device", ""))
-)
-KV_TOKENS = Figure(
-    *("kv_cache_tokens", "KV cache tokens", _KV, "KV cache tokens", COUNT, _MORE, True),
-    heading="KV tokens",
-)
-EQUAL_OUTPUTS, EQUAL_AGAIN = (
-    Figure(f"outputs.{key}", title, Group.OUTPUTS, label, SHARE, _MORE, True)
-    for key, title, label in (
-        ("equal", "outputs as the reference", "equal"),
-        ("again", "outputs as before when sent again", "  sent again"),
-    )
-)
+_MADE, _KV, _STEPS, _ANSWERS = Group.THROUGHPUT, Group.MEMORY, Group.SCHEDULER, Group.OUTPUTS
+_LESS, _MORE, _NEITHER = Better
+_TIMES = {
+    "ttft": ("time to first token", Group.TTFT),
+    "itl": ("gap between tokens", Group.ITL),
+    "e2e": ("whole answer", Group.E2E),
+}
+_QUANTILES = {"p50": "median", "p95": "p95", "p99": "p99", "max": "longest"}
 
 FIGURES = (
-    *(MAKESPAN, INPUT_RATE, OUTPUT_RATE, GOODPUT, TIGHTEST_LIMIT),
+    Figure("makespan_s", "time for all requests", _MADE, SECONDS, _LESS, promise="makespan"),
+    *(
+        Figure(key, f"{side} tokens per second", _MADE, RATE, _MORE, promise=key)
+        for side in ("input", "output")
+        for key in [f"{side}_tokens_per_s"]
+    ),
+    Figure("goodput_per_s", "goodput, requests per second", _MADE, REQUESTS, _MORE),
+    Figure("slo_use", "use of the tightest limit (100 % keeps it)", _MADE, SHARE, _LESS),
     *(
         Figure(
-            *(f"{time}_s.{at}", f"{named} {title}", group, label, SECONDS, _LESS),
-            promise=f"{time}_{at}",
-            heading=headings.get(at, ""),
+            *(f"{time}_s.{at}", f"{named} {title}", group, SECONDS, _LESS), promise=f"{time}_{at}"
         )
-        for time, title, group, headings in _TIMES
-        for at in QUANTILES
-        for named, label in [_QUANTILE_NAMES.get(at, (at, at))]
+        for time, (title, group) in _TIMES.items()
+        for at, named in _QUANTILES.items()
     ),
-    *(ACTIVATION, DEVICE, KV_TOKENS),
+    *(
+        Figure(f"{what}_peak_gib", f"{what} peak", _KV, SIZE, _LESS, True, f"{what}_peak")
+        for what in ("activation", "device")
+    ),
+    Figure("kv_cache_tokens", "KV cache tokens", _KV, COUNT, _MORE, True),
+    Figure("kv_concurrency", "requests of max_model_len at once", _KV, MANY, _MORE, True),
+    Figure("steps", "steps", _STEPS, COUNT),
+    Figure("tokens_per_step", "tokens per step", _STEPS, COUNT),
+    Figure("chunked_prompts", "prompts read in chunks", _STEPS, COUNT),
+    Figure("chunks_max", "most chunks of one prompt", _STEPS, COUNT),
+    Figure("preemptions", "preemptions", _STEPS, COUNT, _LESS),
+    Figure("prefix_hit_rate", "prefix-cache hits", _STEPS, SHARE),
     Figure(
-        *("kv_concurrency", "requests of max_model_len at once", _KV, "longest requests", MANY),
-        better=_MORE,
-        once=True,
+        *("predicted_prefix_hit_rate", "prefix-cache hits, predicted", _STEPS, SHARE), once=True
     ),
-    Figure("steps", "steps", _STEPS, "steps", COUNT),
-    Figure("tokens_per_step", "tokens per step", _STEPS, "tokens per step", COUNT),
-    Figure("chunked_prompts", "prompts read in chunks", _STEPS, "prompts in chunks", COUNT),
-    Figure("chunks_max", "most chunks of one prompt", _STEPS, "most chunks of one", COUNT),
-    Figure("preemptions", "preemptions", _STEPS, "preemptions", COUNT, _LESS),
-    Figure("prefix_hit_rate", "prefix-cache hits", _STEPS, "prefix-cache hits", SHARE),
-    Figure(
-        *("predicted_prefix_hit_rate", "prefix-cache hits, predicted", _STEPS, "  predicted"),
-        unit=SHARE,
-        once=True,
-    ),
-    *(EQUAL_OUTPUTS, EQUAL_AGAIN),
+    Figure("outputs.equal", "outputs as the reference", _ANSWERS, SHARE, _MORE, True),
+    Figure("outputs.again", "outputs as before when sent again", _ANSWERS, SHARE, _MORE, True),
 )
 BY_KEY = {figure.key: figure for figure in FIGURES}
 BY_PROMISE = {figure.promise: figure for figure in FIGURES if figure.promise}
+MAKESPAN, OUTPUT_RATE, TIGHTEST_LIMIT = (
+    BY_KEY[key] for key in ("makespan_s", "output_tokens_per_s", "slo_use")
+)
+ACTIVATION, KV_TOKENS, EQUAL_OUTPUTS = (
+    BY_KEY[key] for key in ("activation_peak_gib", "kv_cache_tokens", "outputs.equal")
+)
 TTFT_P95, ITL_P99, ITL_MAX, E2E_P95 = (
     BY_KEY[key] for key in ("ttft_s.p95", "itl_s.p99", "itl_s.max", "e2e_s.p95")
 )

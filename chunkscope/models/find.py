@@ -13,11 +13,13 @@ import json
 import os
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from chunkscope.artefacts.codec import read_text
 from chunkscope.errors import InputError, MissingError
 from chunkscope.models.config import shape_from_config
 from chunkscope.models.shape import ModelShape
@@ -103,11 +105,10 @@ def known_model(name: str) -> KnownModel | None:
 
 def built_in(name: str) -> ModelShape | None:
     """The shape of a model in the table, by its name or one of its hub ids."""
-    model = known_model(name)
-    if model is None:
+    if (model := known_model(name)) is None:
         return None
-    hub_id = model.hub_id(name)
-    return shape_from_config(model.config, name=name, source="the built-in table", hub_id=hub_id)
+    source, hub_id = "the built-in table", model.hub_id(name)
+    return shape_from_config(model.config, name=name, source=source, hub_id=hub_id)
 
 
 def _from_path(
@@ -125,14 +126,9 @@ def _from_path(
 
 
 def _read_config(file: Path) -> Mapping[str, Any]:
-    try:
-        config = json.loads(file.read_bytes())
-    except FileNotFoundError:
-        raise InputError(f"{file.parent} has no config.json", hint=_HINT) from None
-    except OSError as error:
-        raise InputError(f"cannot read {file}: {error.strerror}") from error
-    except ValueError as error:
-        raise InputError(f"{file} is not JSON: {error}", hint=_HINT) from error
+    text, config = read_text(file, hint=_HINT), None
+    with suppress(ValueError):
+        config = json.loads(text)
     if not isinstance(config, dict):
         raise InputError(f"{file} holds no JSON object", hint=_HINT)
     return config

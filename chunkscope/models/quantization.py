@@ -1,6 +1,6 @@
 """quantization_config -> how many bytes a weight takes."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from chunkscope.artefacts.note import Note
@@ -38,24 +38,44 @@ def read_quantization(config: Config) -> tuple[Quantization | None, tuple[Note, 
     if not isinstance(stated, Mapping):
         return None, ()
     method = str(stated.get("quant_method") or stated.get("quant_algo") or "").lower()
-    name = next((name for name in READERS if method.startswith(name)), None)
-    quantization = READERS[name](stated, name) if name else None
+    quantization = _read(stated, next(filter(method.startswith, METHODS), ""))
     if quantization is None:
         return None, (Note(code="unknown_quantization", values={"method": method}),)
     return quantization, ()
 
 
-def _fp8(stated: Config, _: str) -> Quantization:
-    block = stated.get("weight_block_size")
-    sized = isinstance(block, list) and len(block) == 2 and all(isinstance(n, int) for n in block)
-    scales = 32 / max(1, block[0] * block[1]) if block and sized else 0.0
-    return Quantization(method="fp8", bits=8, extra_bits=scales)
+METHODS = (
+    *("fp8", "fbgemm_fp8", "awq", "gptq", "compressed-tensors", "bitsandbytes", "mxfp4"),
+    *("modelopt", "nvfp4"),
+)
 
 
-def _grouped(stated: Config, method: str) -> Quantization:
-    bits = _number(stated, "bits", "w_bit", default=4)
-    group = _number(stated, "group_size", "q_group_size", default=128)
-    return Quantization(method=method, bits=bits, extra_bits=_group_bits(bits, group))
+def _read(stated: Config, method: str) -> Quantization | None:
+    match method:
+        case "fp8" | "fbgemm_fp8":
+            block = stated.get("weight_block_size")
+            sized = isinstance(block, list) and [type(n) for n in block] == [int, int]
+            scales = 32 / max(1, block[0] * block[1]) if block and sized else 0.0
+            return Quantization(method="fp8", bits=8, extra_bits=scales)
+        case "awq" | "gptq":
+            bits = _number(stated, "bits", "w_bit", default=4)
+            group = _number(stated, "group_size", "q_group_size", default=128)
+            return Quantization(method=method, bits=bits, extra_bits=_group_bits(bits, group))
+        case "compressed-tensors":
+            return _compressed(stated)
+        case "bitsandbytes":
+            if stated.get("load_in_8bit") or stated.get("_load_in_8bit"):
+                return Quantization(method=method, bits=8)
+            # A 32-bit scale per 64 weights; double quantization stores it in 8 bits.
+            scale = 8 if stated.get("bnb_4bit_use_double_quant") else 32
+            return Quantization(method=method, bits=4, extra_bits=scale / 64)
+        case "mxfp4":
+            return Quantization(method=method, bits=4, extra_bits=8 / 32, kinds=("experts",))
+        case "modelopt" | "nvfp4":
+            if "fp4" in str(stated.get("quant_algo") or stated.get("quant_method")).lower():
+                return Quantization(method="nvfp4", bits=4, extra_bits=8 / 16)
+            return Quantization(method="fp8", bits=8)
+    return None
 
 
 def _group_bits(bits: int, group: int) -> float:
@@ -63,53 +83,21 @@ def _group_bits(bits: int, group: int) -> float:
     return (16 + bits) / group if group > 0 else 0.0
 
 
-def _compressed(stated: Config, _: str) -> Quantization | None:
+def _compressed(stated: Config) -> Quantization | None:
     groups = stated.get("config_groups")
     first = next(iter(groups.values()), None) if isinstance(groups, Mapping) else None
     weights = first.get("weights") if isinstance(first, Mapping) else None
-    if not isinstance(weights, Mapping):
+    if not isinstance(first, Mapping) or not isinstance(weights, Mapping):
         return None
     bits = _number(weights, "num_bits", default=8)
     group = _number(weights, "group_size", default=0)
     extra = 8 / group if group and weights.get("type") == "float" else _group_bits(bits, group)
-    inputs = first.get("input_activations") if isinstance(first, Mapping) else None
+    inputs = first.get("input_activations")
     eight = bits == 8 and isinstance(inputs, Mapping) and inputs.get("num_bits") == 8
     method = "fp8 (compressed-tensors)" if eight else "compressed-tensors"
     return Quantization(method=method, bits=bits, extra_bits=extra)
 
 
-def _bitsandbytes(stated: Config, _: str) -> Quantization:
-    if stated.get("load_in_8bit") or stated.get("_load_in_8bit"):
-        return Quantization(method="bitsandbytes", bits=8)
-    # A 32-bit scale per 64 weights; double quantization stores it in 8 bits.
-    scale = 8 if stated.get("bnb_4bit_use_double_quant") else 32
-    return Quantization(method="bitsandbytes", bits=4, extra_bits=scale / 64)
-
-
-def _mxfp4(_: Config, method: str) -> Quantization:
-    return Quantization(method=method, bits=4, extra_bits=8 / 32, kinds=("experts",))
-
-
-def _modelopt(stated: Config, _: str) -> Quantization:
-    algorithm = str(stated.get("quant_algo") or stated.get("quant_method")).lower()
-    if "fp4" in algorithm:
-        return Quantization(method="nvfp4", bits=4, extra_bits=8 / 16)
-    return Quantization(method="fp8", bits=8)
-
-
 def _number(stated: Config, *names: str, default: int) -> int:
     value = next((stated[name] for name in names if stated.get(name) is not None), default)
     return value if isinstance(value, int) else default
-
-
-READERS: dict[str, Callable[[Config, str], Quantization | None]] = {
-    "fp8": _fp8,
-    "fbgemm_fp8": _fp8,
-    "awq": _grouped,
-    "gptq": _grouped,
-    "compressed-tensors": _compressed,
-    "bitsandbytes": _bitsandbytes,
-    "mxfp4": _mxfp4,
-    "modelopt": _modelopt,
-    "nvfp4": _modelopt,
-}

@@ -3,33 +3,6 @@
 import pytest
 
 from chunkscope.vllm.log.failures import Status, cause_in, doing_in
-from chunkscope.vllm.log.reader import facts_in
-
-V24 = """
-(EngineCore pid=1) INFO 11-15 05:48:35 [gpu_model_runner.py:5255] Model loading took 3.02 GiB memory and 0.677729 seconds
-(EngineCore pid=1) INFO 11-15 05:49:07 [gpu_worker.py:508] Available KV cache memory: 122.81 GiB
-(EngineCore pid=1) INFO 11-15 05:49:07 [kv_cache_utils.py:2146] GPU KV cache size: 4,599,264 tokens
-(EngineCore pid=1) INFO 11-15 05:49:07 [kv_cache_utils.py:2147] Maximum concurrency for 2,560 tokens per request: 1796.59x
-(EngineCore pid=1) INFO 11-15 05:49:13 [gpu_model_runner.py:6656] Graph capturing finished in 6 secs, took 0.42 GiB
-"""  # noqa: E501
-V28 = "[kv_cache_utils.py:1869] GPU KV cache size: 262,144 tokens, Maximum concurrency for 4,096 tokens per request: 64.00x"  # noqa: E501
-V10 = "Model loading took 14.9889 GiB and 1.234567 seconds"
-
-
-def test_sizes_of_0_24_stand_on_lines_of_their_own() -> None:
-    found = facts_in(V24)
-    assert (found.kv_cache_tokens, found.kv_concurrency) == (4_599_264, 1796.59)
-    assert (found.weights_gib, found.kv_cache_gib, found.graphs_gib) == (3.02, 122.81, 0.42)
-
-
-def test_sizes_of_0_28_share_a_line() -> None:
-    found = facts_in(V28)
-    assert (found.kv_cache_tokens, found.kv_concurrency) == (262_144, 64.0)
-    assert found.weights_gib is None
-
-
-def test_weights_of_0_10_have_four_decimals() -> None:
-    assert facts_in(V10).weights_gib == 14.9889
 
 
 @pytest.mark.parametrize(
@@ -78,7 +51,7 @@ def test_an_assertion_in_the_middle_is_no_refusal() -> None:
 
 
 def test_a_silent_log_says_nothing() -> None:
-    assert cause_in(V24, started=True) is None
+    assert cause_in("INFO 11-15 [core.py:1] GPU KV cache size: 8 tokens", started=True) is None
 
 
 @pytest.mark.parametrize(

@@ -58,22 +58,23 @@ def test_the_default_is_the_installed_version(monkeypatch, installed, version, n
 
 
 @pytest.mark.parametrize(
-    ("version", "off"),
+    ("rule", "version", "value"),
     [
-        ("0.10.2", Off.IGNORED),
-        ("0.11.0", Off.IGNORED),
-        ("0.11.1", Off.HONOURED),
-        ("0.12", Off.WARNED),
-        ("0.32", Off.WARNED),
+        ("off", "0.11.0", Off.IGNORED),
+        ("off", "0.11.1", Off.HONOURED),
+        ("off", "0.12", Off.WARNED),
+        ("off", "0.32", Off.WARNED),
+        ("gpu_memory_utilization", "0.19.1", 0.9),
+        ("gpu_memory_utilization", "0.20.0", 0.92),
+        ("unchunked_drops_the_threshold", "0.10.2", False),
+        ("unchunked_drops_the_threshold", "0.11.1", True),
+        ("unchunked_drops_the_threshold", "0.32", False),
+        ("lone_request_is_capped", "0.10.2", True),
+        ("lone_request_is_capped", "0.32", False),
     ],
 )
-def test_what_off_means_depends_on_the_version(version, off):
-    assert release(version).rules.off is off
-
-
-@pytest.mark.parametrize(("version", "share"), [("0.19.1", 0.9), ("0.20.0", 0.92)])
-def test_the_default_utilization_changed_with_0_20(version, share):
-    assert release(version).rules.gpu_memory_utilization == share
+def test_what_vllm_does_follows_its_version(rule, version, value):
+    assert getattr(release(version).rules, rule) == value
 
 
 @pytest.mark.parametrize(
@@ -118,13 +119,6 @@ def test_off_is_spelled_as_its_own_flag():
     assert yaml_lines(args, (0, 24, 0)) == [
         "max-num-seqs: 8", "no-enable-chunked-prefill: true", "enable-prefix-caching: true",
     ]  # fmt: skip
-
-
-@pytest.mark.parametrize("name", ["max_num_partial_prefills", "max_long_partial_prefills"])
-@pytest.mark.parametrize("version", [OLDEST, (0, 24, 0), (0, 27, 0), NEWEST])
-def test_concurrent_partial_prefills_are_never_emitted(name, version):
-    """Engines refuse them while they exist: what the gate says of that is tested there."""
-    assert command_line(Settings.of({name: 2}), version) == []
 
 
 def test_the_fewest_arguments_lead_to_the_same_engine():
@@ -217,14 +211,3 @@ def test_each_rule_begins_with_the_oldest_version_and_goes_up(rule):
     versions = [since for since, _ in rule.metadata["table"]]
     assert versions[0] == OLDEST
     assert versions == sorted(set(versions))
-
-
-def test_what_a_scheduler_does_follows_its_version():
-    """The first value is 0.10.2's; each version after it changes it to the opposite."""
-    old, middle, new = (release(version).rules for version in ("0.10.2", "0.11.1", "0.32"))
-    assert (old.unchunked_drops_the_threshold, middle.unchunked_drops_the_threshold) == (
-        False,
-        True,
-    )
-    assert (new.unchunked_drops_the_threshold, new.unchunked_stops_the_queue) == (False, True)
-    assert (old.lone_request_is_capped, new.lone_request_is_capped) == (True, False)

@@ -262,12 +262,6 @@ def test_servers_in_one_log_are_told_apart_where_a_collector_names_them(prefix: 
     assert [life.refused is not None for life in lives] == [True, False, False]
 
 
-def test_aggregated_engines_are_read() -> None:
-    line = periodic("10-23 10:52:00").replace("Engine 000", "8 Engines Aggregated")
-    (life,) = reading(line).starts
-    assert (life.windows[0].engine, life.windows[0].engines, life.engines) == ("", 8, 8)
-
-
 # -- the periodic line ---------------------------------------------------------------------------
 
 
@@ -513,24 +507,6 @@ def test_nothing_of_a_prompt_or_a_key_is_kept() -> None:
     assert log.unknown == {"core.py:77": 1}
 
 
-def test_places_that_a_prompt_names_hide_nothing() -> None:
-    """JSON lines have none of their own: what looks like one there is somebody's text."""
-    prompts = [
-        json.dumps({"message": f"Received request cmpl-1: prompt: '{text}'"})
-        for text in ("why does a.py: fail?", "[core.py:77] look", "INFO [core.py:77] look")
-    ]
-    (life,) = reading(*prompts, *prompts, LINE).starts
-    assert life.facts.kv_cache_tokens == 919_824
-    answer = json.dumps({"message": "GPU KV cache size: 919,824 tokens (see a.py:3)"})
-    (life,) = reading(*prompts, answer).starts
-    assert life.facts.kv_cache_tokens == 919_824
-
-
-def test_lines_of_one_place_are_soon_passed_over_and_still_counted() -> None:
-    log = reading(*[stamped("nothing known") for _ in range(10)])
-    assert log.unknown == {"core.py:77": 10}
-
-
 @pytest.mark.shared
 def test_a_real_log_of_0_24(shared: Path) -> None:
     path = shared / "data" / "vllm_logs" / "vllm-0.24.0-h200-serve-bench.log"
@@ -603,7 +579,7 @@ def test_an_engine_may_be_called_anything(name: str, engines: int) -> None:
     line = periodic("10-23 10:00:00")
     start = line.index("Engine ") if "Engine " in line else line.index("Avg prompt")
     (life,) = reading(line[:start] + name + line[line.index("Avg prompt") :]).starts
-    assert [window.engines for window in life.windows] == [engines]
+    assert [window.engines for window in life.windows] == [life.engines] == [engines]
 
 
 def test_refused_arguments_keep_vllms_sentence() -> None:
