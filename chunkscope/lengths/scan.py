@@ -30,7 +30,7 @@ from chunkscope.prefixes.reuse import HowSent, PrefixReuse
 from chunkscope.prefixes.sharing import Sharing
 from chunkscope.prompts.harness.log import LONGEST_FIRST, LogSummary, RequestSelection
 from chunkscope.prompts.select import selected
-from chunkscope.prompts.selection import LengthsSelection, Prompts, Selection
+from chunkscope.prompts.selection import Prompts, Selection
 from chunkscope.sources.archives import close_archives
 from chunkscope.sources.base import Chunk, Problems, Skipped, cannot_read, printable
 from chunkscope.sources.reader import Part, RecordReader
@@ -218,9 +218,7 @@ class DatasetScan:
         )
         if not part.is_whole:
             # A log's requests belong together, as do the blocks that a trace's prompts name.
-            belong = selection.kind == "requests" or (
-                isinstance(selection, LengthsSelection) and selection.blocks is not None
-            )
+            belong = selection.kind == "requests" or selection.blocks is not None
             if reader.is_divisible and not belong:
                 self.problems = Problems()
                 reader = opened.enter_context(open_reader(part, options.read, self.problems))
@@ -333,10 +331,10 @@ class DatasetScan:
                 yield note("unused_with_log", option="--apply-chat-template")
         if tally.rendered_chats and tokenizer.renders_the_date:
             yield note("date_in_template", day=str(tokenizer.chat_day))
-        if isinstance(selection, LengthsSelection) and tally.comparison is not None:
+        if selection.kind == "lengths" and tally.comparison is not None:
             named = selection.blocks.text if selection.blocks else ""
             if prefixes is None:
-                yield note("blocks_unused", blocks=named, field=selection.path.text)
+                yield note("blocks_unused", blocks=named, field=selection.paths[0].text)
             else:
                 yield note("block_size", blocks=named, tokens=prefixes.block_size)
         if tally.begun_twice:

@@ -77,6 +77,7 @@ class Selection:
     prefix: str = ""  # goes before every text
     lists: tuple[FieldPath, ...] = ()  # a record stands for one prompt per element of these
     output: FieldPath | None = None
+    blocks: FieldPath | None = None  # of a trace: the names of a prompt's blocks
     choices: ChoiceList | None = None  # that are written after the question
     notes: tuple[Note, ...] = ()
     uncounted: tuple[Note, ...] = ()
@@ -121,7 +122,7 @@ class Selection:
         return Chunk(positions, records)
 
     def _row_by_row(self, chunk: Chunk, problems: Problems) -> Prompts:
-        prompts = Prompts([], [], [] if self.output else None)
+        prompts = Prompts([], [], [] if self.output else None, [] if self.blocks else None)
         for position, record in zip(chunk.positions, chunk.records, strict=True):
             try:
                 item = self.prompt(record)
@@ -134,15 +135,22 @@ class Selection:
             prompts.items.append(self.prefix + item if self.prefix else item)
             if prompts.outputs is not None:
                 prompts.outputs.append(output)
+            if prompts.blocks is not None and self.blocks:
+                prompts.blocks.append(self.blocks.find(record) or [])
         return prompts
 
     def output_of(self, record: Any) -> Any:
         """The reference output; a row without one is still a prompt."""
+        if self.output is None:
+            return None
+        if self.kind == "lengths":
+            value = self.output.find(record)
+            return None if value in (None, "") else traces.length(value, self.output.text)
         try:
-            text = text_at(record, self.output, "\n", numbers=True) if self.output else None
+            text = text_at(record, self.output, "\n", numbers=True)
         except (UnusableError, RecursionError):
             return None
-        return text if text is None or all_unicode((text,)) else None
+        return text if all_unicode((text,)) else None
 
 
 def text_of(*fields: FieldPath, label: str = "", **more: Any) -> Selection:
@@ -226,29 +234,8 @@ def with_choices(question: Selection, choices: ChoiceList) -> Selection:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class LengthsSelection(Selection):
+def lengths_of(columns: traces.TraceColumns) -> Selection:
     """Lengths that are in the data already, and the names of the prompts' blocks."""
-
-    path: FieldPath
-    blocks: FieldPath | None = None
-
-    def extract(self, chunk: Chunk, problems: Problems) -> Prompts:
-        prompts = super().extract(chunk, problems)
-        if self.blocks is None:
-            return prompts
-        records = dict(zip(chunk.positions, chunk.records, strict=True))
-        blocks = [self.blocks.find(records[position]) or [] for position in prompts.positions]
-        return prompts._replace(blocks=blocks)
-
-    def output_of(self, record: Any) -> int | None:
-        value = self.output.find(record) if self.output else None
-        if self.output is None or value is None or value == "":
-            return None
-        return traces.length(value, self.output.text)
-
-
-def lengths_of(columns: traces.TraceColumns) -> LengthsSelection:
     path = FieldPath.to(columns.prompt)
     output, blocks = (FieldPath.to(name) if name else None for name in columns[1:])
 
@@ -257,13 +244,12 @@ def lengths_of(columns: traces.TraceColumns) -> LengthsSelection:
             raise UnusableError(f'field "{blocks.text}" is no list of numbers')
         return traces.length(path.get(record), path.text)
 
-    return LengthsSelection(
+    return Selection(
         kind="lengths",
         label=f"{path.text} (lengths)",
         paths=(path, blocks) if blocks else (path,),
         prompt=prompt,
         output=output,
-        path=path,
         blocks=blocks,
     )
 

@@ -6,6 +6,7 @@ the place where a file is cut or damaged are still delivered: the error comes af
 
 import codecs
 import io
+import re
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -19,20 +20,12 @@ from chunkscope.errors import ChunkscopeError, InputError, UsageError
 from chunkscope.sources.base import CHUNK_BYTES, MOST_ROW_BYTES, cannot_read, first_line, too_long
 
 COMPRESSED_SUFFIXES = {".gz": "gzip", ".bz2": "bzip2", ".xz": "xz", ".zst": "zstd"}
-_MAGICS: dict[str, tuple[bytes, ...]] = {
-    "gzip": (b"\x1f\x8b\x08",),
-    "bzip2": tuple(
-        b"BZh%d%b" % (level, block)
-        for level in range(1, 10)
-        for block in (b"1AY&SY", b"\x17\x72\x45\x38\x50\x90")  # a block, or the end at once
-    ),
-    "xz": (b"\xfd7zXZ\x00",),
-    "zstd": (
-        b"\x28\xb5\x2f\xfd",
-        *(bytes([low]) + b"\x2a\x4d\x18" for low in range(0x50, 0x60)),  # skippable frames
-    ),
-}
-_ALL_MAGICS = tuple(magic for magics in _MAGICS.values() for magic in magics)
+_MAGIC = re.compile(
+    rb"(?P<gzip>\x1f\x8b\x08)"
+    rb"|(?P<bzip2>BZh[1-9](1AY&SY|\x17rE8P\x90))"  # a block, or the end at once
+    rb"|(?P<xz>\xfd7zXZ\x00)"
+    rb"|(?P<zstd>\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18)"  # a frame, or one that is skipped
+)
 _MOST_RATIO = 1000
 _RATIO_FROM_BYTES = 16 << 20
 _GZIP_BYTES = 1 << 17  # compressed, at a time
@@ -180,9 +173,8 @@ def refuse_bomb(unpacked: int, packed: int, shown: str) -> None:
 
 def compression_of(start: bytes) -> str | None:
     """What data that starts like this is compressed with: `b"\\x1f\\x8b\\x08..."` -> "gzip"."""
-    if not start.startswith(_ALL_MAGICS):  # as most do
-        return None
-    return next(name for name, magics in _MAGICS.items() if start.startswith(magics))
+    match = _MAGIC.match(start)
+    return match.lastgroup if match else None
 
 
 def decompressed(raw: Stream, shown: str) -> Stream:
@@ -210,24 +202,21 @@ def _damaged(raw: Stream, name: str, shown: str, error: Exception) -> InputError
 
 
 def _reader(raw: Any, name: str) -> Callable[[int], bytes]:
-    if name == "bzip2":
-        import bz2
-
-        return bz2.BZ2File(raw).read1
-    if name == "xz":
-        import lzma
-
-        return lzma.LZMAFile(raw).read1
+    file: Any
+    if name == "gzip":
+        blocks = _inflated(raw)
+        return lambda _: next(blocks, b"")
     if name == "zstd":
-        if sys.version_info >= (3, 14):
-            from compression import zstd
-        else:
-            from backports import zstd
-
+        zstd: Any = import_module(
+            "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
+        )
         # 2 GiB windows are what `zstd --long=31` writes; memory follows the file's own window.
-        return zstd.ZstdFile(raw, options={zstd.DecompressionParameter.window_log_max: 31}).read1
-    blocks = _inflated(raw)
-    return lambda _: next(blocks, b"")
+        file = zstd.ZstdFile(raw, options={zstd.DecompressionParameter.window_log_max: 31})
+    elif name == "xz":
+        file = import_module("lzma").LZMAFile(raw)
+    else:
+        file = import_module("bz2").BZ2File(raw)
+    return file.read1  # type: ignore[no-any-return]
 
 
 def _inflated(raw: Stream) -> Iterator[bytes]:

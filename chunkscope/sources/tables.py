@@ -254,7 +254,11 @@ def _table_rows(
                 row = reader.positions + 1
                 reader.positions += part.num_rows
                 reader.bytes_taken += part.nbytes
-                yield Chunk(range(row, row + part.num_rows), part.to_pylist())
+                try:
+                    chunk = Chunk(range(row, row + part.num_rows), part.to_pylist())
+                except UnicodeDecodeError:
+                    chunk = _one_by_one(reader, row, part)
+                yield chunk
     except (ChunkscopeError, MemoryError, GeneratorExit):
         raise
     except Exception as error:  # pyarrow borrows from all over Python's own error tree
@@ -264,6 +268,19 @@ def _table_rows(
             f"cannot read {reader.source.path} as {reader.format}: {first_line(error)}",
             hint="the file may be damaged or cut off; fetch or write it again",
         ) from error
+
+
+def _one_by_one(reader: RecordReader, first: int, batch: Any) -> Chunk:
+    """Rows of which some hold bytes that are not text."""
+    positions: list[int] = []
+    records: list[Any] = []
+    for index in range(batch.num_rows):
+        try:
+            records += batch.slice(index, 1).to_pylist()
+            positions.append(first + index)
+        except UnicodeDecodeError as error:
+            reader.problems.bad(first + index, f"a cell is not UTF-8 ({error.reason})")
+    return Chunk(positions, records)
 
 
 def _parquet_batches(part: Part, file: IO[bytes], columns: Sequence[str] | None) -> Iterator[Any]:

@@ -89,6 +89,15 @@ def test_long_rows_come_in_small_chunks(tmp_path):
             assert max(sizes) <= 4
 
 
+def test_one_bad_cell_of_parquet_costs_its_row(tmp_path):
+    cells = pa.array([b"fine", b"caf\xe9", b"tea"])
+    text = pa.StringArray.from_buffers(3, *cells.buffers()[1:])
+    pq.write_table(pa.table({"q": text}), tmp_path / "x.parquet")
+    result = read(tmp_path / "x.parquet")
+    assert (result.records, result.positions) == ([{"q": "fine"}, {"q": "tea"}], [1, 3])
+    assert [row for row, _ in result.bad] == [2]
+
+
 # --- datasets.save_to_disk -------------------------------------------------------------------
 
 
