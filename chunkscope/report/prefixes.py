@@ -1,6 +1,7 @@
 """What prompts share, as sections: what a prefix cache serves, and what would make it more."""
 
 from collections.abc import Iterator
+from typing import Any
 
 from chunkscope.lengths.profile import ALL
 from chunkscope.prefixes.reuse import PrefixReuse, reuse_together
@@ -12,6 +13,7 @@ from chunkscope.report.words import data as words
 MOST_GROUPS = 10
 MOST_CURVES = 200
 MOST_SIZES = 6
+FLAT_WITHIN = 0.01
 ORDERS = {
     "as in the file": "cached_tokens",
     "longest first, as sent": "sent_order_cached_tokens",
@@ -110,7 +112,7 @@ def _groups(summary: PrefixSummary) -> Table | None:
 
 def _chart(summary: PrefixSummary) -> Chart | None:
     """For the page: what is served by the size of the KV cache, a line for each order."""
-    sets = [
+    sets: list[dict[str, Any]] = [
         {
             "name": name,
             "lines": {
@@ -130,4 +132,7 @@ def _chart(summary: PrefixSummary) -> Chart | None:
         "tokens": planned.kv_tokens,
         "found": planned.cached_tokens / planned.tokens if planned.tokens else 0.0,
     }
-    return Chart(name="reuse", data={"sets": sets, "plan": mark}) if sets else None
+    # A chart of flat lines says less than the sentence above it.
+    shares = [part for one in sets for line in one["lines"].values() for _, part in line]
+    bends = any(abs(part - shares[0]) > FLAT_WITHIN for part in shares)
+    return Chart(name="reuse", data={"sets": sets, "plan": mark}) if bends else None

@@ -123,7 +123,7 @@ function cumulative(width) {
           labelAnchor: "center",
           labelArrow: "none",
         }),
-        Plot.axisY({ ticks: [0, 25, 50, 75, 95, 100], label: null, tickFormat: (p) => `${p} %`, tickSize: 0 }),
+        Plot.axisY({ ticks: [0, 25, 50, 75, 95], label: null, tickFormat: (p) => `${p} %`, tickSize: 0 }),
         Plot.gridY({ ticks: [25, 50, 75, 95], stroke: LINE, strokeOpacity: 1 }),
         Plot.lineY(others, {
           ...line,
