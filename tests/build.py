@@ -160,7 +160,7 @@ def run(setting: str = "plan", *makespans: float, gap_s: float = 0.01, **more: A
 
 
 def failed(setting: str = "plan", status: Status = Status.OUT_OF_MEMORY) -> Run:
-    values = {"phase": "loading", "detail": "no memory", "max_num_batched_tokens": 32_768}
+    values = {"phase": "loading", "detail": "no memory", "step_tokens": 32_768}
     return run(
         setting,
         status=status,

@@ -67,6 +67,14 @@ CASES: dict[str, tuple[str, ...]] = {
     "gpus": ("gpus",),
     "models": ("models",),
 }
+ANSWERS = ("analyze", "prefixes", "recommend", "simulate", "report", "memory", "doctor", "gate")
+
+
+def is_answer(line: str) -> bool:
+    """Not help, nor arguments for another program."""
+    return line.split()[0] in ANSWERS and "--help" not in line and "--emit" not in line
+
+
 STRICT = """[gate.data]
 longest_prompt = 8000
 p95 = 2000
@@ -115,6 +123,15 @@ def test_what_people_see(
         path.parent.mkdir(exist_ok=True)
         path.write_text(text, encoding="utf-8")
     assert text == path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", [name for name, lines in CASES.items() if is_answer(lines[-1])])
+def test_an_answer_is_at_most_40_lines_and_320_words(name: str) -> None:
+    text = (GOLDEN / f"{name}.txt").read_text(encoding="utf-8")
+    answer = re.split(r"^--- (?:stderr|exit)", text, flags=re.MULTILINE)[0].splitlines()[1:]
+    assert len(answer) <= 40
+    assert len(" ".join(answer).split()) <= 320
+    assert all(len(line) <= 80 for line in answer)
 
 
 def test_every_golden_file_has_a_case() -> None:

@@ -1,6 +1,7 @@
 """From Python: the commands' names and values, and what a notebook shows."""
 
 import json
+from inspect import signature
 
 import pytest
 
@@ -59,3 +60,55 @@ def test_a_plan_that_sets_nothing_says_so_in_a_notebook():
     nothing = chunkscope.recommend(PROFILE, model="llama-3.1-8b", gpu="h200")
     assert not nothing.settings.max_num_batched_tokens
     assert "nothing to set" in nothing._repr_html_()
+
+
+# Of the terminal alone, and what Python does with the value that it gets back.
+SHOWN = {"details", "json", "quiet", "output", "format", "help", "skip_bad_rows"}
+RETURNED = {
+    "recommend": {"emit", "anyway", "check"},
+    "gate": {"init", "force", "update"},
+    "doctor": {"follow", "for_"},
+}
+COMMANDS = (
+    *("analyze", "prefixes", "recommend", "simulate", "verify"),
+    *("memory", "doctor", "gate", "report", "demo"),
+)
+
+
+def keywords(command: str) -> set[str]:
+    """What the Python function of that name takes, those of its options model, too."""
+    from chunkscope.commands import api
+    from chunkscope.commands.api import ALIASES, option_names
+    from chunkscope.lengths.options import AnalyzeOptions
+    from chunkscope.planning.predict import SimulateOptions
+    from chunkscope.planning.recommend import recommend
+    from chunkscope.planning.request import PlanRequest
+    from chunkscope.verification.verify import VerifyOptions
+    from chunkscope.vllm.settings import NAMES
+
+    models = {
+        "analyze": {*option_names(AnalyzeOptions), *ALIASES},
+        "recommend": {
+            *(set(signature(recommend).parameters) | set(signature(PlanRequest.of).parameters)),
+            *option_names(PlanRequest),
+        },
+        "simulate": {*option_names(SimulateOptions), *NAMES},
+        "verify": {*option_names(VerifyOptions)},
+        "memory": {*NAMES},
+    }
+    function = getattr(api, command, None) or getattr(chunkscope, command)
+    return {*signature(function).parameters, *models.get(command, ())}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_an_option_of_a_command_is_a_keyword_of_its_function(command: str) -> None:
+    from typer.main import get_command
+
+    from chunkscope.cli import application
+
+    options = {
+        parameter.name
+        for parameter in get_command(application(command)).commands[command].params
+        if parameter.param_type_name == "option"
+    }
+    assert not options - keywords(command) - SHOWN - RETURNED.get(command, set())
