@@ -132,10 +132,10 @@ BUDGETS = {
     "vllm": 2_490,
     "simulation": 2_480,
     "planning": 3_150,
-    "verification": 3_710,
+    "verification": 3_644,
     "diagnosis": 800,
     "reference": 1_000,
-    "gating": 1_720,
+    "gating": 1_706,
     "report": 4_310,
     "commands": 1_634,
 }

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
-from math import ceil, floor, log10
+from math import ceil, floor
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +74,7 @@ def limit_of(key: Key, value: float) -> int | str | None:
     None where a value is so small that no limit below it would ask for anything.
 
     >>> limit_of(("data", "longest_prompt"), 23_235), limit_of(("speed", "ttft_p95"), 0.5)
-    (26000, '630ms')
+    (25559, '625ms')
     """
     spec = _LIMITS[key[0], key[-1]] if key[1:2] == ("of",) else _LIMITS[key]
     room = ROOMS.get(spec.key, ROOMS.get(key[0], ROOM))
@@ -83,24 +83,10 @@ def limit_of(key: Key, value: float) -> int | str | None:
         if spec.unit is SHARE:
             return f"{least}%" if least else None
         return max(1, least) if value > 0 else None
+    most = round(value * (1 + room), 6)
     if spec.unit is SECONDS:
-        return f"{_decimals(_roomy(value * 1000, room))}ms"
-    if spec.unit is SIZE:
-        return f"{_decimals(_roomy(value, room, digits=3))}GiB"  # two may be more than a GPU has
-    return ceil(_roomy(value, room))
-
-
-def _roomy(value: float, room: float, digits: int = 2) -> float:
-    """A little more, in so many digits: a limit that nobody reads as exact."""
-    if not room or value < 1e-6:
-        return value
-    step = 10.0 ** (floor(log10(value * (1 + room))) + 1 - digits)
-    return max(round(ceil(value * (1 + room) / step) * step, 6), value)
-
-
-def _decimals(value: float) -> str:
-    """Not less than it is, and without an exponent: a budget file takes none."""
-    return f"{ceil(round(value * 1000, 6)) / 1000:.3f}".rstrip("0").rstrip(".")
+        return f"{ceil(most * 1000)}ms"
+    return f"{ceil(most * 1000) / 1000}GiB" if spec.unit is SIZE else ceil(most)
 
 
 # -- `gate --init` ---------------------------------------------------------------------------------

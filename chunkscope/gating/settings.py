@@ -14,7 +14,7 @@ Compared is what the engine ends up with: an argument left out counts as vLLM's 
 """
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,8 +31,7 @@ from chunkscope.models.shape import ModelShape
 from chunkscope.planning.plan import Plan
 from chunkscope.planning.request import chosen_datasets
 from chunkscope.planning.search import WORTH
-from chunkscope.planning.simulator import Simulator, draw, limits_used
-from chunkscope.simulation.result import SimulatedRun
+from chunkscope.planning.simulator import Simulator, draw
 from chunkscope.vllm.check import read_by_vllm
 from chunkscope.vllm.deployment import Deployment, Refusal
 from chunkscope.vllm.flags import NEVER_WORKED, Release, release
@@ -136,11 +135,7 @@ def _is_model(name: str, planned: ModelShape) -> bool:
         shape = find_model(name) if is_folder else built_in(name)
     except (ChunkscopeError, OSError, ValueError):
         return False
-    names: dict[str, Any] = {
-        "name": planned.name,
-        "source": planned.source,
-        "hub_id": planned.hub_id,
-    }
+    names = {part: getattr(planned, part) for part in ("name", "source", "hub_id")}
     return shape is not None and planned == replace(shape, **names)
 
 
@@ -186,14 +181,10 @@ def _as_good(plan: Plan, profile: Profile, there: Deployment, actual: Settings) 
         yield _check("as-good", "simulation", passed=same, relation=Relation.ACCEPTED, **about)
         return
     contexts = [s.max_model_len for s in (planned, actual) if s.max_model_len]
-    room = min(contexts, default=1)
-    workload = draw(plan.request, datasets, room)  # what either of them takes
-    simulator = Simulator(request=plan.request, deployment=there, workload=workload)
-    if not plan.request.is_open:
-        times = (lambda run: run.figures.makespan_s, lambda run: run.gpu_s)
-        yield _simulated("time", simulator, planned, actual, times)
-    if plan.request.slo:
-        yield _simulated("limits", simulator, planned, actual, (limits_used,))
+    workload = draw(plan.request, datasets, min(contexts, default=1))  # what either of them takes
+    yield _simulated(
+        Simulator(request=plan.request, deployment=there, workload=workload), planned, actual
+    )
 
 
 def _serves(plan: Plan, datasets: tuple[DatasetProfile, ...], actual: Settings) -> Check:
@@ -227,24 +218,15 @@ def _held(plan: Plan, there: Deployment, actual: Settings) -> Check:
     )
 
 
-def _simulated(
-    subject: str,
-    simulator: Simulator,
-    planned: Settings,
-    actual: Settings,
-    figures: Sequence[Callable[[SimulatedRun], float]],
-) -> Check:
-    """By the figure that likes it least: on the host as it is taken to be, and without its time."""
-    ours, theirs = simulator.attempt(planned), simulator.attempt(actual)
-    both = [(figure(ours), figure(theirs)) for figure in figures if ours and theirs]
-    unit, name = "share" if subject == "limits" else "seconds", f"simulation, {subject}"
-    about: dict[str, Any] = {"relation": Relation.AT_MOST, "unit": unit}
-    if not both:
-        return _check("as-good", name, passed=False, reason=note("gate_cannot_run"), **about)
-    one, other = max(both, key=lambda pair: pair[1] / pair[0] if pair[0] else 0.0)
-    limit = one * (1 + WORTH)
-    if subject == "limits":  # one that the plan keeps may not break
-        limit = min(limit, max(one, 1.0))
-    values = {"value": one, "unit": unit, "requests": len(simulator.workload.requests)}
-    about |= {"limit": limit, "value": other, "reason": note("gate_within_plan", **values)}
-    return _check("as-good", name, passed=not exceeds(other, limit), **about)
+def _simulated(simulator: Simulator, planned: Settings, actual: Settings) -> Check:
+    """By what `recommend` weighs settings with; and a limit that the plan keeps may not break."""
+    about: dict[str, Any] = {"relation": Relation.AT_MOST, "limit": 1 + WORTH, "unit": "share"}
+    if simulator.attempt(actual) is None:
+        about["reason"] = note("gate_cannot_run")
+        return _check("as-good", "simulation", passed=False, **about)
+    free = simulator.cost(planned) == 0  # of no limit anything is used
+    times = 1 + simulator.cost(actual) if free else simulator.against(actual, planned)
+    keeps = simulator.keeps_limits(actual) or not simulator.keeps_limits(planned)
+    code = "gate_within_plan" if keeps else "gate_limit_breaks"
+    about |= {"value": times, "reason": note(code, requests=len(simulator.workload.requests))}
+    return _check("as-good", "simulation", passed=keeps and not exceeds(times, 1 + WORTH), **about)

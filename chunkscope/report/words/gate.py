@@ -166,9 +166,8 @@ SENTENCES: dict[str, Template] = {
     "gate_would_not_start": "vLLM would not start: the driver needs some of that memory",
     "gate_logprobs_do_not_fit": "prompt logprobs, which vLLM does not profile, would not fit",
     "gate_cannot_run": "it cannot run (predicted)",
-    "gate_within_plan": lambda value, unit, requests: (
-        f"predicted with {requests:,} requests; the plan: {_written(value, unit)}"
-    ),
+    "gate_within_plan": "predicted with {requests} requests, beside the plan",
+    "gate_limit_breaks": "predicted with {requests} requests: a limit breaks that the plan keeps",
     "gate_data_changed": lambda profile, names: (
         f"The data changed since {profile} was written: {_first(names)}"
     ),
