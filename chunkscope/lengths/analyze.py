@@ -76,9 +76,6 @@ def info_of(scan: Scan) -> TokenizerInfo | None:
     notes = []
     if counter and counter.only_reference:
         notes = [note("counted_again", reference=reference)]
-    elif counter and counter.recounted:
-        count, different = counter.recounted, counter.corrected
-        notes = [note("exactly_checked", reference=reference, count=count, different=different)]
     elif counter and counter.checked_texts:
         notes = [note("sample_checked", reference=reference)]
     # What comes through a pipe can be read only once.

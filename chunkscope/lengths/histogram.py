@@ -38,23 +38,14 @@ class LengthHistogram:
 
     @classmethod
     def of(cls, lengths: Iterable[int]) -> "LengthHistogram":
-        return cls(Counter(lengths))
+        return cls(dict(Counter(lengths)))
 
     def __add__(self, other: "LengthHistogram") -> "LengthHistogram":
-        return LengthHistogram(Counter(self.counts) + Counter(other.counts))
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, LengthHistogram) and self._present() == other._present()
-
-    def __hash__(self) -> int:
-        return hash(frozenset(self._present().items()))
-
-    def _present(self) -> dict[int, int]:
-        return {length: count for length, count in self.counts.items() if count}
+        return added_up([self, other])
 
     @cached_property
     def _lengths(self) -> list[int]:
-        return sorted(length for length, count in self.counts.items() if count)
+        return sorted(self.counts)
 
     @cached_property
     def _up_to(self) -> list[int]:

@@ -69,8 +69,6 @@ def analyze_on_ray(
     Without an address it is the cluster that RAY_ADDRESS names or this machine runs, or else a new
     one on this machine.
     """
-    if options.exact_check:
-        raise UsageError("--ray excludes exact_check", hint="check in one process")
     listener = listener or Listener()
     with discovered(paths, options, listener) as sources:
         parts = [part for source in sources for part in _parts(source, options, part_bytes)]

@@ -29,8 +29,7 @@ NOT_IN_THE_KEY = {
     "include": "likewise",
     "exclude": "likewise",
     "trust_remote_code": "whether a tokenizer may be used, not what it says",
-    "exact_check": "the lengths are the same, whoever counted them",
-    "use_cache": "likewise",
+    "use_cache": "the lengths are the same",
     "render": "what is rendered is in the key",
 }
 
@@ -55,7 +54,6 @@ class AnalyzeOptions:
     names: tuple[str, ...] = ()
     keep_longest: int = 10
     prefixes: bool = True  # also find what prompts share
-    exact_check: bool = False
     use_cache: bool = True
 
     def __post_init__(self) -> None:
@@ -112,6 +110,5 @@ class AnalyzeOptions:
             names=tuple(map(printable, self.names)),
             read=replace(self.read, trust_remote_code=False),
             render=replace(self.render, timeout=RenderOptions().timeout),
-            exact_check=False,
             use_cache=True,
         )

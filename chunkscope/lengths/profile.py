@@ -71,9 +71,6 @@ class Failure:
     message: str
     hint: str | None = None
 
-    def __str__(self) -> str:
-        return f"{self.message}\n\nhint: {self.hint}" if self.hint else self.message
-
     @property
     def brief(self) -> str:
         """One line, without the fields to choose from."""
@@ -137,11 +134,6 @@ class DatasetProfile:
     def failed_because(self) -> str:
         return self.failure.brief if self.failure else ""
 
-    @property
-    def shared_prefix_tokens(self) -> int | None:
-        """How many tokens every prompt begins with; None where it was not measured."""
-        return self.prefixes.common_tokens if self.prefixes else None
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Profile(Artefact):
@@ -187,12 +179,6 @@ class Profile(Artefact):
     @property
     def overall(self) -> LengthHistogram:
         return together(self.datasets)
-
-    @property
-    def groups(self) -> dict[str, tuple[DatasetProfile, ...]]:
-        """Datasets by folder or archive, in the order they were found."""
-        names = dict.fromkeys(dataset.group for dataset in self.datasets)
-        return {name: tuple(d for d in self.datasets if d.group == name) for name in names}
 
     @property
     def skipped(self) -> int:

@@ -80,7 +80,6 @@ class Scan:
             chat_template=options.chat_template,
             chat_date=options.chat_date,
             trust_remote_code=options.read.trust_remote_code,
-            exact_check=options.exact_check,
             expected_bytes=expected_bytes,
             on_prepare=self.listener.preparing,
         )
@@ -156,8 +155,7 @@ class Scan:
         options_key = self._options_key(self.options.prefix_of(source.name))
         entry = result_cache.entry(source, scan.sha256, options_key, self.memo)
         # The cache does not have what prompts are made of, which an exported trace needs.
-        may_load = not (self.options.exact_check or self.export)
-        if may_load and (dataset := result_cache.load(source, entry, known_key)):
+        if self.export is None and (dataset := result_cache.load(source, entry, known_key)):
             self.advance(dataset.rows, dataset.lengths.total, source.bytes or 0)
             return dataset
         dataset = scan.count()

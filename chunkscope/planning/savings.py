@@ -122,8 +122,7 @@ def _beginnings(p: Problem, settings: Settings) -> Iterator[Saving]:
 def _sorted_gain(reuse: PrefixReuse, at: CachedAt) -> int:
     """Tokens that are found besides, in a cache of that size, when prompts that begin alike are
     sent one after the other."""
-    sent = at.sent_order_cached_tokens
-    gain = (at.best_order_cached_tokens or 0) - (at.cached_tokens if sent is None else sent)
+    gain = (at.best_order_cached_tokens or 0) - at.cached_tokens
     return _of_all(reuse, gain)
 
 

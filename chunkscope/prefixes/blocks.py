@@ -143,7 +143,8 @@ def block_size_of(tokens: Ints, counts: Ints) -> int | None:
 def blocks_of_trace(tokens: Ints, counts: Ints, ids: Ints) -> PromptBlocks | None:
     """Prompts by their tokens, how many blocks each names, and all of those, one after the other.
 
-    How large a block is follows from the lengths. None where the blocks do not fit the lengths.
+    How large a block is follows from the lengths. None where the blocks do not fit the lengths, or
+    where a number does not stand for all before it, too.
     """
     size = block_size_of(tokens, counts)
     if size is None:
@@ -153,28 +154,16 @@ def blocks_of_trace(tokens: Ints, counts: Ints, ids: Ints) -> PromptBlocks | Non
     sizes[(np.cumsum(counts) - 1)[counts > 0]] = (tokens - (counts - 1) * size)[counts > 0]
     _, numbers = np.unique(ids, return_inverse=True)
     _, blocks = np.unique(numbers * (size + 1) + sizes, return_inverse=True)
-    return PromptBlocks(
-        tokens=tokens,
-        full=counts,
-        reads=np.ones(len(counts), bool),
-        blocks=_chained(blocks, counts),
-        block_size=size,
-    )
-
-
-def _chained(blocks: Ints, counts: Ints) -> Ints:
-    """The same, where a number also stands for all before it: some traces number contents alone."""
     before = np.concatenate(([-1], blocks))[:-1]
     before[(np.cumsum(counts) - counts)[counts > 0]] = -1
     parents = np.empty(int(blocks.max(initial=-1)) + 1, np.int64)
     parents[blocks] = before
-    if (parents[blocks] == before).all():
-        return blocks
-    numbers: dict[tuple[int, int], int] = {}
-    chained, past = np.empty_like(blocks), -1
-    for place, (block, is_first) in enumerate(
-        zip(blocks.tolist(), (before < 0).tolist(), strict=True)
-    ):
-        past = numbers.setdefault((-1 if is_first else past, block), len(numbers))
-        chained[place] = past
-    return chained
+    if (parents[blocks] != before).any():
+        return None
+    return PromptBlocks(
+        tokens=tokens,
+        full=counts,
+        reads=np.ones(len(counts), bool),
+        blocks=blocks,
+        block_size=size,
+    )

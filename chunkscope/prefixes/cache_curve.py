@@ -143,29 +143,25 @@ class OrderedPrompts:
         return self._cached
 
 
-def curve(
-    in_file: OrderedPrompts, best: OrderedPrompts, as_sent: OrderedPrompts | None, load: Load
-) -> Iterator[CachedAt]:
-    """What each order finds, from room for two of the longest prompts up to where all are flat.
+def curve(as_sent: OrderedPrompts, best: OrderedPrompts, load: Load) -> Iterator[CachedAt]:
+    """What each order finds, from room for two of the longest prompts up to where both are flat.
 
-    The best order is left out where the others find all in the smallest cache already.
+    The best order is left out where the other finds all in the smallest cache already.
     """
-    prompts = in_file.prompts
-    if in_file.ideal_tokens < max(1, _LEAST_FOUND * int(prompts.tokens.sum())):
+    prompts = as_sent.prompts
+    if as_sent.ideal_tokens < max(1, _LEAST_FOUND * int(prompts.tokens.sum())):
         return
     least = 2 * (int(prompts.tokens.max(initial=0)) + load.output_tokens + prompts.block_size)
-    orders = [order for order in (in_file, as_sent) if order]
     sizes = [size for size in _CAPACITIES if size >= least]
     for size in sizes:
-        cached = [order.cached_tokens(size, load) for order in orders]
-        is_enough = size == sizes[0] and all(order.is_flat for order in orders)
+        cached = as_sent.cached_tokens(size, load)
+        is_enough = size == sizes[0] and as_sent.is_flat
         yield CachedAt(
             kv_tokens=size,
-            cached_tokens=cached[0],
+            cached_tokens=cached,
             best_order_cached_tokens=None if is_enough else best.cached_tokens(size, load),
-            sent_order_cached_tokens=cached[1] if as_sent else None,
         )
-        if is_enough or all(order.is_flat for order in (*orders, best)):
+        if is_enough or (as_sent.is_flat and best.is_flat):
             return
 
 

@@ -156,7 +156,7 @@ class TraceComparison:
         """None where the blocks do not fit the lengths."""
         import numpy as np
 
-        from chunkscope.prefixes.blocks import blocks_of_trace, ideal_cached_tokens
+        from chunkscope.prefixes.blocks import blocks_of_trace
 
         ids = np.array(self._ids, np.int64)
         prompts = blocks_of_trace(np.array(self._tokens), np.array(self._counts), ids)
@@ -166,14 +166,7 @@ class TraceComparison:
         while alike < prompts.full.min() and len({*prompts.blocks[starts + alike].tolist()}) == 1:
             alike += 1
         common_tokens = min(alike * prompts.block_size, int(prompts.tokens.min()))
-        reuse, sharing = measure(prompts, self._positions, common_tokens, sent)
-        half = len(prompts.tokens) // 2
-        warm = replace(
-            reuse,
-            last_half_tokens=int(prompts.tokens[half:].sum()),
-            last_half_cached_tokens=int(ideal_cached_tokens(prompts)[half:].sum()),
-        )
-        return warm, sharing
+        return measure(prompts, self._positions, common_tokens, sent)
 
 
 def measure(
@@ -187,12 +180,13 @@ def measure(
     from chunkscope.prefixes.tree import PrefixTree, sharing_of
 
     tree = PrefixTree(prompts)
-    in_file = OrderedPrompts(prompts, tree.shared_paths())
-    best = in_file.in_order(tree.depth_first())
-    as_sent = in_file.in_order(tree.longest_first()) if sent.longest_first else None
-    found_if_read = in_file.ideal_tokens
+    as_sent = OrderedPrompts(prompts, tree.shared_paths())
+    best = as_sent.in_order(tree.depth_first())
+    if sent.longest_first:
+        as_sent = as_sent.in_order(tree.longest_first())
+    found_if_read = as_sent.ideal_tokens
     if not prompts.reads.all():
-        all_read = replace(prompts, reads=np.ones_like(prompts.reads))
+        all_read = replace(as_sent.prompts, reads=np.ones_like(prompts.reads))
         found_if_read = int(ideal_cached_tokens(all_read).sum())
     load = Load(output_tokens=max(1, sent.output_tokens or 1))
     tokens = int(prompts.tokens.sum())
@@ -202,14 +196,13 @@ def measure(
         out_of_prompts=len(prompts.full),
         out_of_tokens=tokens,
         common_tokens=common_tokens,
-        cached_tokens=in_file.ideal_tokens,
+        cached_tokens=as_sent.ideal_tokens,
         best_order_cached_tokens=best.ideal_tokens,
-        sent_order_cached_tokens=as_sent.ideal_tokens if as_sent else None,
         working_set_tokens=prompts.distinct_tokens,
-        unread_tokens=found_if_read - in_file.ideal_tokens,
+        unread_tokens=found_if_read - as_sent.ideal_tokens,
         block_size=prompts.block_size,
         groups=tree.groups(positions),
-        capacities=tuple(curve(in_file, best, as_sent, load)),
+        capacities=tuple(curve(as_sent, best, load)),
         output_tokens=sent.output_tokens,
     )
     sharing = sharing_of(prompts)
@@ -224,7 +217,6 @@ def _nothing_shared(tokens: Sequence[int], common_tokens: int, sent: HowSent) ->
         out_of_prompts=len(tokens),
         out_of_tokens=sum(tokens),
         common_tokens=common_tokens,
-        sent_order_cached_tokens=0 if sent.longest_first else None,
         working_set_tokens=sum([length // BLOCK_SIZE * BLOCK_SIZE for length in tokens]),
         output_tokens=sent.output_tokens,
     )

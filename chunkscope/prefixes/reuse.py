@@ -49,12 +49,11 @@ class NearMiss:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CachedAt:
-    """Tokens found in a KV cache of `kv_tokens`: in file order, and where known in other orders."""
+    """Tokens found in a KV cache of `kv_tokens`: as they are sent, and in the best order."""
 
     kv_tokens: Count
     cached_tokens: Count
     best_order_cached_tokens: Count | None = None
-    sent_order_cached_tokens: Count | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,9 +75,9 @@ class Scoring:
 class PrefixReuse:
     """Prefix reuse by vLLM's rule: full blocks, chained, and never a prompt's last token.
 
-    `cached_tokens` are those that need no prefill in a cache that never forgets, in file order;
-    `best_order_cached_tokens` when prompts that begin alike are sent one after the other;
-    `sent_order_cached_tokens` in a harness's order where that is another than the file's.
+    `cached_tokens` are those that need no prefill in a cache that never forgets, in the order in
+    which they are sent: the file's, or a harness's own; `best_order_cached_tokens` when prompts
+    that begin alike are sent one after the other.
     `working_set_tokens` is what never forgetting takes. In `capacities` up to `running` requests
     hold their prompts and answers of `output_tokens`, the first to come being the first to end.
     """
@@ -95,12 +94,9 @@ class PrefixReuse:
     block_size: Count = BLOCK_SIZE
     groups: tuple[PrefixGroup, ...] = ()
     capacities: tuple[CachedAt, ...] = ()
-    sent_order_cached_tokens: Count | None = None
     near_misses: tuple[NearMiss, ...] = ()
     running: Count = RUNNING
     output_tokens: Count | None = None  # None where it is not known: an answer of one token
-    last_half_tokens: Count | None = None  # of a trace: by then the cache is warm
-    last_half_cached_tokens: Count | None = None
     scoring: Scoring | None = None  # of likelihood requests
 
     @property
@@ -111,13 +107,6 @@ class PrefixReuse:
     @property
     def hit_rate(self) -> float | None:
         return self.cached_tokens / self.tokens if self.tokens else None
-
-    @property
-    def last_half_hit_rate(self) -> float | None:
-        cached = self.last_half_cached_tokens
-        return (
-            cached / self.last_half_tokens if cached is not None and self.last_half_tokens else None
-        )
 
 
 def reuse_together(datasets: Sequence[PrefixReuse]) -> PrefixReuse:

@@ -15,8 +15,7 @@ MOST_CURVES = 200
 MOST_SIZES = 6
 FLAT_WITHIN = 0.01
 ORDERS = {
-    "as in the file": "cached_tokens",
-    "longest first, as sent": "sent_order_cached_tokens",
+    "as sent": "cached_tokens",
     "sorted by prefix": "best_order_cached_tokens",
 }
 
@@ -78,7 +77,7 @@ def _served(reuse: PrefixReuse, size: int, field: str) -> str:
 
 
 def _orders(reuse: PrefixReuse) -> Iterator[tuple[str, str]]:
-    """The file's order, and those that differ from it by a point somewhere."""
+    """As they are sent, and other orders that differ from it by a point somewhere."""
     for order, field in ORDERS.items():
         gaps = [
             abs(value - at.cached_tokens)

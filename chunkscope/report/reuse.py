@@ -154,14 +154,12 @@ def _served(
 
 
 def _gain(at: CachedAt) -> int:
-    sent = at.sent_order_cached_tokens
-    return (at.best_order_cached_tokens or 0) - (at.cached_tokens if sent is None else sent)
+    return (at.best_order_cached_tokens or 0) - at.cached_tokens
 
 
 def _figures(reuse: PrefixReuse) -> dict[str, Any]:
     return {
         "hit_rate": reuse.hit_rate,
-        "last_half_hit_rate": reuse.last_half_hit_rate,
         "flat_at": enough_for(reuse),
         **plain(reuse),
     }

@@ -3,7 +3,6 @@
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from functools import cached_property
 from typing import TypeVar
 
 from chunkscope.tokenizers.check import RowSample, Verdict, agree, proved_engine, record_verdict
@@ -20,10 +19,7 @@ Engine = FastEngine | Reference
 
 
 class TextCounter:
-    """Tokens of texts, without the special tokens of a prompt. Safe to call from several threads.
-
-    With `exact`, all is counted again by the tokenizer's own files, and those counts hold.
-    """
+    """Tokens of texts, without a prompt's special tokens. Safe to call from several threads."""
 
     def __init__(
         self,
@@ -31,16 +27,12 @@ class TextCounter:
         reference: Reference | None = None,
         *,
         expected_chars: int = 0,
-        exact: bool = False,
     ) -> None:
         self.engines: set[str] = set()  # that counted
         self.checked_texts = 0  # of the run's own rows
-        self.recounted = 0  # by the exact check
-        self.corrected = 0
         self.only_reference = False  # the fast engine was found wrong in this run
         self._prepared = prepared
         self._reference = reference
-        self._exact = exact
         self._chars = 0
         self._sample = RowSample()
         self._lock = threading.RLock()
@@ -76,19 +68,7 @@ class TextCounter:
                     self._sample.offer(texts)
             used = engine if engine is not None and engine.takes(texts) else self.reference
             self.engines.add(used.name)
-            results = by(used)
-            if not self._exact:
-                return results
-            right = by(self._source)
-            with self._lock:
-                self.engines.add(self._source.name)
-                self.recounted += len(texts)
-                self.corrected += sum(a != b for a, b in zip(results, right, strict=True))
-            return right
-
-    @cached_property
-    def _source(self) -> Reference:
-        return self._prepared.load_source()
+            return by(used)
 
     def _choose(self, chars: int) -> None:
         """Load the fast engine, once, if so many characters are worth it."""
@@ -100,7 +80,7 @@ class TextCounter:
         """Whether a sample of the rows has the reference's ids; if not, the engine is barred."""
         with self._lock:
             engine, texts = self._engine, list(self._sample.texts)
-        if engine is None or not texts or self._exact:
+        if engine is None or not texts:
             return True
         with self._guard():
             agrees = agree(engine, self.reference, texts)

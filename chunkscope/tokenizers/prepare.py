@@ -71,10 +71,6 @@ class PreparedTokenizer:
         """The reference: its counts are right by definition."""
         if self.json_file:
             return TokenizersReference.of_file(self.json_file)
-        return self.load_source()
-
-    def load_source(self) -> Reference:
-        """The same by the tokenizer's own files, and nothing that was made of them before."""
         return load_source(self.files, trust_remote_code=self.trust_remote_code)
 
 

@@ -40,7 +40,6 @@ class Tokenizer:
         chat_template: Path | None = None,
         chat_date: datetime.date | None = None,
         trust_remote_code: bool = False,
-        exact_check: bool = False,
         expected_bytes: int = 0,
         on_prepare: Callable[[str], None] = lambda _: None,
     ) -> None:
@@ -55,7 +54,6 @@ class Tokenizer:
             self._template = read_template(chat_template)
         self._date = chat_date
         self._remote_code = trust_remote_code
-        self._exact = exact_check
         self._expected = expected_bytes
         self._on_prepare = on_prepare
         self._lock = threading.RLock()
@@ -94,7 +92,7 @@ class Tokenizer:
             prepared = self.prepared
             if self._counter is None:
                 self._counter = TextCounter(
-                    prepared, self._reference, expected_chars=self._expected, exact=self._exact
+                    prepared, self._reference, expected_chars=self._expected
                 )
             return self._counter
 

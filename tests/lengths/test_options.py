@@ -28,7 +28,7 @@ OTHER: dict[str, Any] = {
     "chat_date": datetime.date(2026, 1, 31),
     "fewshot_as_multiturn": True,
 }
-NOT_RECORDED = {"chat_template", "trust_remote_code", "timeout", "exact_check", "use_cache"}
+NOT_RECORDED = {"chat_template", "trust_remote_code", "timeout", "use_cache"}
 
 
 def changed(options: Any, name: str, value: Any) -> Any:

@@ -132,12 +132,6 @@ def test_lengths_by_different_tokenizers_do_not_add_up() -> None:
         _ = profile(FULL) + other
 
 
-def test_datasets_are_grouped_by_folder_in_the_order_they_were_found() -> None:
-    groups = profile(FULL, TRACE, replace(FULL, name="two")).groups
-    names = {name: [d.name for d in datasets] for name, datasets in groups.items()}
-    assert names == {"data": ["one", "two"], "": ["trace"]}
-
-
 def test_a_profile_becomes_a_table() -> None:
     frame = profile(FULL, TRACE).to_frame()
     assert list(frame["name"]) == ["one", "trace"]

@@ -161,10 +161,3 @@ def test_the_fast_engine_gives_the_reference_lengths(
     assert count_together(tokenizer).tokenizer.engine.startswith("tokenizers ")
     monkeypatch.setattr(counting, "FAST_CHARS", 0)
     assert count_together(tokenizer).tokenizer.engine.startswith("fastokens ")
-
-
-@pytest.mark.parametrize("tokenizer", ["gpt2", "llama3.1", "qwen3"])
-def test_the_exact_check_finds_no_difference(tokenizer: str) -> None:
-    (note,) = count_together(tokenizer, exact_check=True).tokenizer.notes
-    assert note.code == "exactly_checked"
-    assert note.values["different"] == 0

@@ -57,19 +57,15 @@ def measured(
     (dataset,) = chunkscope.analyze(data, options=options(tokenizer=tokenizer, **changes)).datasets
     assert dataset.prefixes is not None
     assert dataset.prefixes.tokens == dataset.lengths.total
-    assert dataset.shared_prefix_tokens == dataset.prefixes.common_tokens
     return dataset.prefixes
 
 
-@pytest.mark.parametrize(
-    ("name", "exact"),
-    [(None, False), (None, True), ("gpt2", False), ("llama3.1", False), ("qwen3", False)],
-)
-def test_texts(name, exact, tmp_path, request):
+@pytest.mark.parametrize("name", [None, "gpt2", "llama3.1", "qwen3"])
+def test_texts(name, tmp_path, request):
     folder = str(request.getfixturevalue("shared") / "tokenizers" / name) if name else None
     texts = few_shot_texts()
     right = reuse(Tokenizer(folder).encode(texts, special_tokens=True))
-    found = measured(tmp_path, [{"prompt": text} for text in texts], folder, exact_check=exact)
+    found = measured(tmp_path, [{"prompt": text} for text in texts], folder)
     assert found == right
     assert found.cached_tokens > found.tokens / 2
 

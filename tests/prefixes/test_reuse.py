@@ -192,12 +192,15 @@ def test_sorting_helps_where_the_cache_is_small():
 
 
 def test_longest_first_is_an_order_of_its_own():
-    """Two subjects whose questions alternate in length: longest first they alternate too."""
-    prompts = [few_shot(i % 2, 0)[:160] + [2000 + i] * (400 - i) for i in range(300)]
-    found, _ = measured(sorted(prompts), HowSent(longest_first=True))
-    assert found.sent_order_cached_tokens == found.cached_tokens == found.best_order_cached_tokens
-    assert found.capacities[0].sent_order_cached_tokens is not None
-    assert reuse(sorted(prompts)).sent_order_cached_tokens is None
+    """A long and a short question of each subject: longest first they are far apart."""
+    pairs = [(subject, more) for subject in range(200) for more in (640, 240)]
+    prompts = [few_shot(s, 0)[:160] + [9000 + 9 * s + more] * more for s, more in pairs]
+    found, sharing = measured(prompts, HowSent(longest_first=True))
+    in_file = reuse(prompts)
+    assert found.cached_tokens == in_file.cached_tokens == 200 * 160
+    assert (found.capacities[0].cached_tokens, in_file.capacities[0].cached_tokens) == (0, 32_000)
+    assert found.capacities[0].best_order_cached_tokens == 32_000
+    assert sharing.lengths == tuple(sorted(map(len, prompts), reverse=True))
 
 
 def test_an_exact_repeat_computes_its_last_block_again():

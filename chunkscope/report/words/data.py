@@ -163,8 +163,7 @@ def reuse_advice(summary: "PrefixSummary") -> Iterator[str]:
     """What would make more of it: another way to score, another order, another template."""
     yield from _scoring(summary.measured)
     for dataset, reuse, at in summary.better_orders:
-        sent = at.sent_order_cached_tokens
-        now, best = at.cached_tokens if sent is None else sent, at.best_order_cached_tokens
+        now, best = at.cached_tokens, at.best_order_cached_tokens
         yield (
             f"{sentence(note('better_order', dataset=dataset.name))}: {rate(now, reuse.tokens)} "
             f"would become {rate(best, reuse.tokens)} with {at.kv_tokens:,} tokens of KV cache."
@@ -250,8 +249,6 @@ def _first_of_list_counted(field: str, longer: str | None) -> str:
 SENTENCES: dict[str, Template] = {
     "counted_again": "the fast engine differed from {reference} on a sample of these rows: all "
     "were counted again with the reference",
-    "exactly_checked": "exact check: {count} texts recounted with {reference}, {different} "
-    "differed",
     "sample_checked": "a sample of these rows was recounted with {reference}: no difference",
     "no_rows": "no rows in it",
     "no_header": 'the table has no header: counted "{field}", its longest text (--field chooses)',
