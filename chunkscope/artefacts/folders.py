@@ -9,19 +9,16 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from chunkscope.errors import InputError
-
-_SHARED = "CHUNKSCOPE_SHARED_CACHE"
 _DAY_S = 24 * 3600
 _UNUSED_S = 90 * _DAY_S
 _usable: dict[str, Path] = {}  # by the place that was wanted
 
 
 def cache_folder() -> Path:
-    """The shared one, else `$CHUNKSCOPE_CACHE_DIR`, else `~/.cache/chunkscope`.
+    """`$CHUNKSCOPE_CACHE_DIR`, else `~/.cache/chunkscope`.
 
     Where that cannot be written, a folder for this run alone: everything works, only not faster
-    the next time. One that others could have written is refused: what it holds is believed.
+    the next time. So where others could have written it, too: what a cache holds is believed.
     """
     place = _place()
     if place not in _usable:
@@ -36,9 +33,8 @@ def do_without_cache() -> None:
 
 def _place() -> str:
     """Empty where nobody is at home: a container without a user."""
-    for variable in (_SHARED, "CHUNKSCOPE_CACHE_DIR"):
-        if place := os.environ.get(variable):
-            return place
+    if place := os.environ.get("CHUNKSCOPE_CACHE_DIR"):
+        return place
     with suppress(RuntimeError):
         return str(Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "chunkscope")
     return ""
@@ -49,25 +45,17 @@ def _opened(place: str) -> Path:
         with suppress(OSError, ValueError):
             folder = Path(place)
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if os.access(folder, os.W_OK):
-                if place != os.environ.get(_SHARED):
-                    _refuse_what_others_write(folder)
+            if os.access(folder, os.W_OK) and _is_ours(folder.stat()):
                 return folder
     return _temporary()
 
 
-def _refuse_what_others_write(folder: Path) -> None:
+def _is_ours(status: os.stat_result) -> bool:
     """Parents do not matter: who replaces the folder owns what is there instead."""
-    status = folder.stat()
     if not hasattr(os, "geteuid"):  # Windows gives each user a folder of their own
-        return
+        return True
     others_write = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-    if others_write or status.st_uid not in (os.geteuid(), 0):
-        raise InputError(
-            f"{folder} can be written by others, and chunkscope trusts its cache",
-            hint="name another folder with CHUNKSCOPE_CACHE_DIR, or make this one yours alone "
-            f"(chown, chmod go-w); if you trust all who can write it, name it with {_SHARED}",
-        )
+    return not others_write and status.st_uid in (os.geteuid(), 0)
 
 
 def _temporary() -> Path:

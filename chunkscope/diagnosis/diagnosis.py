@@ -87,7 +87,6 @@ class Diagnosis(Artefact):
     engines: tuple[EngineReport, ...]
     lines: int
     understood: int
-    unknown: dict[str, int]
     notes: tuple[Note, ...] = ()
     created: str = field(default_factory=now)
     version: str = ""

@@ -1,7 +1,6 @@
 """Logs and servers -> a diagnosis. The same for the command line and for Python."""
 
 import os
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
@@ -81,14 +80,10 @@ def doctor(
 def put_together(
     reports: Sequence[EngineReport], logs: Sequence[EngineLog], notes: Sequence[Note]
 ) -> Diagnosis:
-    unknown: Counter[str] = Counter()
-    for log in logs:
-        unknown.update(log.unknown)
     return Diagnosis(
         engines=tuple(reports),
         lines=sum(log.lines for log in logs),
         understood=sum(log.understood for log in logs),
-        unknown=dict(sorted(unknown.items())),
         notes=tuple({note.code + repr(note.values): note for note in notes}.values()),
         version=__version__,
     )

@@ -23,7 +23,6 @@ MOST_PHASES = 60
 def sections(diagnosis: Diagnosis) -> list[Section]:
     engines = list(enumerate(diagnosis.engines, start=1))[-MOST_ENGINES:]
     count = f"{diagnosis.lines:,} lines, {diagnosis.understood:,} of them understood."
-    unknown = sorted(diagnosis.unknown.items(), key=lambda pair: -pair[1])
     return [
         Section(sentences=(words.answer(diagnosis),), notes=tuple(map(sentence, diagnosis.notes))),
         *(
@@ -31,12 +30,7 @@ def sections(diagnosis: Diagnosis) -> list[Section]:
             for place, engine in engines
             for section in _engine(engine, place, len(diagnosis.engines))
         ),
-        Section(
-            title="Lines that were not understood",
-            sentences=(count,) if diagnosis.lines else (),
-            table=table_of(("line of vLLM's sources", "lines"), unknown),
-            details=True,
-        ),
+        Section(sentences=(count,) if diagnosis.lines else (), details=True),
     ]
 
 

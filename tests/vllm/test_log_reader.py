@@ -183,29 +183,6 @@ def test_lines_that_never_end_are_cut() -> None:
     assert list(blocks([b"one\ntw", b"o", b"\nthree"])) == [b"one\n", b"two\n", b"three\n"]
 
 
-COLOURED = (
-    "\x1b[0;36m(EngineCore pid=7)\x1b[0m \x1b[32mINFO\x1b[0m \x1b[90m10-23 10:51:24\x1b[0m "
-    "\x1b[90m[core.py:77]\x1b[0m unheard of"
-)
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        COLOURED,
-        "[pod/vllm-7d9f/vllm] " + stamped("unheard of"),
-        "2026-06-09 14:01:54.604 [Info] (Process) " + stamped("unheard of"),
-        stamped("unheard of", level="WARNING"),
-        json.dumps({"log": stamped("unheard of") + "\n", "stream": "stderr"}),
-    ],
-    ids=["coloured", "kubectl --prefix", "a wrapper's level", "a warning", "docker's JSON"],
-)
-def test_what_is_not_understood_is_counted_whatever_is_put_before_it(line: str) -> None:
-    """It was counted in plain lines of INFO and DEBUG only."""
-    for lines in ([line] * 5, ["an application's line", *[line] * 5]):
-        assert reading(*lines).unknown == {"core.py:77": 5}
-
-
 # -- several engines, and restarts ---------------------------------------------------------------
 
 
@@ -504,7 +481,6 @@ def test_nothing_of_a_prompt_or_a_key_is_kept() -> None:
     assert secret not in repr(log)
     assert log.starts[0].arguments == {"max_num_seqs": 8}
     assert log.starts[0].facts.kv_cache_tokens is None
-    assert log.unknown == {"core.py:77": 1}
 
 
 @pytest.mark.shared

@@ -20,9 +20,6 @@ _OF_A_REQUEST = re.compile(
 )
 _ACCESS, _BAD_REQUEST = b"HTTP/1.", b"400 Bad Request"
 _SIGN = re.compile(b"|".join(re.escape(sign) for sign, _ in facts.SIGNS))
-_PLACE = re.compile(rb"\[([\w./\\-]{1,80}\.py:\d+)\]")
-_HEAD = 400  # bytes of a line, in which its place is
-_MOST_PLACES = 5_000
 _BEGINS = (facts.STARTED, facts.ARGUMENTS, facts.BANNER)
 
 
@@ -52,7 +49,6 @@ class EngineLog:
     starts: tuple[EngineStart, ...]
     lines: int
     understood: int
-    unknown: dict[str, int]  # by place in vLLM's sources, stamped lines that nobody here can read
 
 
 @dataclass(slots=True, kw_only=True)
@@ -123,7 +119,6 @@ class LogReader:
     def __init__(self) -> None:
         self.lines = 0
         self.understood = 0
-        self._unknown: dict[bytes, int] = {}
         self._engines: dict[str, list[_Engine]] = {}  # by server
         self._clock = LogClock()
 
@@ -135,13 +130,9 @@ class LogReader:
                 engines = self._engines_of(raw) if _BAD_REQUEST in raw else []
                 for engine in engines[-1:]:
                     engine.refused.add_unexplained(self.lines)
-            elif _OF_A_REQUEST.search(raw):
-                continue
-            elif _SIGN.search(raw):
+            elif _SIGN.search(raw) and not _OF_A_REQUEST.search(raw):
                 name = next(name for sign, name in facts.SIGNS if sign in raw)
                 self._take(name, peeled(raw, self.lines))
-            elif len(self._unknown) < _MOST_PLACES and (place := _PLACE.search(raw, 0, _HEAD)):
-                self._unknown[place[1]] = self._unknown.get(place[1], 0) + 1
 
     def reading(self) -> EngineLog:
         starts = [engine.result() for engines in self._engines.values() for engine in engines]
@@ -149,14 +140,13 @@ class LogReader:
             starts=tuple(sorted(starts, key=lambda start: start.first_line)),
             lines=self.lines,
             understood=self.understood,
-            unknown={place.decode(): count for place, count in self._unknown.items()},
         )
 
     def _engines_of(self, raw: bytes) -> list[_Engine]:
         """Of the server that wrote a line of which no more is looked at."""
         if len(self._engines) == 1:
             return next(iter(self._engines.values()))
-        return self._engines.get(peeled(raw[:_HEAD], 0).replica, [])
+        return self._engines.get(peeled(raw[:400], 0).replica, [])
 
     def _take(self, name: str, line: LogLine) -> None:
         if name == facts.ERROR:
