@@ -7,8 +7,7 @@ Three questions, and each must have a yes:
   and is none of the plan's, has to be named in `allow`.
 - Are they equal to the plan, or as good? As good means: the same GPUs, no prompt refused that the
   plan serves, the memory model holds it, and the simulation of the same requests is within 3 % of
-  the plan: in time for all of them, unless they come by themselves; where the plan was made for
-  limits, in how much of the tightest is used, which must not break if the plan keeps it.
+  the plan in what the plan aims at, and breaks no limit that the plan keeps.
 
 Compared is what the engine ends up with: an argument left out counts as vLLM's default.
 """
