@@ -41,8 +41,8 @@ Engine:
   --load-format NAME       dummy: random weights; a config.json is enough.
   --engine-arg NAME=VALUE...  For every engine, such as dtype=float32; repeatable.
 What to compare:
-  --against LIST           Of default, off, length-rule, conservative, aggressive; none: only the
-                           plan. [default: default,off,length-rule]
+  --against LIST           Of default, off, length-rule; none: only the plan. [default: all of
+                           them]
   --also ARG=N...          One more setting, such as max-num-batched-tokens=4096; repeatable.
   --check-outputs          Compare the answers of all settings, too.
 Workload:

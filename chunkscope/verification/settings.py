@@ -11,13 +11,11 @@ from chunkscope.errors import UsageError
 from chunkscope.planning.plan import Plan
 from chunkscope.verification.result import DEFAULT, OFF, PLAN
 from chunkscope.vllm.deployment import OWN
-from chunkscope.vllm.enums import Mode
 from chunkscope.vllm.flags import Release
 from chunkscope.vllm.rules import Off
 from chunkscope.vllm.settings import NAMES, Settings
 
 LENGTH_POLICY = "length-rule"
-CONSERVATIVE, AGGRESSIVE = Mode.CONSERVATIVE.value, Mode.AGGRESSIVE.value
 USUALLY = (DEFAULT, OFF, LENGTH_POLICY)
 # What every row has in common: the longest request, the GPUs and the numbers of the KV cache.
 COMMON = (
@@ -61,14 +59,10 @@ def rows_of(
 
 
 def _against(name: str, plan: Plan, common: Settings) -> Settings:
-    rule = plan.request.rule
-    share_of_p95 = max(1, int(rule.aggressive_factor * plan.decision.p95))
     rows = {
         DEFAULT: common,
         OFF: replace(common, enable_chunked_prefill=False),
         LENGTH_POLICY: (plan.rule or OWN).over(common),
-        CONSERVATIVE: replace(common, long_prefill_token_threshold=rule.conservative_threshold),
-        AGGRESSIVE: replace(common, long_prefill_token_threshold=share_of_p95),
     }
     if name not in rows:
         raise UsageError(

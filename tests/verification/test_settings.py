@@ -26,7 +26,7 @@ def test_every_row_is_the_same_engine_but_for_what_is_compared() -> None:
         "kv_cache_dtype": "fp8",
     }
     moe = plan(MIXED, model="qwen3-30b-a3b", tp=2, ep=True, kv_cache_dtype="fp8")
-    against = ("default", "off", "length-rule", "conservative", "aggressive")
+    against = ("default", "off", "length-rule")
     for row in rows(moe, against=against, also=["max-num-seqs=8"]):
         given = row.settings.given()
         assert {name: given.get(name) for name in common} == common, row.name
@@ -39,14 +39,6 @@ def test_the_plan_comes_first_then_what_it_is_compared_to() -> None:
     assert set(default.settings.given()) == {"max_model_len"}
     assert off.settings == replace(default.settings, enable_chunked_prefill=False)
     assert point.settings == replace(default.settings, max_num_batched_tokens=4_096)
-
-
-def test_the_modes_of_the_length_rule_are_its_thresholds() -> None:
-    planned = plan_that_sets(MIXED, given={"max_model_len": 4_608})
-    _, conservative, aggressive = rows(planned, against=["conservative", "aggressive"])
-    assert conservative.settings.long_prefill_token_threshold == 2_048
-    expected = int(0.8 * planned.decision.p95)
-    assert aggressive.settings.long_prefill_token_threshold == expected
 
 
 def test_names_for_the_same_settings_are_measured_once() -> None:
@@ -79,7 +71,7 @@ def test_off_is_refused_where_vllm_ignores_it() -> None:
 def test_an_unknown_name_is_an_error_with_the_known_ones() -> None:
     with pytest.raises(UsageError, match="'of'") as error:
         rows(plan(MIXED), against=["of"])
-    assert "default, off, length-rule, conservative, aggressive" in error.value.hint
+    assert "default, off, length-rule" in error.value.hint
 
 
 @pytest.mark.parametrize(
