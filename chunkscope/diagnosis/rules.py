@@ -176,16 +176,12 @@ def _seqs_bound(engine: Engine) -> Symptom | None:
 
 
 def _queue_bound(engine: Engine) -> Symptom | None:
-    rate = max((window.prompt_tokens_per_s for window in engine.start.windows), default=0.0)
-    bursts = [phase.window.running for phase in engine.phases if phase.burst]
-    more = [note("prompt_rate", rate=rate)]
-    more += [note("burst", running=max(bursts))] if bursts else []
     # A budget that is not known may be what makes them wait: then it is not said to be fine.
     told = engine.lines("max_num_batched_tokens", "arguments")
     change = "change_queue" if told else "change_queue_budget_unknown"
     if engine.small_step:
         change = "change_queue_small_step"
-    return _held_back(engine, Bound.PREFILL, change, *more, weight=0.5)
+    return _held_back(engine, Bound.PREFILL, change, weight=0.5)
 
 
 def _small_step(engine: Engine) -> Symptom | None:
@@ -256,7 +252,7 @@ def _eager(engine: Engine) -> Symptom | None:
     if not engine.start.facts.enforce_eager or engine.on_cpu:
         return None
     lines = engine.lines("enforce_eager")
-    return _symptom("eager", [note("eager_is_on")], "change_eager", 0.25, lines)
+    return _symptom("eager", [], "change_eager", 0.25, lines)
 
 
 RULES: tuple[Callable[[Engine], Symptom | None], ...] = (

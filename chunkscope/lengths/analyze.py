@@ -76,8 +76,6 @@ def info_of(scan: Scan) -> TokenizerInfo | None:
     notes = []
     if counter and counter.only_reference:
         notes = [note("counted_again", reference=reference)]
-    elif counter and counter.checked_texts:
-        notes = [note("sample_checked", reference=reference)]
     # What comes through a pipe can be read only once.
     digest = hashlib.sha256(template.read_bytes()) if template and template.is_file() else None
     return TokenizerInfo(

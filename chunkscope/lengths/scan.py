@@ -285,7 +285,7 @@ class DatasetScan:
             longest=tally.longest,
             bad_rows=tuple(self.problems.rows),
             failure=Failure(message=error.message, hint=error.hint) if error else None,
-            notes=tuple(self._notes(error, prefixes)),
+            notes=tuple(self._notes(prefixes)),
             uncounted=selection.uncounted if selection else (),
             sample=self.sample,
             engine=" + ".join(sorted(tally.engines)) or None,
@@ -316,11 +316,9 @@ class DatasetScan:
         )
         return whole, sharing
 
-    def _notes(self, error: ChunkscopeError | None, prefixes: PrefixReuse | None) -> Iterator[Note]:
+    def _notes(self, prefixes: PrefixReuse | None) -> Iterator[Note]:
         selection, tally, tokenizer = self.selection, self.tally, self.scan.tokenizer
         if selection is None:
-            if error is None:
-                yield note("no_rows")
             return
         yield from selection.notes
         if isinstance(selection, RequestSelection):
@@ -329,12 +327,9 @@ class DatasetScan:
                 yield note("unused_with_log", option="--apply-chat-template")
         if tally.rendered_chats and tokenizer.renders_the_date:
             yield note("date_in_template", day=str(tokenizer.chat_day))
-        if selection.kind == "lengths" and tally.comparison is not None:
+        if selection.kind == "lengths" and tally.comparison is not None and prefixes is None:
             named = selection.blocks.text if selection.blocks else ""
-            if prefixes is None:
-                yield note("blocks_unused", blocks=named, field=selection.paths[0].text)
-            else:
-                yield note("block_size", blocks=named, tokens=prefixes.block_size)
+            yield note("blocks_unused", blocks=named, field=selection.paths[0].text)
         if tally.begun_twice:
             begin = tokenizer.facts.begin_text
             yield note("begun_twice", begin=begin, count=tally.begun_twice)

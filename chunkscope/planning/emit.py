@@ -54,7 +54,10 @@ def emit(plan: Plan, target: Target | str, *, anyway: bool = False) -> Emission:
             hint=f"{less}; take more GPUs, or write it all the same: --anyway",
         )
     emission = EMITTERS[target](plan)
-    text, notes = emission.text, [_planned_for(plan, target), *emission.notes]
+    text, notes = emission.text, list(emission.notes)
+    entry = plan.deployment.entry
+    if target.entry is not entry and target is not Target.JSON:
+        notes.insert(0, Note(code="emit_spelled_out", values={"entry": entry}))
     if breaks_limits and target not in WITHOUT_COMMENTS:
         text = f"# does NOT keep the limits: {limits}\n{text}"
     served = target.entry is Entry.SERVE and not plan.request.is_open
@@ -64,20 +67,6 @@ def emit(plan: Plan, target: Target | str, *, anyway: bool = False) -> Emission:
 
 
 WITHOUT_COMMENTS = (Target.VLLM_ARGS, Target.JSON)
-
-
-def _planned_for(plan: Plan, target: Target) -> Note:
-    """Who starts the engine: what it takes by itself depends on that."""
-    entry, default = plan.deployment.entry, plan.deployment.effective()
-    values = {
-        "entry": entry,
-        "target": None if target is Target.JSON else target.entry,
-        "budget": default.step_tokens or None,
-        "seqs": default.max_num_seqs,
-        "version": plan.release.text,
-    }
-    same = entry is target.entry or target is Target.JSON
-    return Note(code="emit_planned_for" if same else "emit_spelled_out", values={**values})
 
 
 def _text(value: object) -> str:

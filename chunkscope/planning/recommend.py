@@ -218,8 +218,6 @@ def _notes(p: Problem, profile: Profile) -> Iterator[Note]:
         yield there.release.note
     if there.shape is not None:
         yield from assumed_outputs(p.outputs)
-    if sampled := sum(1 for dataset in profile.datasets if dataset.sample):
-        yield Note(code="sampled_datasets", values={"count": sampled})
     if p.can_simulate:
         yield from _sent_notes(p)
     if there.shape:

@@ -389,8 +389,7 @@ class _Guess:
             for path in (*by_name, *(FieldPath.to(key, name) for name in _QUESTIONS)):
                 count = sum(_holds_questions(listed, path, record) for record in self.head)
                 if count * 2 > len(self.head):
-                    each = note("one_prompt_each", field=listed.text, after=prose[0].text)
-                    yield count, partial(each_of, [listed], text_of(prose[0], path), each)
+                    yield count, partial(each_of, [listed], text_of(prose[0], path))
 
     def _longer_field(
         self, path: FieldPath, *, is_chat: bool = False, closed: Collection[str] = ()

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from chunkscope.artefacts.artefact import now
-from chunkscope.artefacts.note import Note
 from chunkscope.errors import EngineError, InputError
 from chunkscope.hardware.gpus import GIB
 from chunkscope.reference.attention import not_taken
@@ -182,7 +181,6 @@ def _run(name: str, run: ReferenceRun, workload: Workload, started: str, model: 
         figures=figures,
         repeats=(figures,),
         distribution=distribution_of(run.answers),
-        notes=(Note(code="demo_memory"),),
     )
 
 

@@ -23,7 +23,6 @@ from chunkscope.verification.settings import SettingRow
 from chunkscope.vllm.log.facts import EngineFacts
 from chunkscope.vllm.log.failures import Status, cause_in, doing_in
 from chunkscope.vllm.log.reader import facts_in
-from chunkscope.vllm.settings import Settings
 
 NO_DEVICE = ("Failed to infer device type", "No CUDA GPUs are available", "libcuda.so")
 NO_VLLM = ("No module named 'vllm'", "No module named 'torch'")
@@ -233,9 +232,7 @@ def _failure(record: EngineRecord, code: int) -> tuple[Status, Note]:
         )
     cause = cause_in(text, started=bool(record.workers))
     if cause is not None:
-        budget = Settings.of(record.engine).step_tokens or None
-        values = {"detail": cause.text, "step_tokens": budget}
-        return cause.status, note(f"engine_{cause.status}", phase=record.phase, **values)
+        return cause.status, note(f"engine_{cause.status}", phase=record.phase, detail=cause.text)
     if code < 0:
         name = signal.Signals(-code).name
         return Status.DIED, note("engine_killed", phase=record.phase, signal=name)

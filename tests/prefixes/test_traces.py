@@ -92,7 +92,6 @@ def test_a_row_may_name_no_blocks_and_a_bad_one_is_named(tmp_path: Path) -> None
     assert dataset.prefixes is not None
     assert dataset.prefixes.cached_tokens == 896
     assert (dataset.prefixes.prompts, dataset.prefixes.block_size) == (5, 512)
-    assert [note.code for note in dataset.notes] == ["block_size"]
 
 
 def test_nothing_is_compared_without_prefixes(tmp_path: Path) -> None:

@@ -366,9 +366,6 @@ def test_every_instruction_of_l_eval_is_a_prompt_after_its_document(tmp_path: Pa
     rows = [SETS["L-Eval"][0](n) for n in range(3)]
     write_jsonl(tmp_path / "leval.jsonl", rows)
     pairs = [f"{row['input']}\n\n{text}" for row in rows for text in row["instructions"]]
-    assert choose(*rows).notes == (
-        Note(code="one_prompt_each", values={"field": "instructions", "after": "input"}),
-    )
     assert items(choose(*rows), *rows) == pairs
     answered = choose(*rows, output_field="outputs")
     assert extract(answered, *rows)[0].outputs == ["1", "2"] * 3

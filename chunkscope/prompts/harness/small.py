@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from chunkscope.artefacts.note import Note, note
 from chunkscope.prompts.chat import Conversation, conversation, looks_like_messages
 from chunkscope.prompts.harness.log import (
     HarnessLog,
@@ -64,7 +63,6 @@ class HelmLog(HarnessLog):
 
     harness = "HELM"
     keys = (("instance", "request", "result"),)
-    cached = 0
 
     def learn(self, head: Sequence[Any], reader: RecordReader) -> None:
         # Beside a second list, of annotators, it is no list of rows.
@@ -81,7 +79,6 @@ class HelmLog(HarnessLog):
         request, result = (as_dict(as_dict(record).get(key)) for key in ("request", "result"))
         if "prompt" not in request and "messages" not in request:
             raise UnusableError("the request has neither a prompt nor messages")
-        self.cached += result.get("cached") is True
         echoes = request.get("echo_prompt") is True
         answers = (as_dict(answer).get("text") for answer in as_list(result.get("completions")))
         yield SentRequest(
@@ -92,10 +89,6 @@ class HelmLog(HarnessLog):
             output=None if echoes else single(answers),
         )
         self.add_document(as_dict(record.get("instance")).get("id"))
-
-    def notes(self) -> Iterator[Note]:
-        if self.cached:
-            yield note("helm_cached", count=self.cached)
 
 
 # --- OpenCompass ----------------------------------------------------------------------------------
@@ -233,7 +226,6 @@ class PromptfooLog(HarnessLog):
     """One document, or a line per result."""
 
     harness = "promptfoo"
-    cached = 0
 
     def learn(self, head: Sequence[Any], reader: RecordReader) -> None:  # noqa: ARG002
         self.version = as_text(as_dict(as_dict(head[0]).get("metadata")).get("promptfooVersion"))
@@ -252,16 +244,11 @@ class PromptfooLog(HarnessLog):
         self.add_document(record.get("testIdx"))
         response = as_dict(record.get("response"))
         if response.get("cached") is True:
-            self.cached += 1
-            return
+            return  # nothing was sent
         usage, answer = as_dict(response.get("tokenUsage")), as_text(response.get("output"))
         tokens = usage.get("prompt"), usage.get("completion")
         prompt = _promptfoo_prompt(raw, record.get("provider"))
         yield _measured(prompt, *tokens, answer, special_tokens=True)
-
-    def notes(self) -> Iterator[Note]:
-        if self.cached:
-            yield note("promptfoo_cached", count=self.cached)
 
 
 def _promptfoo_prompt(raw: str, provider: Any) -> str | Conversation:

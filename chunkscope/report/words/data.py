@@ -249,10 +249,7 @@ def _first_of_list_counted(field: str, longer: str | None) -> str:
 SENTENCES: dict[str, Template] = {
     "counted_again": "the fast engine differed from {reference} on a sample of these rows: all "
     "were counted again with the reference",
-    "sample_checked": "a sample of these rows was recounted with {reference}: no difference",
-    "no_rows": "no rows in it",
     "no_header": 'the table has no header: counted "{field}", its longest text (--field chooses)',
-    "one_prompt_each": 'one prompt for each of "{field}", after "{after}"',
     "prefix_unused": "the prefix was not used: it goes before text prompts only",
     "nothing_to_score": "counted as generated: there are no choices whose likelihood to ask for",
     "choices_unused": "the choices were not used: they go after text prompts only",
@@ -275,14 +272,11 @@ SENTENCES: dict[str, Template] = {
     "date_in_template": "the chat template prints the date ({day}), so lengths can differ on "
     "another day (chat_date in chunkscope.toml sets it)",
     "blocks_unused": "{blocks} were not used: no block size fits them and {field}",
-    "block_size": "{blocks} stand for {tokens} tokens each, as the lengths show",
     # Harness logs.
     "unused_with_log": "{option} was not used: a log has what was sent and answered",
     "rolling_texts_whole": "{count:text} of loglikelihood_rolling counted whole: the log does not "
     "show the windows",
     "media_requests": "images or audio in {count:request}: only the text is counted",
-    "helm_cached": "HELM answered {count:request} of these from its own cache",
-    "promptfoo_cached": "promptfoo took {count:result} from its cache: nothing was sent for them",
     "several_models": "its requests went to several models: {models}",
     "counted_by_mock": "these lengths come from Inspect's mock model, which has no tokenizer "
     "(--field messages counts them with yours)",

@@ -165,8 +165,6 @@ SENTENCES: dict[str, Template] = {
     "fitted": "from {before} to {after} tokens; the longest prompt has {longest}",
     "held_for": "{seconds:,.0f} s, {part:%} of the busy time",
     "crowd": "up to {running} running and {waiting} waiting, KV cache up to {kv_use:%}",
-    "prompt_rate": "{rate:,.0f} prompt tokens/s at best",
-    "burst": "{running} requests came between two lines of the log",
     "argument_and_default": lambda name, value, default=None: (
         f"{name} is {value:,}" + (f"; vLLM's default is {default:,}" if default else "")
     ),
@@ -176,7 +174,6 @@ SENTENCES: dict[str, Template] = {
         f"{count:,} preemptions" + (f", {requests:,} requests" if requests else "")
     ),
     "hits": "{rate:%} hits; {shareable:%} of the prompt tokens repeat an earlier prompt",
-    "eager_is_on": "enforce_eager=True",
     # what to change
     "change_no_free_memory": f"stop what else uses the GPU, or lower {_SHARE} to what is free",
     "change_no_cache_blocks": f"raise {_SHARE}, lower {_BUDGET}, or use more GPUs or quantized "

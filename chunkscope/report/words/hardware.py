@@ -42,7 +42,6 @@ SENTENCES: dict[str, Template] = {
     "gpu_unchecked": "the {figure} of {gpu} is assumed",
     "roofline_steps": "step times are predicted from measurements of a few models on one H200",
     "scaled_steps": _scaled,
-    "trace_unshared": "the trace's hash_ids fit no block size: its prompts share nothing here",
     # The lines of a memory bill.
     "memory_weights": _weights,
     "memory_activation": _activation,

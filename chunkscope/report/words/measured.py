@@ -10,11 +10,6 @@ if TYPE_CHECKING:
     from chunkscope.verification.result import Verification
 
 
-def _out_of_memory(phase: str, detail: str, step_tokens: int | None) -> str:
-    budget = f" at {step_tokens:,} tokens per step," if step_tokens else ""
-    return f"out of memory{budget} while {phase}: {detail}"
-
-
 def _killed(phase: str, signal: str) -> str:
     why = "; the machine may have run out of memory" if signal == "SIGKILL" else ""
     return f"killed by {signal} while {phase}{why}"
@@ -24,14 +19,13 @@ SENTENCES: dict[str, Template] = {
     "off_is_ignored": "vLLM {vllm} ignores chunked prefill off for generative models",
     "context_too_short": "max_model_len is {max_model_len}, the longest request {longest} tokens",
     "engine_silent": "no answer and no line in its log for {seconds:,.0f} s while {phase}",
-    "engine_out_of_memory": _out_of_memory,
+    "engine_out_of_memory": "out of memory while {phase}: {detail}",
     "engine_refused": "refused while {phase}: {detail}",
     "engine_died": "died while {phase}: {detail}",
     "engine_killed": _killed,
     "engine_ended": "ended with code {code} and no message while {phase}",
     "server_failed": "the server {detail} (while {phase}, {answered} of {sent} answered)",
     "server_timeout": "no end after {seconds:g} s (while {phase}, {answered} of {sent} answered)",
-    "demo_memory": "memory is all beyond the weights, keys and values included",
     "requests_trickled_in": "this vLLM cannot hold requests back: the first steps ran while others "
     "were still being sent",
     "prefix_cache_not_emptied": "vLLM did not empty its prefix cache between repeats: hits may "

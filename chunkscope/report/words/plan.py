@@ -382,13 +382,6 @@ def _shared(prefix: int | None, compared: int | None = None, **values: float) ->
     return what if compared is None else f"{what} (judged by {compared:,} prompts)"
 
 
-def _started(entry: str, budget: int | None, seqs: int | None, **_: object) -> str:
-    text = f"planned for {STARTED[entry]}"
-    if budget is None or seqs is None:
-        return text
-    return f"{text}, whose defaults are {budget:,} tokens per step and {seqs:,} requests at once"
-
-
 SENTENCES: dict[str, Template] = {
     # savings
     "score_contexts_once": _contexts_once,
@@ -433,7 +426,6 @@ SENTENCES: dict[str, Template] = {
     "vllm_not_installed": "no vLLM is installed here: assuming {version} (newest known)",
     "vllm_development": "vLLM {version} is a development build: assuming {newest}",
     "assumed_output": "answers are assumed to have {tokens} tokens: give --max-output",
-    "sampled_datasets": "{count:dataset} only sampled: the longest prompt may be longer",
     "shared_prefixes": lambda **values: f"{_shared(**values)}; the prefix cache serves them",
     "shared_but_not_read": lambda **values: (
         f"{_shared(**values)}, but likelihood requests do not read the prefix cache"
@@ -488,9 +480,8 @@ SENTENCES: dict[str, Template] = {
     "policy_by-length": "chunks of 512, 1,024 or 2,048 tokens by prompt length (not in vLLM)",
     "policy_adaptive": "chunks that halve under decode pressure (not in vLLM)",
     # emitted forms
-    "emit_planned_for": _started,
-    "emit_spelled_out": lambda entry, target, **_: (
-        f"planned for {STARTED[entry]}; defaults that differ in {STARTED[target]} are spelled out"
+    "emit_spelled_out": lambda entry: (
+        f"planned for {STARTED[entry]}: defaults that differ here are spelled out"
     ),
     "emit_in_flight": "send at least {requests} requests at once to fill the server",
     "emit_fill_in": "put your own for {names}",
