@@ -2,7 +2,8 @@
 
 from enum import StrEnum
 
-from chunkscope.artefacts.note import Note
+from chunkscope.artefacts.note import Fact, Note
+from chunkscope.hardware.gpus import Gpu
 from chunkscope.models.shape import ModelShape
 
 
@@ -17,17 +18,20 @@ class Trait(StrEnum):
     FOUR_BIT = "4-bit weights"
 
 
-# Models with these traits on an H200, and the least and most error of their makespans, which
-# tests/hardware/test_measured.py computes again from reports/h200.
+MEASURED_ON = "h200"
+# Models with these traits on one H200, and the least and most error of their makespans, without
+# steps that compiled a kernel; tests/hardware/test_measured.py computes them again.
 MEASURED = {
     frozenset[Trait](): ("Llama-3.1-8B and Qwen2.5-1.5B", -0.18, 0.06),
     frozenset({Trait.EXPERTS}): (
-        "Qwen3-30B-A3B, Qwen1.5-MoE-A2.7B and OLMoE-1B-7B", -0.01, 0.01,
+        "Qwen3-30B-A3B, Mixtral-8x7B, OLMoE-1B-7B, Qwen1.5-MoE and Granite-3.1-3B", -0.01, 0.18,
     ),
     frozenset({Trait.EXPERTS, Trait.LATENT}): (
         "DeepSeek-V2-Lite and Moonlight-16B-A3B", -0.03, 0.03,
     ),
-    frozenset({Trait.WINDOWS}): ("Gemma-2-9B, Gemma-3-4B and Mistral-7B-v0.1", 0.0, 0.02),
+    frozenset({Trait.WINDOWS}): ("Gemma-2, Gemma-3-4B and Mistral-7B-v0.1", 0.0, 0.02),
+    frozenset({Trait.EIGHT_BIT}): ("Llama-3.1-8B in fp8 blocks", 0.06, 0.06),
+    frozenset({Trait.EXPERTS, Trait.WINDOWS, Trait.FOUR_BIT}): ("gpt-oss-120b", 0.17, 0.17),
 }  # fmt: skip
 
 
@@ -49,15 +53,25 @@ def kind_of(shape: ModelShape) -> str:
     return _named(traits_of(shape))
 
 
-def unlike_measured(shape: ModelShape) -> Note | None:
-    """Where no model of this kind was measured: how near predictions of the nearest kind came."""
+def unlike_measured(shape: ModelShape, gpu: Gpu | None, gpus: int = 1) -> Note | None:
+    """What of this was never measured, and how near predictions of the nearest came."""
     traits = traits_of(shape)
     nearest = min(MEASURED, key=lambda measured: len(measured ^ traits))
-    if nearest == traits:
-        return None
     models, least, most = MEASURED[nearest]
-    values = {"kind": _named(traits), "nearest": _named(nearest), "models": models}
-    return Note(code="unlike_measured", values={**values, "least": least, "most": most})
+    unlike: dict[str, Fact] = {
+        "kind": _named(traits) if nearest != traits else None,
+        "gpu": gpu.title if gpu and gpu.name != MEASURED_ON else None,
+        "gpus": gpus if gpus > 1 else None,
+    }
+    if not any(unlike.values()):
+        return None
+    nearby: dict[str, Fact] = {
+        "nearest": _named(nearest),
+        "models": models,
+        "least": least,
+        "most": most,
+    }
+    return Note(code="unlike_measured", values={**unlike, **nearby})
 
 
 def _named(traits: frozenset[Trait]) -> str:

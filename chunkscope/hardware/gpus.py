@@ -85,7 +85,7 @@ def find_gpu(name: str | None, *, memory: str | None = None) -> Gpu | None:
     >>> find_gpu("RTX 4090").bandwidth_gb_s
     1008.0
     """
-    if name is not None and name[:1].isdecimal() and memory is None:
+    if name and name[:1].isdecimal() and memory is None and name not in ALIASES:
         name, memory = None, name
     size = read_gib(memory) if memory is not None else None
     if name is None:

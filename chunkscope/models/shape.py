@@ -133,10 +133,13 @@ class ModelShape:
         return plain * BYTES + sum(map(self.bytes_of, LINEAR))
 
     def bytes_of(self, kind: str) -> int:
-        """The weights of one kind, quantized if they are."""
-        q, count = self.quantization, getattr(self.parameters, kind)
-        size: float = count * (q.bytes_per_weight if q and kind in q.kinds else BYTES)
-        return round(size)
+        """The weights of one kind, quantized if they are; mxfp4 is padded to 256 rows."""
+        q = self.quantization
+        count: int = getattr(self.parameters, kind)
+        if q is None or kind not in q.kinds:
+            return count * BYTES
+        padded = -(-self.hidden // 256) * 256 / self.hidden if q.method == "mxfp4" else 1.0
+        return round(count * padded * q.bytes_per_weight)
 
     @property
     def active_parameters(self) -> int:

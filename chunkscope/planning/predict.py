@@ -134,6 +134,7 @@ def predict(
         problem = replace(Problem.of(profile, request, there), needed=plan.advice.needed)
         if (better := better_at(problem, max(rates))) is not None:
             runs = rows.run({**named, BEST: better}, work)
+    stated = [n for n in there.notes(settings) if not (calibration and n.code == "unlike_measured")]
     return Simulation(
         cost_model=cost,
         vllm=there.release.text,
@@ -141,7 +142,7 @@ def predict(
         runs=runs,
         pareto=pareto(runs) if options.sweep else (),
         knee=knee(runs, pareto(runs)) if options.sweep else None,
-        notes=(*cost.notes, *there.notes(settings), *notes, *lowered, *rows.left_out.values()),
+        notes=(*cost.notes, *stated, *notes, *lowered, *rows.left_out.values()),
         version=__version__,
     )
 

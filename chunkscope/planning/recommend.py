@@ -10,7 +10,6 @@ from chunkscope._version import __version__
 from chunkscope.artefacts.note import Fact, Note, note
 from chunkscope.artefacts.words import Name, one_of
 from chunkscope.errors import UsageError
-from chunkscope.hardware.accuracy import unlike_measured
 from chunkscope.hardware.gpus import Gpu, doubts, find_gpu
 from chunkscope.hardware.memory import Memory
 from chunkscope.lengths.profile import DEFAULT_OUTPUT, Profile
@@ -221,8 +220,7 @@ def _notes(p: Problem, profile: Profile) -> Iterator[Note]:
     if p.can_simulate:
         yield from _sent_notes(p)
     if there.shape:
-        unlike = unlike_measured(there.shape)
-        yield from filter(None, [tokenizer_note(profile.tokenizer, there.shape), unlike])
+        yield from filter(None, [tokenizer_note(profile.tokenizer, there.shape)])
         yield from there.shape.notes
     if there.measured:
         yield log_note(there.measured)

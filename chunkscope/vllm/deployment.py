@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from chunkscope.artefacts.note import Fact, Note
+from chunkscope.hardware.accuracy import unlike_measured
 from chunkscope.hardware.gpus import Gpu
 from chunkscope.hardware.memory import Memory, MemoryModel, Runner
 from chunkscope.models.layers import KvKind
@@ -141,10 +142,10 @@ class Deployment:
 
     def _notes(self, s: Settings, simulated: bool) -> Iterator[Note]:
         parallel = s.parallel
-        if parallel.gpus > 1:
-            yield Note(code="unmeasured_gpus", values={"gpus": parallel.gpus})
-            if parallel.data > 1 and self.shape and self.shape.experts:
-                yield Note(code="replicas_wait")
+        if self.shape and (unlike := unlike_measured(self.shape, self.gpu, parallel.gpus)):
+            yield unlike
+        if parallel.data > 1 and self.shape and self.shape.experts:
+            yield Note(code="replicas_wait")
         if s.kv_cache_dtype:
             yield Note(code="unmeasured_kv_cache", values={"dtype": s.kv_cache_dtype})
         model = self.memory_model()

@@ -9,7 +9,7 @@ from chunkscope.artefacts.notebook import frame, html_table
 from chunkscope.artefacts.schema import plain
 from chunkscope.artefacts.words import one_of
 from chunkscope.errors import UsageError
-from chunkscope.hardware.accuracy import kind_of, unlike_measured
+from chunkscope.hardware.accuracy import kind_of
 from chunkscope.hardware.gpus import LOCAL, Gpu, doubts, find_gpu
 from chunkscope.hardware.memory import Memory
 from chunkscope.hardware.parallel import Parallel
@@ -98,9 +98,8 @@ class Footprint:
 
     @property
     def notes(self) -> tuple[Note, ...]:
-        note, unlike = self.deployment.release.note, unlike_measured(self.shape)
         return (
-            *filter(None, (note, unlike)),
+            *filter(None, [self.deployment.release.note]),
             *doubts(self.gpu),
             *self.shape.notes,
             *self.deployment.notes(self.settings, simulated=False),

@@ -14,7 +14,7 @@ import statistics
 import time
 from typing import Any
 
-from chunkscope.reference.engine import ReferenceRun, TokenRequest, engine_args, generate
+from chunkscope.reference.engine import ReferenceRun, TokenRequest, generate, settings_for
 
 MOST = 1.3  # times the processor seconds of one pass over the whole prompt
 SHAPES: dict[str, dict[str, int]] = {
@@ -84,11 +84,11 @@ def measure(model: Any, tokens: int, chunk: int | None, repeats: int) -> tuple[R
         TokenRequest(prompt=prompt[:16], output_tokens=2 + -(-tokens // (chunk or tokens))),
         TokenRequest(prompt=prompt, output_tokens=1, arrival_s=1e-6),
     ]
-    args = engine_args(model, requests, chunk=chunk)
+    settings = settings_for(model, requests, chunk=chunk)
     taken = []
     for _ in range(repeats):
         began = time.process_time()
-        found = generate(model, requests, args)
+        found = generate(model, requests, settings)
         on_gpu = model.device.type == "cuda"
         taken.append(sum(found.chunk_s) if on_gpu else time.process_time() - began)
     return found, statistics.median(taken)

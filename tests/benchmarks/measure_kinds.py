@@ -28,6 +28,7 @@ from typing import Any
 
 from chunkscope.models.find import MODELS
 from chunkscope.verification import process
+from chunkscope.vllm.check import PROGRAM
 
 CONTEXT, UTILIZATION = 32_768, 0.9
 REQUESTS, SHORTEST, LONGEST = 120, 60, 27_000
@@ -300,6 +301,7 @@ def measured(row: Row, raw: Path, timeout_s: float) -> dict[str, Any]:
             "requests": requests,
             "prompts": None,
             "bursts": bursts,
+            "outputs": {"places": [], "tokens": 1},
         }
         log = Path(f"{raw}.log")
         with Forked(row, task, Path(folder), log) as forked:
@@ -316,7 +318,7 @@ def measured(row: Row, raw: Path, timeout_s: float) -> dict[str, Any]:
 
 def preload() -> None:
     """Once for all rows: it takes half a minute. No GPU is touched before a row has forked."""
-    sys.path.insert(0, str(process.INSIDE))
+    sys.path[:0] = [str(process.INSIDE), str(PROGRAM.parent)]
     os.environ.update(VLLM_NO_USAGE_STATS="1", PYTHONUNBUFFERED="1")
     import chunkscope_engine  # noqa: F401
     import vllm.engine.arg_utils

@@ -24,6 +24,25 @@ def _scaled(**differing: list[str]) -> str:
     return f"the calibration is of {pairs}: step times are scaled"
 
 
+def _unlike(
+    nearest: str,
+    models: str,
+    least: float,
+    most: float,
+    *,
+    kind: str | None,
+    gpu: str | None,
+    gpus: int | None,
+) -> str:
+    missing = (kind and f"a model like this ({kind})", gpu, f"{gpus} GPUs" if gpus else None)
+    off = f"{100 * least:+.0f} %" + (f" to {100 * most:+.0f} %" if most > least else "")
+    return (
+        f"never measured: {', '.join(filter(None, missing))}. The nearest was one H200 with "
+        f"{nearest} ({models}): predicted times were {off} off"
+        + ("; communication between GPUs is assumed" if gpus else "")
+    )
+
+
 SENTENCES: dict[str, Template] = {
     # Models.
     "unknown_model_type": "model_type {name} is not known: its memory may be off",
@@ -36,8 +55,7 @@ SENTENCES: dict[str, Template] = {
         + ("" if weighed else ", with weights roughly counted")
     ),
     "encoder_decoder": "an encoder-decoder model: vLLM switches chunked prefill off",
-    "unlike_measured": "no model like this one ({kind}) was measured; predicted times of the "
-    "nearest kind ({nearest}: {models}) were {least:+%} to {most:+%} off",
+    "unlike_measured": _unlike,
     # GPUs and step times.
     "gpu_unchecked": "the {figure} of {gpu} is assumed",
     "roofline_steps": "step times are predicted from measurements of a few models on one H200",

@@ -436,8 +436,6 @@ SENTENCES: dict[str, Template] = {
     "tokenizer_not_known": "lengths were counted with {tokenizer}, perhaps not that of {model}; "
     "for exact ones: chunkscope analyze --model {name}",
     "measured_in_log": "memory is as measured in {log}, where it says so",
-    "unmeasured_gpus": "memory and times on {gpus} GPUs are predicted without a measurement of "
-    "several; communication time is assumed",
     "replicas_wait": "replicas are simulated one by one, without waiting for each other",
     "unmeasured_kv_cache": "a KV cache of {dtype} was never measured: its cost is taken by bytes",
     "window_hits": "prefix hits are those of full-attention layers: vLLM may find fewer",
