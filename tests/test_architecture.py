@@ -121,8 +121,8 @@ def lines_of(part: str) -> int:
 # Lines of Python at most: what a folder has today. It only shrinks; the aim is 30,000 in all.
 BUDGETS = {
     "top level": 708,
-    "sources": 2_420,
-    "prompts": 3_610,
+    "sources": 2_385,
+    "prompts": 3_545,
     "tokenizers": 1_490,
     "prefixes": 1_160,
     "lengths": 2_010,
