@@ -63,20 +63,20 @@ _HOMES = {
 __all__ = sorted(name for names in _HOMES.values() for name in names)
 
 
-class _Command(ModuleType):
-    """A folder that has a command's name: `chunkscope.report()` is the command."""
+class _Package(ModuleType):
+    """Two folders have a command's name: `chunkscope.report()` is the command."""
 
+    def __setattr__(self, name: str, value: "Any") -> None:
+        if name in ("prefixes", "report") and type(value) is ModuleType:
+            value.__class__ = _Command
+        super().__setattr__(name, value)
+
+
+class _Command(ModuleType):
     def __call__(self, *words: "Any", **options: "Any") -> "Any":
         from chunkscope.commands import api
 
         return getattr(api, self.__name__.rpartition(".")[2])(*words, **options)
-
-
-class _Package(ModuleType):
-    def __setattr__(self, name: str, value: object) -> None:
-        if name in ("prefixes", "report") and type(value) is ModuleType:
-            value.__class__ = _Command
-        super().__setattr__(name, value)
 
 
 sys.modules[__name__].__class__ = _Package

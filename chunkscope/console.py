@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -70,11 +69,6 @@ def _width() -> int | None:
     """Rich asks the terminal; in a pipe it would wrap at 80, whatever COLUMNS says."""
     columns = os.environ.get("COLUMNS", "")
     return int(columns) if columns.isdecimal() and int(columns) > 0 else None
-
-
-def columns() -> int:
-    """Of the terminal, or 80."""
-    return _width() or shutil.get_terminal_size().columns
 
 
 def say(text: str = "") -> None:

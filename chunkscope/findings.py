@@ -31,26 +31,23 @@ class Findings:
     diagnosis: Diagnosis | None = None
     digests: dict[str, str] = field(default_factory=dict)
 
+    def _is_of(self, digest: str | None, name: str) -> bool | None:
+        """None when one of them is missing, or nobody knows whose it is."""
+        return digest == self.digests[name] if digest and name in self.digests else None
+
     @property
     def plan_is_of_this_profile(self) -> bool | None:
-        """None when one of them is missing."""
-        if self.plan is None or self.profile is None:
-            return None
-        return self.plan.source.profile_digest == self.digests["profile.json"]
+        return self._is_of(self.plan.source.profile_digest if self.plan else None, "profile.json")
 
     @property
     def verification_is_of_this_plan(self) -> bool | None:
-        if self.verification is None or self.plan is None:
-            return None
-        return self.verification.plan_digest == self.digests["plan.json"]
+        v = self.verification
+        return self._is_of(v.plan_digest if v else None, "plan.json")
 
     @property
     def simulation_is_of_this_profile(self) -> bool | None:
-        """None when one is missing, or nobody knows whose requests were simulated."""
         digest = self.simulation.workload.profile_digest if self.simulation else None
-        if self.profile is None or digest is None:
-            return None
-        return digest == self.digests["profile.json"]
+        return self._is_of(digest, "profile.json")
 
     def to_json(self) -> dict[str, Any]:
         """All of them as one document. What is not there is null, as is what follows from it."""

@@ -24,7 +24,10 @@ _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 def gate_annotations(result: GateResult) -> str:
     """A workflow command for each check that fails; a notice where none does."""
-    lines = [_of_check(check, result) for check in result.failed]
+    lines = []
+    for check in result.failed:
+        text = "\n".join((gate.both(check), *gate.remedy([check])))
+        lines.append(_error(check.title, text, result.budget, result.line_of(check)))
     notice = f"::notice title=chunkscope gate::{_escaped(gate.answer(result))}"
     return "\n".join(lines or [notice]) + "\n"
 
@@ -50,11 +53,6 @@ def error_annotation(error: ChunkscopeError, budget: Path | None) -> str:
 def job_summary(result: GateResult) -> str | None:
     """Add the checks to the job's summary where there is one; what went wrong, if anything."""
     return _append_summary("### chunkscope gate\n\n" + markdown.markdown(result))
-
-
-def _of_check(check: Check, result: GateResult) -> str:
-    text = "\n".join((gate.both(check), *gate.remedy([check])))
-    return _error(check.title, text, result.budget, result.line_of(check))
 
 
 def _error(title: str, message: str, budget: Path | None, line: int | None = None) -> str:

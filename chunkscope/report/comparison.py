@@ -188,20 +188,18 @@ def _changes(old: Findings, new: Findings) -> Iterator[Change]:
 
 
 def _differing(
-    part: Part, subject: str, old: Figures | None, new: Figures | None
+    part: Part,
+    subject: str,
+    old: Figures | None,
+    new: Figures | None,
+    outcome: Outcome = Outcome.UNKNOWN,
 ) -> Iterator[Change]:
     for name in dict.fromkeys((*(new or {}), *(old or {}))):
         before, after = ((figures or {}).get(name, (None, "none")) for figures in (old, new))
         if before[0] != after[0]:
-            yield Change(
-                part=part,
-                subject=subject,
-                figure=name,
-                old=before[1],
-                new=after[1],
-                old_value=before[0],
-                new_value=after[0],
-            )
+            texts = {"old": before[1], "new": after[1], "outcome": outcome}
+            values = {"old_value": before[0], "new_value": after[0]}
+            yield Change(part=part, subject=subject, figure=name, **texts, **values)  # type: ignore[arg-type]
 
 
 def _same_tokens(old: Profile, new: Profile) -> bool:
@@ -242,22 +240,15 @@ def _plan(plan: Plan) -> Figures:
 
 def _measured(old: Verification, new: Verification) -> Iterator[Change]:
     for setting in dict.fromkeys(run.setting for run in (*new.runs, *old.runs)):
-        before, after = old.run(setting), new.run(setting)
-        statuses = [words.STATUS[run.status] if run else NOT_MEASURED for run in (before, after)]
-        states = [{"status": (status, status)} for status in statuses]
+        runs = before, after = old.run(setting), new.run(setting)
+        was, now = (words.STATUS[run.status] if run else NOT_MEASURED for run in runs)
+        states: tuple[Figures, Figures] = {"status": (was, was)}, {"status": (now, now)}
         yield from _differing(Part.MEASURED, setting, *states)
-        if not (before and after and before.ok and after.ok):
-            continue
-        for figure in FIGURES:
-            values = value(before, figure), value(after, figure)
-            if values[0] != values[1]:
-                yield Change(
-                    part=Part.MEASURED,
-                    subject=setting,
-                    figure=figure.title,
-                    old=words.shown(figure, before),
-                    new=words.shown(figure, after),
-                    old_value=values[0],
-                    new_value=values[1],
-                    outcome=judge(figure, after, before),
+        if before and after and before.ok and after.ok:
+            for figure in FIGURES:
+                one, two = (
+                    {figure.title: (value(run, figure), words.shown(figure, run))}
+                    for run in (before, after)
                 )
+                outcome = judge(figure, after, before)
+                yield from _differing(Part.MEASURED, setting, one, two, outcome)

@@ -31,13 +31,7 @@ MARKS = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tile:
-    """One figure to remember, and what it means."""
-
-    title: str
-    value: str
-    meaning: str
+Tile = tuple[str, str, str]  # one figure to remember: its title, its value, what it means
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,13 +62,13 @@ def hero(findings: Findings) -> Hero:
         headline=words.headline(findings),
         sentences=(*words.lead(findings), *saved),
         warnings=tuple(words.mixed(findings)),
-        tiles=tuple(Tile(title=t, value=v, meaning=m) for t, v, m in _tiles(findings)),
+        tiles=tuple(_tiles(findings)),
         forms=tuple(_forms(findings)),
         notes=tuple(words.cautions(findings)),
     )
 
 
-def _tiles(findings: Findings) -> Iterator[tuple[str, str, str]]:
+def _tiles(findings: Findings) -> Iterator[Tile]:
     profile, plan, verification = findings.profile, findings.plan, words.measurements(findings)
     if profile is not None:
         lengths = profile.overall
@@ -237,7 +231,7 @@ def sections(findings: Findings) -> list[Section]:
     flags = [text for name, text in top.forms if name == Target.VLLM_ARGS.value]
     first = Section(
         sentences=(top.headline, *top.sentences, *top.warnings, *flags),
-        table=fact_table({tile.title: f"{tile.value} {tile.meaning}" for tile in top.tiles}),
+        table=fact_table({title: f"{value} {meaning}" for title, value, meaning in top.tiles}),
         notes=top.notes,
     )
     tried = [

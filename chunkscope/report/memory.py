@@ -16,6 +16,13 @@ PARTS = (
     *("weights", "activation", "experts", "sampler", "logprobs", "CUDA graphs"),
     *("overhead", "KV cache"),
 )
+FIELDS = {
+    "weights": "weights_gib",
+    "activation": "activation_gib",
+    "CUDA graphs": "cuda_graphs_gib",
+    "overhead": "overhead_gib",
+    "KV cache": "kv_cache_gib",
+}
 Breakdown = dict[str, Any]  # as the page draws it: setting, label, parts in GiB, tokens, peak, fate
 
 
@@ -83,13 +90,8 @@ def _of_plan(memory: Memory) -> tuple[dict[str, float | None], int | None]:
 
 
 def _of_prediction(predicted: Predicted) -> tuple[dict[str, float | None], int | None]:
-    return {
-        "weights": predicted.weights_gib,
-        "activation": predicted.activation_gib,
-        "CUDA graphs": predicted.cuda_graphs_gib,
-        "overhead": predicted.overhead_gib,
-        "KV cache": predicted.kv_cache_gib,
-    }, predicted.kv_cache_tokens
+    parts = {part: getattr(predicted, name) for part, name in FIELDS.items()}
+    return parts, predicted.kv_cache_tokens
 
 
 def _measured(run: Run) -> Iterator[Breakdown]:
@@ -104,10 +106,6 @@ def _measured(run: Run) -> Iterator[Breakdown]:
 
 def _of_worker(worker: WorkerMemory) -> dict[str, float | None]:
     activation = worker.activation_peak_gib
-    return {
-        "weights": worker.weights_gib,
-        "activation": worker.profiled_activation_gib if activation is None else activation,
-        "CUDA graphs": worker.cuda_graphs_gib,
-        "overhead": worker.non_torch_gib,
-        "KV cache": worker.kv_cache_gib,
-    }
+    activation = worker.profiled_activation_gib if activation is None else activation
+    parts = {part: getattr(worker, name, None) for part, name in FIELDS.items()}
+    return {**parts, "activation": activation, "overhead": worker.non_torch_gib}

@@ -1,6 +1,5 @@
 """What prompts share, as sections: what a prefix cache serves, and what would make it more."""
 
-from collections.abc import Iterator
 from typing import Any
 
 from chunkscope.lengths.profile import ALL
@@ -55,38 +54,18 @@ def _named(summary: PrefixSummary) -> list[tuple[str, PrefixReuse]]:
 
 
 def _capacity_table(summary: PrefixSummary) -> Table | None:
-    """By order; blank where two prompts do not fit, or more adds nothing."""
+    """As they are sent; blank where two prompts do not fit, or more adds nothing."""
     named = _named(summary)
     sizes = sorted({at.kv_tokens for _, reuse in named for at in reuse.capacities})
     sizes = sizes[::-1][:: -(-len(sizes) // MOST_SIZES) or 1][::-1]
-    rows = [
-        (
-            f"  {order}" if place else name,
-            *(_served(reuse, size, field) for size in sizes),
-            words.rate(getattr(reuse, field), reuse.tokens),
-        )
-        for name, reuse in named
-        for place, (order, field) in enumerate(_orders(reuse))
-    ]
-    return table_of(("KV cache, tokens", *map(brief, sizes), "no limit"), rows)
-
-
-def _served(reuse: PrefixReuse, size: int, field: str) -> str:
-    cached = {at.kv_tokens: getattr(at, field) for at in reuse.capacities}
-    return words.rate(cached[size], reuse.tokens) if size in cached else ""
-
-
-def _orders(reuse: PrefixReuse) -> Iterator[tuple[str, str]]:
-    """As they are sent, and other orders that differ from it by a point somewhere."""
-    for order, field in ORDERS.items():
-        gaps = [
-            abs(value - at.cached_tokens)
-            for at in reuse.capacities
-            if (value := getattr(at, field)) is not None
+    rows = []
+    for name, reuse in named:
+        cached = {at.kv_tokens: at.cached_tokens for at in reuse.capacities}
+        served = [
+            words.rate(cached[size], reuse.tokens) if size in cached else "" for size in sizes
         ]
-        differs = len(gaps) == len(reuse.capacities) and max(gaps) > 0.01 * reuse.tokens
-        if field == "cached_tokens" or differs:
-            yield order, field
+        rows.append((name, *served, words.rate(reuse.cached_tokens, reuse.tokens)))
+    return table_of(("KV cache, tokens", *map(brief, sizes), "no limit"), rows)
 
 
 def brief(tokens: int | None) -> str:

@@ -3,8 +3,6 @@
 Also the shortened list of datasets that plans, prefixes and the page use.
 """
 
-import csv
-import io
 from collections.abc import Sequence
 from itertools import pairwise
 from math import ceil, floor, log2
@@ -18,7 +16,6 @@ from chunkscope.lengths.profile import (
     LONG_LENGTHS,
     DatasetProfile,
     Profile,
-    shares,
     together,
 )
 from chunkscope.report.section import Cell, Chart, Section, Table, table_of
@@ -41,7 +38,6 @@ MOST_CURVES = 200
 BINS_PER_DOUBLING = 4
 # Where the cumulative curve is exact: every percent, and closer where the long prompts are.
 PERCENTS = (*range(100), 99.5, 99.9, 100)
-_CSV = ("mean", "min", "p50", "p75", "p90", "p95", "p99", "max", "total")
 
 
 def sections(profile: Profile) -> list[Section]:
@@ -186,23 +182,13 @@ def _percentiles(lengths: LengthHistogram) -> list[float]:
 
 def as_csv(profile: Profile) -> str:
     """One row a dataset, in full precision."""
-    buffer = io.StringIO()
-    labels = ("name", "group", "path", "format", "field")
-    writer = csv.writer(buffer, lineterminator="\n")
-    over = [f"over_{label}" for label in shares(profile.overall)]
-    head = ("dataset", *labels[1:], "rows", "skipped", "chars", *_CSV, *over, "sampled")
-    writer.writerow(head)
-    for dataset in profile.datasets:
-        summary = dataset.lengths.summary()
-        texts = [printable(getattr(dataset, label)) for label in labels]
-        writer.writerow(
-            [
-                # A spreadsheet runs what begins like a formula, unless an apostrophe is before it.
-                *(f"'{text}" if text.startswith(("=", "+", "-", "@")) else text for text in texts),
-                *(dataset.rows, dataset.skipped, dataset.chars),
-                *(summary[name] for name in _CSV),
-                *shares(dataset.lengths).values(),
-                dataset.sample.out_of if dataset.sample else "",
-            ]
-        )
-    return buffer.getvalue()
+    frame = profile.to_frame().rename(columns={"name": "dataset"})
+    texts = ["dataset", "group", "path", "format", "field"]
+    frame[texts] = frame[texts].map(_no_formula)
+    return frame.to_csv(index=False, lineterminator="\n")
+
+
+def _no_formula(text: str) -> str:
+    """A spreadsheet runs what begins like one, unless an apostrophe is before it."""
+    text = printable(text)
+    return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text

@@ -17,7 +17,7 @@ LAYOUTS = {
     "PrefixSummary": "prefixes",
     "Footprint": "plan.footprint_sections",
     "Plan": "plan",
-    "Simulation": "simulation",
+    "Simulation": "runs",
     "Verification": "verification",
     "Demonstration": "verification.demo_sections",
     "Diagnosis": "diagnosis",

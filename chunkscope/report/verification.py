@@ -1,19 +1,16 @@
 """Measured runs as sections: the verdict, the figures that decide, then every figure."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from statistics import mean
 from typing import Any
 
-from chunkscope.artefacts.figures import FIGURES, Figure, Group, in_group
 from chunkscope.artefacts.numbers import as_written, seconds
 from chunkscope.reference.demo import Demonstration
-from chunkscope.report.runs import cell, changed, runs_table, steps_table
-from chunkscope.report.section import Cell, Chart, Section, Table, Written, table_of
+from chunkscope.report.runs import every_figure, runs_table, steps_table
+from chunkscope.report.section import Chart, Section, Table, Written, table_of
 from chunkscope.report.words import sentence
 from chunkscope.report.words import verdicts as words
 from chunkscope.verification.result import EngineKind, Run, Verification
-from chunkscope.verification.verdict import spread, value
 
 TIMES = ("ttft_s", "itl_s")
 STEPS, MOST_STEPS = 3, 30  # of each setting of the demo, in the short answer and in the details
@@ -36,7 +33,7 @@ def sections(v: Verification) -> list[Section]:
             sentences=tuple(words.outputs(v)),
             notes=tuple(f"{run.setting}: {sentence(n)}" for run in v.runs for n in run.notes),
         ),
-        Section(title="Every figure", table=every_figure(v), details=True),
+        Section(title="Every figure", table=every_figure(ran), details=True),
         Section(
             title="Settings",
             table=table_of(
@@ -56,32 +53,6 @@ def titled(run: Run) -> str:
 def _settings(run: Run) -> str:
     given = run.settings.given().items()
     return ", ".join(f"{name} {as_written(value)}" for name, value in given) or "vLLM's defaults"
-
-
-def every_figure(v: Verification) -> Table | None:
-    """Figures down, settings across: the median, the spread over repeats, and the change.
-
-    Times also of short and of long prompts alone.
-    """
-    ran = [run for run in v.runs if run.ok]
-    some = [
-        replace(figure.among(prompts), title=f"{figure.title}, {prompts} prompts")
-        for prompts in ("short", "long")
-        for figure in in_group(Group.TTFT, Group.ITL)
-    ]
-    figures = [f for f in (*FIGURES, *some) if any(value(run, f) is not None for run in ran)]
-    rows = [(f.title, *(_cell(f, run, ran[0]) for run in ran)) for f in figures]
-    return table_of(("median", *map(titled, ran)), rows)
-
-
-def _cell(figure: Figure, run: Run, first: Run) -> Written:
-    shown = cell(figure, first, run)
-    ends = spread(run, figure) if len(run.repeats) > 1 else None
-    if not isinstance(shown, Cell) or value(run, figure) is None:
-        return shown
-    least, most = map(figure.unit.brief, ends) if ends else ("", "")
-    between = f"({least} to {most})" if least != most else ""
-    return replace(shown, note=f"{changed(figure, first, run)} {between}".strip())
 
 
 def _chart(runs: Sequence[Run]) -> Chart | None:
