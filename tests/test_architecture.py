@@ -135,7 +135,7 @@ BUDGETS = {
     "verification": 3_644,
     "diagnosis": 800,
     "reference": 1_000,
-    "gating": 1_706,
+    "gating": 1_722,
     "report": 4_310,
     "commands": 1_634,
 }

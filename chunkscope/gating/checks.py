@@ -20,10 +20,12 @@ from chunkscope.findings import Findings
 from chunkscope.gating.budget import DATASETS, LENGTHS, LOG, MEMORY, MOVES, OUTPUTS, SPEED, Limit
 from chunkscope.gating.check import UNITS, Check, Key, Relation
 from chunkscope.lengths.content import content_changes
-from chunkscope.lengths.profile import ALL, DEFAULT_OUTPUT, DatasetProfile, Profile, together
+from chunkscope.lengths.profile import ALL, DatasetProfile, Profile, together
 from chunkscope.models.shape import BLOCK_TOKENS
 from chunkscope.planning.plan import Plan
+from chunkscope.planning.request import PlanRequest
 from chunkscope.prefixes.reuse import reuse_together
+from chunkscope.simulation.workload import dataset_output
 from chunkscope.sources.base import Source
 from chunkscope.sources.discovery import discover
 from chunkscope.verification.result import Run, Verification
@@ -53,10 +55,14 @@ class Evidence:
             hint=f"run `{kind.made_by}` first, or take the check out",
         )
 
-    @property
-    def output_tokens(self) -> int:
-        """Room for the answer: as the plan has it, else the usual."""
-        return self.findings.plan.output_tokens if self.findings.plan else DEFAULT_OUTPUT
+    def outputs(self, datasets: Sequence[DatasetProfile]) -> list[int]:
+        """Room for the answers of each dataset: as in the plan, else the data, else the usual."""
+        asked = self.findings.plan.request if self.findings.plan else PlanRequest()
+        most = asked.max_outputs
+        return [
+            dataset_output(one, asked.task, most.get(one.name, asked.max_output)).tokens
+            for one in datasets
+        ]
 
     def path(self, name: str) -> Path:
         """A file that the budget names, as seen from the budget file."""
@@ -106,7 +112,7 @@ def check_data(limits: Any, evidence: Evidence) -> Iterator[Check]:
     datasets = evidence.need(Profile).datasets
     yield from _lengths(limits, datasets, limits, ALL, ("data",))
     if limits.max_model_len is not None:
-        about = (limits.max_model_len, evidence.output_tokens, datasets)
+        about = (limits.max_model_len, evidence.outputs(datasets), datasets)
         yield _doubted(served_check("data.max_model_len", *about), datasets, limits)
     for name in limits.datasets:
         yield _present(name, datasets, ("data", "datasets"))
@@ -161,15 +167,14 @@ def _doubted(check: Check, datasets: Iterable[DatasetProfile], limits: Any) -> C
 def served_check(
     name: str,
     context: int,
-    output: int,
+    outputs: Sequence[int],
     datasets: Sequence[DatasetProfile],
     limit: int = 0,
     **more: Any,
 ) -> Check:
     """How many prompts a server with this context refuses."""
-    lengths = together(datasets)
-    refused = lengths.over(context - output)
-    values = {"context": context, "output": output, "of": lengths.count, "longest": lengths.max}
+    lengths, refused = together(datasets), refused_prompts(context, outputs, datasets)
+    values = {"context": context, "output": max(outputs, default=0), "of": lengths.count}
     return Check(
         name=name,
         passed=refused <= limit and lengths.count > 0,
@@ -177,9 +182,17 @@ def served_check(
         limit=limit,
         value=refused,
         unit="count",
-        reason=note("gate_refused_prompts", **values),
+        reason=note("gate_refused_prompts", longest=lengths.max, **values),
         **more,
     )
+
+
+def refused_prompts(
+    context: int, outputs: Sequence[int], datasets: Sequence[DatasetProfile]
+) -> int:
+    """Prompts that leave no room for the answers of their dataset."""
+    pairs = zip(datasets, outputs, strict=True)
+    return sum(dataset.lengths.over(context - output) for dataset, output in pairs)
 
 
 def _present(name: str, datasets: Sequence[DatasetProfile], key: Key) -> Check:
@@ -311,7 +324,8 @@ def measured_memory(run: Run | None, evidence: Evidence) -> Values:
     profile, tokens = evidence.findings.profile, run.kv_cache_tokens if run else None
     p95 = profile.overall.percentile(95) if profile else None
     if tokens is not None and p95 is not None:
-        blocks = max(1, ceil((p95 + evidence.output_tokens) / BLOCK_TOKENS))
+        output = max(evidence.outputs(profile.datasets if profile else ()))
+        blocks = max(1, ceil((p95 + output) / BLOCK_TOKENS))
         values["kv_requests_of_p95"] = tokens // BLOCK_TOKENS // blocks
     return values
 

@@ -22,9 +22,9 @@ from chunkscope.artefacts.note import note
 from chunkscope.artefacts.units import exceeds
 from chunkscope.errors import ChunkscopeError, InputError, UsageError
 from chunkscope.gating.check import Check, Relation
-from chunkscope.gating.checks import Evidence, served_check
+from chunkscope.gating.checks import Evidence, refused_prompts, served_check
 from chunkscope.gating.read_arguments import CommittedArguments, read_arguments, refusal
-from chunkscope.lengths.profile import DatasetProfile, Profile, together
+from chunkscope.lengths.profile import DatasetProfile, Profile
 from chunkscope.models.find import built_in, find_model
 from chunkscope.models.shape import ModelShape
 from chunkscope.planning.plan import Plan
@@ -38,7 +38,7 @@ from chunkscope.vllm.settings import NAMES, UNUSUAL, Settings
 
 
 def check_settings(limits: Any, evidence: Evidence) -> Iterator[Check]:
-    plan, profile = evidence.need(Plan), evidence.need(Profile)
+    plan, _ = evidence.need(Plan), evidence.need(Profile)
     there = plan.deployment
     try:
         if limits.vllm_version:
@@ -57,7 +57,7 @@ def check_settings(limits: Any, evidence: Evidence) -> Iterator[Check]:
     elif limits.must_be == "equal":
         yield from _equal(committed, plan.effective, actual)
     else:
-        yield from _as_good(plan, profile, there, actual)
+        yield from _as_good(evidence, there, actual)
 
 
 def _check(must_be: str, subject: str, *, passed: bool, **more: Any) -> Check:
@@ -157,7 +157,8 @@ def _equal(committed: CommittedArguments, planned: Settings, actual: Settings) -
 # -- is it as good? ------------------------------------------------------------------------------
 
 
-def _as_good(plan: Plan, profile: Profile, there: Deployment, actual: Settings) -> Iterator[Check]:
+def _as_good(evidence: Evidence, there: Deployment, actual: Settings) -> Iterator[Check]:
+    plan, profile = evidence.need(Plan), evidence.need(Profile)
     planned = plan.effective
     gpus, split = (planned.parallel.gpus, actual.parallel.gpus), planned.parallel == actual.parallel
     reason = note("gate_split_otherwise") if gpus[0] == gpus[1] and not split else None
@@ -172,7 +173,7 @@ def _as_good(plan: Plan, profile: Profile, there: Deployment, actual: Settings) 
         datasets = chosen_datasets(profile, plan.request.dataset)
     except UsageError as error:  # it stands in the plan, not on the command line
         raise InputError(f"the plan is about another dataset: {error.message}") from None
-    yield _serves(plan, datasets, actual)
+    yield _serves(evidence.outputs(datasets), datasets, planned, actual)
     yield _held(plan, there, actual)
     if planned == actual or plan.run is None:
         same = planned == actual
@@ -186,13 +187,15 @@ def _as_good(plan: Plan, profile: Profile, there: Deployment, actual: Settings) 
     )
 
 
-def _serves(plan: Plan, datasets: tuple[DatasetProfile, ...], actual: Settings) -> Check:
+def _serves(
+    outputs: list[int], datasets: tuple[DatasetProfile, ...], planned: Settings, actual: Settings
+) -> Check:
     """A shorter context is as good as long as it refuses no prompt that the plan serves."""
-    output, planned = plan.output_tokens, plan.effective.max_model_len
     about: dict[str, Any] = {"subject": "max_model_len", "key": ("settings", "must_be")}
-    limit = together(datasets).over(planned - output) if planned else 0
-    context = actual.max_model_len or (0 if planned else sys.maxsize)  # not known: none is served
-    return served_check("settings.as-good", context, output, datasets, limit, **about)
+    room = planned.max_model_len
+    limit = refused_prompts(room, outputs, datasets) if room else 0
+    context = actual.max_model_len or (0 if room else sys.maxsize)  # not known: none is served
+    return served_check("settings.as-good", context, outputs, datasets, limit, **about)
 
 
 def _held(plan: Plan, there: Deployment, actual: Settings) -> Check:

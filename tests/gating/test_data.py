@@ -68,6 +68,14 @@ def test_no_prompt_is_refused_at_exactly_its_length_and_the_output(place):
     assert not place.one("[data]\nmax_model_len = 843").passed
 
 
+def test_each_dataset_leaves_room_for_its_own_answers(place):
+    plan = place.save_plan(place.save_profile(scored=[990], written=[700]))
+    request = replace(plan.request, max_outputs={"scored": 1, "written": 300})
+    replace(plan, request=request).save(place.reports / "plan.json")
+    assert place.one("[data]\nmax_model_len = 1000").passed
+    assert place.one("[data]\nmax_model_len = 999").value == 1
+
+
 def test_a_dataset_can_have_limits_of_its_own(place):
     place.save_profile(short=[10], long=[5000])
     budget = '[data.of.{}]\nlongest_prompt = 4999\np95 = "5K"'
