@@ -116,7 +116,9 @@ def _refused(engine: Engine) -> Symptom | None:
     refused = engine.start.refused
     if refused is None or not refused.count:
         return None
-    seen = note("refused_lines", lines=refused.count, longest=refused.longest, limit=refused.limit)
+    seen = note(
+        "refused_lines", lines=refused.count, longest=refused.longest or None, limit=refused.limit
+    )
     change = note("change_refused", tokens=max(refused.longest, refused.limit))
     return _symptom("refused-prompts", [seen], change, 0.95, (refused.first_line,))
 

@@ -84,7 +84,7 @@ def _answer(planned: Plan, v: Verification | None) -> str:
         return measured.short_verdict(v, verdict)
     advice = planned.advice
     if advice.kind is AdviceKind.NO_SETTING:
-        return f"no setting we tried keeps {_limits(planned)}"
+        return f"no setting we tried keeps {' and '.join(map(str, planned.request.slo))}"
     if advice.basis is Basis.LENGTHS:
         return "which vLLM settings pay cannot be said without a model and a GPU"
     needed = plan.listed(advice.needed)
@@ -93,11 +93,6 @@ def _answer(planned: Plan, v: Verification | None) -> str:
         return f"vLLM's default settings are as fast as any we tried{also}"
     gain = f" for {share(advice.gain)} more throughput" if advice.gain else ""
     return f"set {plan.listed(planned.settings)}{gain}"
-
-
-def _limits(planned: Plan) -> str:
-    limits = " and ".join(map(str, planned.request.slo))
-    return f"{limits} at {planned.request.arrivals}" if planned.request.is_open else limits
 
 
 def lead(findings: "Findings") -> Iterator[str]:

@@ -83,9 +83,6 @@ def counting(profile: "Profile") -> Iterator[str]:
     if tokenizer.kind != "none":
         engines = " and ".join(part.split(" ")[0] for part in tokenizer.engine.split(" + "))
         yield f"Counted by {engines}, checked against {tokenizer.reference}."
-    added = tokenizer.special_tokens_added
-    if added and any(d.kind == "text" and not d.log for d in profile.datasets):
-        yield f"Each text prompt includes {plural(added, 'special token')}."
     for dataset in profile.datasets[:MOST_NOTES]:
         if (part := dataset.sample) is not None:
             rows = f"{part.rows:,} of {part.out_of:,} rows"
@@ -214,12 +211,7 @@ def exported(export: "TraceExport", file: Path) -> Iterator[str]:
     """What is in it, and how it is replayed."""
     trace = export.summary
     assumed = f", {trace.assumed_outputs:,} output lengths assumed" if trace.assumed_outputs else ""
-    unknown = f", {trace.unknown_prompts:,} taken to share nothing" if trace.unknown_prompts else ""
-    part = rate(trace.cached_tokens, trace.tokens)
-    yield (
-        f"wrote {file}: {plural(trace.requests, 'request')}, all at once{assumed}{unknown}; {part} "
-        "of the prompt tokens were sent before"
-    )
+    yield f"wrote {file}: {plural(trace.requests, 'request')}, all at once{assumed}"
     yield (
         f"replay it: vllm bench serve --backend vllm --model MODEL --dataset-name timed_trace "
         f"--dataset-path {shlex.quote(str(file))} --num-prompts {trace.requests} "

@@ -115,11 +115,6 @@ _SEQS, _SHARE = spelled("max_num_seqs"), spelled("gpu_memory_utilization")
 _THRESHOLD, _EAGER = spelled("long_prefill_token_threshold"), spelled("enforce_eager")
 
 
-def _refused_lines(lines: int, longest: int, limit: int) -> str:
-    longest_text = f", the longest prompt has {longest:,} tokens" if longest else ""
-    return f"{lines:,} lines of the log; the limit is {limit:,}{longest_text}"
-
-
 SENTENCES: dict[str, Template] = {
     "plan_of_another_gpu": "the plan is for {gpu}, and this engine ran elsewhere: not compared",
     "plan_of_another_model": "the plan is for another model than {model}: not compared",
@@ -159,7 +154,7 @@ SENTENCES: dict[str, Template] = {
     "failure_free_gib": "{value:,.2f} GiB free at the start",
     "failure_requests": "{value:,.0f} dummy requests",
     "failure_error": "it ended with {error}",
-    "refused_lines": _refused_lines,
+    "refused_lines": "{lines:line} of the log; limit {limit} tokens, longest prompt {longest}",
     "answers_400": "{count:such answer}",
     "longest_and_limit": "the longest prompt has {longest} tokens, the limit is {limit}",
     "fitted": "from {before} to {after} tokens; the longest prompt has {longest}",

@@ -45,13 +45,8 @@ SENTENCES: dict[str, Template] = {
 def measured_elsewhere(plan: "Plan", verification: "Verification") -> Iterator[str]:
     """Where the plan was made for another vLLM or GPU than it was measured on."""
     machine = verification.machine
-    if machine is None:
-        return
-    planned = plan.release.text
-    if machine.vllm and planned.split(".")[:2] != machine.vllm.split(".")[:2]:
-        yield (
-            f"the plan was made for vLLM {planned}, this is {machine.vllm}: plan again with "
-            f"`chunkscope recommend --vllm-version {machine.vllm}`"
-        )
-    if machine.gpu and plan.gpu and plan.gpu.title != machine.gpu:
-        yield f"the plan was made for {plan.gpu.title}, this is {machine.gpu}"
+    planned, here = plan.release.text, machine.vllm if machine else None
+    if here and planned.split(".")[:2] != here.split(".")[:2]:
+        yield f"planned for vLLM {planned}, this is {here}: recommend again with --vllm-version"
+    if machine and machine.gpu and plan.gpu and plan.gpu.title != machine.gpu:
+        yield f"planned for {plan.gpu.title}, this is {machine.gpu}"

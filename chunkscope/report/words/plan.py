@@ -359,10 +359,7 @@ def length_rule(plan: "Plan") -> str:
     rule = "switch chunking off"
     if decision.threshold:
         rule = f"cap chunks at {decision.threshold:,} tokens ({decision.mode.value})"
-    return (
-        f"By lengths alone the rule would {rule}. Benefit by longest prompt: skip under 1K tokens, "
-        "optional under 2K, consider under 4K, recommended under 8K, then required."
-    )
+    return f"By lengths alone the rule would {rule}."
 
 
 def row_name(row: "TriedRow") -> str:
@@ -403,7 +400,6 @@ SENTENCES: dict[str, Template] = {
     "why_too_little_gain": "default; {best} would gain {gain:+%} (simulated)",
     "why_does_not_fit": "vLLM's default {own} does not fit; {value} does (predicted)",
     "why_keeps_limits": "for the limits (simulated); vLLM's default is {own}",
-    "why_rule_gains": "none; the length rule's {threshold} would change throughput by {gain:+%}",
     "why_no_longer_prompt": "no prompt is longer than {threshold} tokens",
     "why_budget_ends_first": "a step's {budget} tokens end a chunk before {threshold} would",
     "why_over_threshold": "{over} of {prompts} prompts are longer",

@@ -13,10 +13,6 @@ from chunkscope.vllm.enums import ChunkPolicy, SendOrder
 if TYPE_CHECKING:
     from chunkscope.simulation.result import SimulatedRun, Simulation
 
-TIMELINE_KEY = (
-    "d: decodes; A, B, C: chunks of prompts that take several steps, and how much of each is done; "
-    "-: prompts computed whole."
-)
 WORTH = 0.03  # a smaller difference in time is no difference
 WAITS = 1.15  # times what the GPU computes: from there on the run waits for the host
 HOST_SPREAD = (-0.18, 0.29)  # of such runs from their median (reports/h200/qwen2.5-1.5b-mixed)

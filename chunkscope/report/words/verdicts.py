@@ -147,7 +147,7 @@ def measured_on(v: Verification) -> str:
 
 def method(v: Verification) -> Iterator[str]:
     """For those who check it."""
-    workload, machine = v.workload, v.machine
+    workload = v.workload
     left = f", {workload.left_out:,} too long and left out" if workload.left_out else ""
     prompts = "real prompts" if v.source.datasets else "random tokens"
     yield (
@@ -157,8 +157,6 @@ def method(v: Verification) -> Iterator[str]:
     )
     if v.repeats > 1:
         yield "A difference within the spread of the repeats is a tie."
-    if machine is not None and machine.device == "cuda":
-        yield "Activations: torch's peak in the worker beyond what it held when it was ready."
 
 
 def memory_lead(findings: "Findings") -> str:
@@ -203,11 +201,8 @@ def what_changed(comparison: "ReportComparison") -> Iterator[str]:
         yield f"{_rows_changed(data)}, {names}." if data else f"The data is the same {names}."
     if old.plan is not None and new.plan is not None:
         before, after = plan_advice(old.plan), plan_advice(new.plan)
-        yield (
-            f"The answer is the same: {after}"
-            if before == after
-            else (f"The answer changed. Before: {before} Now: {after}")
-        )
+        same = f"The answer is the same: {after}"
+        yield same if before == after else f"The answer changed. Before: {before} Now: {after}"
     changes, ties = len(comparison.changes), comparison.ties
     more = f"; {ties:,} more differ within the spread" if ties else ""
     yield f"{plural(changes, 'figure')} changed{more}." if changes else f"No figure changed{more}."
@@ -215,16 +210,10 @@ def what_changed(comparison: "ReportComparison") -> Iterator[str]:
 
 def _rows_changed(data: "Sequence[DataChange]") -> str:
     """`12 rows were added and 3 changed in 2 datasets`"""
-    known = [one for one in data if one.added is not None]
-    counts = {
-        name: sum(getattr(one, name) or 0 for one in known)
-        for name in ("added", "removed", "changed")
-    }
-    parts = [f"{count:,} {name}" for name, count in counts.items() if count]
-    where_ = plural(len(data), "dataset")
-    if not parts:
-        return f"Rows changed in {where_}"
-    return f"Rows {', '.join(parts)} in {where_}"
+    kinds = ("added", "removed", "changed")
+    counts = {kind: sum(getattr(one, kind) or 0 for one in data) for kind in kinds}
+    parts = [f"{count:,} {kind}" for kind, count in counts.items() if count]
+    return f"Rows {', '.join(parts) or 'changed'} in {plural(len(data), 'dataset')}"
 
 
 def not_comparable(old: "Findings", new: "Findings") -> Iterator[str]:
@@ -233,15 +222,13 @@ def not_comparable(old: "Findings", new: "Findings") -> Iterator[str]:
         if (before is None) != (after is None):
             yield f"only {new.folder if before is None else old.folder} has a {name}"
     if old.profile and new.profile:
-        names = [profile.tokenizer.name for profile in (old.profile, new.profile)]
-        if old.profile.tokenizer.digest != new.profile.tokenizer.digest:
-            yield f"lengths are of different tokenizers ({' and '.join(names)}): not compared"
+        before, after = old.profile.tokenizer, new.profile.tokenizer
+        if before.digest != after.digest:
+            yield f"lengths of different tokenizers ({before.name}, {after.name}): not compared"
     if old.verification and new.verification:
         before, after = measured_on(old.verification), measured_on(new.verification)
         if before != after:
             yield f"measured differently. Before: {before} Now: {after}"
-        elif old.verification.workload.requests != new.verification.workload.requests:
-            yield "different requests were sent"
 
 
 # -- the demo ------------------------------------------------------------------------------------
