@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from stat import S_ISDIR, S_ISREG
+from stat import S_ISREG
 
 import orjson
 
@@ -69,23 +69,12 @@ def store(counted: Sequence[tuple[str, DatasetProfile]], counting_key: str | Non
 
 
 def stamp(source: Source) -> Stamp | None:
-    """What changes when the source's files do; None for a pipe, which can be read only once."""
+    """What changes when the source's files do; None for a pipe, or where there is no file."""
     if source.file is None:
         return None
-    try:
-        stats = [source.file.stat()]
-    except (FileNotFoundError, NotADirectoryError):
-        return None  # whoever reads it will say so
-    if S_ISDIR(stats[0].st_mode):
-        stats = [file.stat() for file in sorted(source.file.iterdir())]
-    elif not S_ISREG(stats[0].st_mode):
-        return None
-    return [(s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns) for s in stats]
-
-
-def is_unchanged(source: Source, before: Stamp | None) -> bool:
-    """Whether what was counted is what was hashed: others may have been writing to the file."""
-    try:
-        return stamp(source) == before
-    except OSError:
-        return False
+    with suppress(OSError):  # whoever reads it will say so
+        files = sorted(source.file.iterdir()) if source.format == "saved" else [source.file]
+        stats = [file.stat() for file in files]
+        if all(S_ISREG(stat.st_mode) for stat in stats):
+            return [(s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns) for s in stats]
+    return None

@@ -159,7 +159,7 @@ class Scan:
             self.advance(dataset.rows, dataset.lengths.total, source.bytes or 0)
             return dataset
         dataset = scan.count()
-        if dataset.failure is None and result_cache.is_unchanged(source, before):
+        if dataset.failure is None and result_cache.stamp(source) == before:
             self._counted.append((entry, dataset))
         return dataset
 

@@ -205,8 +205,7 @@ def measure(
         capacities=tuple(curve(as_sent, best, load)),
         output_tokens=sent.output_tokens,
     )
-    sharing = sharing_of(prompts)
-    return reuse, sharing.longest_first() if sent.longest_first else sharing
+    return reuse, sharing_of(as_sent.prompts)
 
 
 def _nothing_shared(tokens: Sequence[int], common_tokens: int, sent: HowSent) -> Measured:
@@ -220,5 +219,5 @@ def _nothing_shared(tokens: Sequence[int], common_tokens: int, sent: HowSent) ->
         working_set_tokens=sum([length // BLOCK_SIZE * BLOCK_SIZE for length in tokens]),
         output_tokens=sent.output_tokens,
     )
-    sharing = Sharing(lengths=Numbers(tokens), ends=Numbers([NOTHING] * len(tokens)))
-    return reuse, sharing.longest_first() if sent.longest_first else sharing
+    lengths = sorted(tokens, reverse=True) if sent.longest_first else tokens
+    return reuse, Sharing(lengths=Numbers(lengths), ends=Numbers([NOTHING] * len(tokens)))

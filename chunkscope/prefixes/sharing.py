@@ -4,13 +4,12 @@ Made by `analyze` (tree.py), kept in the profile; the simulator's requests and t
 `verify` come from it.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
 from chunkscope.artefacts.schema import NO_NUMBERS, Count, Numbers
-from chunkscope.errors import InputError
 
 MOST_PROMPTS = 20_000  # that are kept one by one
 RUN = 50  # prompts that stay together in a sample: neighbours often share what others do not
@@ -77,14 +76,6 @@ def shared_by_neighbours(ends: Sequence[int], stretches: Sequence[Stretch]) -> i
     return total
 
 
-def check_stretches(stretches: Sequence[Stretch], ends: Iterable[int]) -> None:
-    """InputError unless parents come before their children and all `ends` are there."""
-    if any(not NOTHING <= s.parent < place for place, s in enumerate(stretches)):
-        raise InputError("a stretch follows one that does not come before it")
-    if not all(NOTHING <= end < len(stretches) for end in ends):
-        raise InputError("a prompt ends in a stretch that is not there")
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sharing:
     """The prompts of a dataset in the order in which they are sent, and what each begins with.
@@ -97,26 +88,10 @@ class Sharing:
     parents: Numbers = NO_NUMBERS  # by stretch; parents before their children
     tokens: Numbers = NO_NUMBERS  # by stretch
 
-    def __post_init__(self) -> None:
-        if len(self.lengths) != len(self.ends) or len(self.parents) != len(self.tokens):
-            raise InputError("not every prompt has a length and a stretch")
-        check_stretches(self.stretches, self.ends)
-
     @property
     def stretches(self) -> tuple[Stretch, ...]:
         pairs = zip(self.parents, self.tokens, strict=True)
         return tuple(Stretch(parent=parent, tokens=tokens) for parent, tokens in pairs)
-
-    def longest_first(self) -> "Sharing":
-        """As lm-eval sends them; of equal length, those that begin alike one after the other."""
-        places = range(len(self.lengths))
-        order = sorted(places, key=lambda p: (-self.lengths[p], self.ends[p], p))
-        return Sharing(
-            lengths=Numbers(self.lengths[place] for place in order),
-            ends=Numbers(self.ends[place] for place in order),
-            parents=self.parents,
-            tokens=self.tokens,
-        )
 
 
 def stretches_together(sharings: Sequence[Sharing | None]) -> tuple[tuple[Stretch, ...], list[int]]:

@@ -19,7 +19,6 @@ from chunkscope.prefixes.sharing import (
     NOTHING,
     RUN,
     Stretch,
-    check_stretches,
     shared_by_neighbours,
     stretches_together,
 )
@@ -79,9 +78,6 @@ class Workload:
     order: SendOrder | None = None  # None where nobody wrote it down
     concurrency: int | None = None  # requests that the client keeps under way; None: all
     scored: Numbers = NO_NUMBERS  # places of those that ask for likelihoods, among others
-
-    def __post_init__(self) -> None:
-        check_stretches(self.stretches, (request.stretch for request in self.requests))
 
     @property
     def input_tokens(self) -> int:

@@ -5,7 +5,6 @@ import random
 import pytest
 
 from chunkscope.artefacts.schema import Numbers, built, plain, validated
-from chunkscope.errors import InputError
 from chunkscope.prefixes import tree
 from chunkscope.prefixes.sharing import NOTHING, Sharing, depths, stretches_together
 from tests.prefixes.test_reuse import Prompt, measured
@@ -93,12 +92,6 @@ def test_a_small_branch_stays_while_a_large_one_is_behind_it(monkeypatch):
     assert found.ends == (1, 1, 0, NOTHING, NOTHING)
 
 
-def test_longest_first_keeps_what_each_shares_and_puts_those_that_begin_alike_together():
-    ordered = kept([5, 9, 5, 9, 5], [1, NOTHING, 0, 0, 1], [-1, -1], [2, 3]).longest_first()
-    assert ordered.lengths == (9, 9, 5, 5, 5)
-    assert ordered.ends == (NOTHING, 0, 0, 1, 1)
-
-
 def test_the_trees_of_several_datasets_stand_side_by_side():
     one = kept([9, 9], [1, 0], [-1, 0], [4, 2])
     stretches, starts = stretches_together([one, None, one])
@@ -112,17 +105,3 @@ def test_it_is_written_as_four_lines_and_read_back():
     written = plain(found)
     assert all(isinstance(line, str) for line in written.values())
     assert validated(Sharing, written) == built(Sharing, written) == found
-
-
-@pytest.mark.parametrize(
-    ("lengths", "ends", "parents"),
-    [
-        pytest.param([3, 4], [0], [-1], id="a prompt without a stretch"),
-        pytest.param([3], [1], [-1], id="a stretch that is not there"),
-        pytest.param([3], [0], [0], id="a stretch after itself"),
-        pytest.param([3], [-2], [-1], id="less than nothing"),
-    ],
-)
-def test_damaged_ones_are_refused(lengths, ends, parents):
-    with pytest.raises(InputError):
-        kept(lengths, ends, parents, [1] * len(parents))
