@@ -135,17 +135,13 @@ _RENAMED = {
     "device_config": "device",
     "chunked_prefill_enabled": "enable_chunked_prefill",
 }
-_CONFIG = (
-    *("model", "dtype", "quantization", "kv_cache_dtype", "enforce_eager", *_RENAMED),
-    *("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size"),
-    *("enable_prefix_caching", "enable_chunked_prefill"),
-)
-_PAIR = re.compile(rf"\b({'|'.join(_CONFIG)})=('[^']*'|[^,\s]+)")
 _GIVEN = re.compile(r"'(\w+)': (True|False|-?\d+(?:\.\d+)?(?:e-?\d+)?\b|'[^']{0,60}')")
 _NAME = re.compile(r"[\w./:@+ -]{1,200}")  # of a model or a type: no prompt and no key looks so
 _KINDS: dict[str, type] = {
     name: get_args(hint)[0] for name, hint in get_type_hints(EngineFacts).items()
 }
+_CONFIG = {*_KINDS, *_RENAMED} - {"max_model_len", "version"}  # a draft model has its own
+_PAIR = re.compile(rf"\b({'|'.join(sorted(_CONFIG))})=('[^']*'|[^,\s]+)")
 
 
 def values_of(said: Mapping[str, str]) -> dict[str, Any]:

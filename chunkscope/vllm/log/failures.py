@@ -9,23 +9,14 @@ from enum import StrEnum
 
 # What an engine does before it is ready, by the last line that tells. Bars end in a return.
 STARTING = {
-    "loading weights": re.compile(
-        r"Starting to load model|Loading (?:model from|weights on|safetensors|pt |np_cache)"
-        r"|loading shards|checkpoint shards|downloading weights"
-    ),
-    "compiling": re.compile(
-        r"vLLM's torch\.compile|[Ss]tarting torch\.compile|torch\.compile takes|Dynamo bytecode"
-        r"|Compiling (?:a graph|model)|compiling function|Compile and warming up"
-        r"|Warming up model for the compilation"
-    ),
-    "building kernels": re.compile(
-        r"DeepGEMM warmup|JIT[- ](?:kernel warmup|compil)|Pre-compiling|Warming up .*kernels"
-        r"|Warming up FlashInfer"
-    ),
-    "autotuning kernels": re.compile(r"[Aa]utotun(?:e|ing)"),
-    "capturing CUDA graphs": re.compile(r"Capturing (?:CUDA graph|model)"),
+    "loading weights": r"starting to load model|loading (model from|weights on|\w+ checkpoint)"
+    r"|(loading|checkpoint) shards|downloading weights",
+    "compiling": r"torch\.compile|dynamo bytecode|compiling|for the compilation",
+    "building kernels": r"warmup|jit compil|pre-compiling|warming up .*(kernels|flashinfer)",
+    "autotuning kernels": r"autotun",
+    "capturing CUDA graphs": r"capturing (cuda graph|model)",
 }
-NOT_DOING = re.compile(r"[Ss]kipping|disabled|finished|completed|took |with config: |activated")
+NOT_DOING = r"skipping|disabl|finished|completed\b(?! \|)|took |takes |with config: |activated"
 
 
 def doing_in(log: str) -> str | None:
@@ -34,12 +25,11 @@ def doing_in(log: str) -> str | None:
     >>> doing_in("Loading weights on cuda ...\\nCapturing CUDA graphs (mixed):  10%")
     'capturing CUDA graphs'
     """
-    for line in reversed(re.split(r"[\r\n]+", log)):
-        if NOT_DOING.search(line):
-            continue
-        for doing, pattern in STARTING.items():
-            if pattern.search(line):
-                return doing
+    for line in reversed(re.split(r"[\r\n]+", log.lower())):
+        if not re.search(NOT_DOING, line):
+            for doing, pattern in STARTING.items():
+                if re.search(pattern, line):
+                    return doing
     return None
 
 
