@@ -88,7 +88,7 @@ def _followed(sources: list[str], context: "Context", output: Path) -> "Diagnosi
     from rich.live import Live
 
     from chunkscope.diagnosis.doctor import put_together, reports_of
-    from chunkscope.planning.log_files import growing
+    from chunkscope.planning.engine_log import growing
     from chunkscope.report.diagnosis import live_view
     from chunkscope.vllm.log.reader import LogReader
 

@@ -16,7 +16,7 @@ from chunkscope.errors import ChunkscopeError, UsageError
 from chunkscope.hardware.gpus import find_gpu
 from chunkscope.lengths.profile import Profile
 from chunkscope.models import find_model
-from chunkscope.planning.log_files import read_log
+from chunkscope.planning.engine_log import read_log
 from chunkscope.planning.plan import Plan
 from chunkscope.vllm.deployment import OWN
 from chunkscope.vllm.enums import Entry

@@ -6,7 +6,6 @@ from math import ceil
 
 from chunkscope.artefacts.note import Fact, Note
 from chunkscope.errors import InputError, UsageError
-from chunkscope.planning.compare import Comparison, compare
 from chunkscope.planning.plan import (
     Advice,
     AdviceKind,
@@ -18,7 +17,7 @@ from chunkscope.planning.plan import (
 )
 from chunkscope.planning.problem import LADDER, LARGER, Problem, round_up
 from chunkscope.planning.rule import Decision
-from chunkscope.planning.search import sustained
+from chunkscope.planning.search import Comparison, compare, sustained
 from chunkscope.vllm.deployment import OWN
 from chunkscope.vllm.enums import Mode
 from chunkscope.vllm.rules import Off

@@ -1,13 +1,20 @@
-"""How long the run takes, what that rests on, and how sure it is."""
+"""How long the run takes, what that rests on, how sure it is; and what would make it shorter.
 
+Savings are found in what the profile counted already, whatever the flags.
+"""
+
+from collections.abc import Iterator
 from dataclasses import replace
 
+from chunkscope.artefacts.note import Fact
 from chunkscope.lengths.profile import DatasetProfile
-from chunkscope.planning.compare import NO_CPU_TIME
-from chunkscope.planning.plan import Cost, DatasetCost
+from chunkscope.planning.plan import Cost, DatasetCost, Saving
 from chunkscope.planning.problem import Problem
+from chunkscope.planning.search import NO_CPU_TIME, WORTH
+from chunkscope.prefixes.reuse import CachedAt, PrefixReuse
 from chunkscope.simulation.result import SimulatedRun
 from chunkscope.simulation.workload import served_prompts
+from chunkscope.vllm.rules import Version
 from chunkscope.vllm.settings import Settings
 
 HOUR_S = 3_600
@@ -16,6 +23,11 @@ MOST_DATASETS = 12  # that are simulated one by one
 # took 15.7 s instead of 13.7 s, generation was off by 5.4 % at the most.
 SEEN_SCORED, SEEN_GENERATED = 15.7 / 13.7, 1.054
 SEEN_ON_GPUS = "seen_on_gpus"
+MOST = 3  # savings that are named
+SIMULATED = 4_000  # requests of a changed workload: more take as long in proportion
+CLIENT_REQUESTS, CLIENT_ROUNDS = 64, 8  # of a client that keeps few in flight
+GENERATIVE_SCORING: Version = (0, 20, 0)  # the first with /generative_scoring
+READS_CACHE: Version = (0, 31, 0)  # the first whose likelihood requests may read the prefix cache
 
 
 def cost_of(p: Problem, settings: Settings) -> Cost | None:
@@ -26,7 +38,7 @@ def cost_of(p: Problem, settings: Settings) -> Cost | None:
     run = p.simulator().attempt(settings)
     if run is None:
         return None
-    times, hours = _scale(p, run), _hours(p, run)
+    times, hours = _times(p, run)
     runs = [one.attempt(settings) for one in (p.part, *p.varied.values())]
     # With a host that takes no time, all take what the GPU computes.
     seconds = [s for varied in runs if varied for s in (varied.figures.makespan_s, varied.gpu_s)]
@@ -46,13 +58,11 @@ def cost_of(p: Problem, settings: Settings) -> Cost | None:
     )
 
 
-def _scale(p: Problem, run: SimulatedRun) -> float:
-    """Of more prompts than are ever simulated, the rest take as long as these."""
-    return served_prompts(p.datasets, p.outputs, p.context) / run.requests
-
-
-def _hours(p: Problem, run: SimulatedRun) -> float:
-    return run.figures.makespan_s * _scale(p, run) / HOUR_S
+def _times(p: Problem, run: SimulatedRun) -> tuple[float, float]:
+    """Of more prompts than are ever simulated the rest take as long as these: how many times as
+    many they are, and the hours of all."""
+    times = served_prompts(p.datasets, p.outputs, p.context) / run.requests
+    return times, run.figures.makespan_s * times / HOUR_S
 
 
 def _datasets(p: Problem, settings: Settings) -> tuple[DatasetCost, ...]:
@@ -73,11 +83,165 @@ def cost_of_some(
     run = p.simulator().attempt(settings)
     if run is None:
         return None
-    times = _scale(p, run)
+    times, hours = _times(p, run)
     return DatasetCost(
         name=datasets[0].name,
         requests=round(run.requests * times),
         input_tokens=round(run.input_tokens * times),
         output_tokens=round(run.output_tokens * times),
-        hours=_hours(p, run),
+        hours=hours,
     )
+
+
+# -- what would save most ------------------------------------------------------------------------
+
+
+def savings(p: Problem, settings: Settings, cost: Cost) -> tuple[Saving, ...]:
+    """The largest first, by predicted time and then by tokens."""
+    every = [
+        *_scored_contexts(p, settings),
+        *_beginnings(p, settings),
+        *_repeated(p, cost),
+        *_few_in_flight(p, settings, cost),
+        *_refused(p),
+    ]
+    worth = [one for one in every if one.hours is None or one.hours >= WORTH * cost.hours]
+    return tuple(sorted(worth, key=lambda s: (-(s.hours or 0.0), -(s.tokens or 0)))[:MOST])
+
+
+def _saving(
+    code: str, tokens: int | None, hours: float | None, simulated: bool, **values: Fact
+) -> Saving:
+    return Saving(code=code, values={**values}, tokens=tokens, hours=hours, simulated=simulated)
+
+
+def _scored_contexts(p: Problem, settings: Settings) -> Iterator[Saving]:
+    """Contexts that likelihood requests compute once for each choice. Where all choices are one
+    token, one request that generates it scores them together; else later requests of a context may
+    read it from the cache, where this vLLM lets them."""
+    version, reads = p.deployment.release.version, {}
+    scored = [d for d, output in p.pairs if output.is_scored]
+    for dataset in scored:
+        scoring = dataset.prefixes.scoring if dataset.prefixes else None
+        if scoring is not None and scoring.contexts < scoring.requests:
+            reads[dataset.name] = scoring
+    single = tuple(d for d in scored if d.name in reads and reads[d.name].single_token)
+    others = [d for d in scored if d.name in reads and d not in single]
+    today = cost_of_some(p, single, settings) if single else None
+    contexts = round(sum(d.rows / reads[d.name].reads for d in single))
+    once = _generated(p, single, settings, contexts) if today else None
+    if today is not None and once is not None:
+        computed, hours = once
+        yield _saving(
+            "score_contexts_once", max(0, today.input_tokens - computed), today.hours - hours,
+            True, dataset=single[0].name, others=len(single) - 1, contexts=contexts,
+            reads=today.requests / contexts,
+            how="generative_scoring" if version >= GENERATIVE_SCORING else "next_token",
+        )  # fmt: skip
+    tokens = sum(_of_all(d.prefixes, d.prefixes.unread_tokens) for d in others if d.prefixes)
+    if version >= READS_CACHE and tokens:
+        yield _saving(
+            "score_contexts_once", tokens, tokens * _prefill_hours(p, settings), False,
+            dataset=others[0].name, others=len(others) - 1, how="read_cache",
+            contexts=sum(reads[d.name].contexts for d in others),
+            reads=sum(d.rows for d in others) / sum(reads[d.name].contexts for d in others),
+        )  # fmt: skip
+
+
+def _of_all(reuse: PrefixReuse, tokens: int) -> int:
+    """From the prompts that were compared to all of the dataset."""
+    return round(tokens * reuse.out_of_tokens / max(1, reuse.tokens))
+
+
+def _generated(
+    p: Problem, datasets: tuple[DatasetProfile, ...], settings: Settings, requests: int
+) -> tuple[int, float] | None:
+    """Tokens computed and hours, if so many requests generated one token each."""
+    request = replace(p.request, task=None, max_output=1, max_outputs={})
+    generating = tuple(replace(dataset, scored=False) for dataset in datasets)
+    changed = replace(p, datasets=generating, request=request)
+    run = changed.simulator(min(requests, SIMULATED)).attempt(settings)
+    if run is None:
+        return None
+    times = requests / run.requests
+    computed = round((run.input_tokens - run.cached_tokens) * times)
+    return computed, run.figures.makespan_s * times / HOUR_S
+
+
+def _prefill_hours(p: Problem, settings: Settings) -> float:
+    """Of one prompt token, in a step that is full of prompts like these."""
+    simulator, mean = p.simulator(), max(1.0, p.lengths.mean or 1.0)
+    full = simulator.complete(settings)
+    tokens, step = full.step_tokens, simulator.scenario(settings).step
+    seconds = step.gpu_s(tokens, tokens * mean / 2, 0.0, max(1, round(tokens / mean)))
+    return seconds / tokens / full.parallel.data / HOUR_S
+
+
+def _beginnings(p: Problem, settings: Settings) -> Iterator[Saving]:
+    """Prompts that differ early and then agree, and an order that the prefix cache likes better."""
+    memory, hours = p.memory(settings), _prefill_hours(p, settings)
+    for dataset, output in p.pairs:
+        if (reuse := dataset.prefixes) is None or output.is_scored:
+            continue
+        for miss in reuse.near_misses:
+            yield _saving(
+                "early_difference", miss.lost_tokens, miss.lost_tokens * hours, False,
+                dataset=dataset.name, prompts=miss.prompts, text=miss.text, other=miss.other_text,
+                unit=dataset.unit, position=miss.position, other_position=miss.other_position,
+            )  # fmt: skip
+        sizes = [at for at in reuse.capacities if memory and at.kv_tokens <= memory.kv_cache_tokens]
+        if sizes and dataset.kind != "lengths" and (tokens := _sorted_gain(reuse, sizes[-1])) > 0:
+            about: dict[str, Fact] = {"dataset": dataset.name}
+            yield _saving("better_order", tokens, tokens * hours, False, **about)
+
+
+def _sorted_gain(reuse: PrefixReuse, at: CachedAt) -> int:
+    """Tokens that are found besides, in a cache of that size, when prompts that begin alike are
+    sent one after the other."""
+    return _of_all(reuse, (at.best_order_cached_tokens or 0) - at.cached_tokens)
+
+
+def _repeated(p: Problem, cost: Cost) -> Iterator[Saving]:
+    """Records that occur more than once; a harness that repeats its requests means to."""
+    for dataset in p.datasets:
+        content = dataset.content
+        if content is None or not content.hashes or dataset.log or not content.rows:
+            continue
+        share = (content.rows - len(content.row_hashes())) / content.rows
+        if share:
+            part = dataset.lengths.total / max(1, p.lengths.total)
+            yield _saving(
+                "repeated_rows", round(share * dataset.lengths.total), share * part * cost.hours,
+                False, dataset=dataset.name, rows=round(share * content.rows),
+            )  # fmt: skip
+
+
+def _few_in_flight(p: Problem, settings: Settings, cost: Cost) -> Iterator[Saving]:
+    """A client that lets the engine idle: as asked for, or as the log of a harness says."""
+    logs = [dataset.log for dataset in p.datasets if dataset.log and dataset.log.concurrency]
+    logged = min(logs, key=lambda log: log.concurrency or 0, default=None)
+    few = p.request.concurrency or (logged.concurrency if logged else None)
+    harness = logged.harness if logged and not p.request.concurrency else None
+    if few is None or p.request.is_open:
+        return
+    free = replace(p, request=replace(p.request, concurrency=None))
+    kept = replace(p, request=replace(p.request, concurrency=few))
+    at_once = free.simulator().attempt(settings)
+    some = kept.simulator(max(CLIENT_REQUESTS, CLIENT_ROUNDS * few)).attempt(settings)
+    if at_once is None or some is None or at_once.most_running <= few:
+        return
+    hours = some.figures.makespan_s / some.requests * cost.requests / HOUR_S
+    hours -= at_once.figures.makespan_s / at_once.requests * cost.requests / HOUR_S
+    yield _saving(
+        "few_in_flight", None, hours, True, concurrency=few,
+        enough=at_once.most_running, harness=harness,
+    )  # fmt: skip
+
+
+def _refused(p: Problem) -> Iterator[Saving]:
+    """Prompts that leave no room for their answer: they are refused or cut, and score nothing."""
+    if p.refused and p.deployment.shape is not None:
+        over = {n: many for n, many in p.lengths.counts.items() if n > p.room}
+        tokens = sum(n * many for n, many in over.items())
+        values: dict[str, Fact] = {"prompts": p.refused, "of": p.lengths.count, "room": p.room}
+        yield _saving("prompts_without_room", tokens, None, False, **values)

@@ -5,14 +5,14 @@ import math
 import os.path
 import re
 import shlex
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from string import Template
 
 import orjson
 
-from chunkscope.artefacts.note import Note
+from chunkscope.artefacts.note import Note, note
 from chunkscope.artefacts.units import SECONDS
 from chunkscope.artefacts.words import one_of
 from chunkscope.console import printable
@@ -53,20 +53,43 @@ def emit(plan: Plan, target: Target | str, *, anyway: bool = False) -> Emission:
             f"no setting that was tried keeps the limits: {limits}",
             hint=f"{less}; take more GPUs, or write it all the same: --anyway",
         )
-    emission = EMITTERS[target](plan)
-    text, notes = emission.text, list(emission.notes)
-    entry = plan.deployment.entry
-    if target.entry is not entry and target is not Target.JSON:
-        notes.insert(0, Note(code="emit_spelled_out", values={"entry": entry}))
+    text = EMITTERS[target](plan)
     if breaks_limits and target not in WITHOUT_COMMENTS:
         text = f"# does NOT keep the limits: {limits}\n{text}"
-    served = target.entry is Entry.SERVE and not plan.request.is_open
-    if served and (many := plan.requests_in_flight):
-        notes.append(Note(code="emit_in_flight", values={"requests": many}))
-    return replace(emission, text=text, notes=tuple(notes))
+    return Emission(text=text, notes=tuple(_notes(plan, target)))
 
 
 WITHOUT_COMMENTS = (Target.VLLM_ARGS, Target.JSON)
+WITHOUT_MODEL = (*WITHOUT_COMMENTS, Target.VLLM_YAML, Target.ENV)
+
+
+def _notes(plan: Plan, target: Target) -> Iterator[Note]:
+    """Who starts the engine, since its defaults depend on that; and what is left to do."""
+    entry = plan.deployment.entry
+    if target.entry is not entry and target is not Target.JSON:
+        yield note("emit_spelled_out", entry=entry)
+    names = [TASK] if target in (Target.LM_EVAL, Target.INSPECT) else []
+    names += [NO_MODEL] if plan.model is None and target not in WITHOUT_MODEL else []
+    if names:
+        yield note("emit_fill_in", names=names)
+    if target is Target.VLLM_YAML:
+        yield note("emit_config_blank")
+    if target is Target.LM_EVAL:
+        yield note("emit_lm_eval_memory")
+        if context := plan.settings.max_model_len:
+            yield note("emit_lm_eval_cuts", context=context)
+    if target is Target.INSPECT and plan.requests_in_flight is None:
+        yield note("emit_inspect_connections")
+    folder = _folder(plan)
+    if target is Target.KUBERNETES and folder:
+        yield note("emit_node_folder", folder=folder)
+    elif target is Target.KUBERNETES:
+        yield note("emit_token_secret")
+    if target is Target.DOCKER_COMPOSE:
+        yield note("emit_token_variable")
+    served = target.entry is Entry.SERVE and not plan.request.is_open
+    if served and (many := plan.requests_in_flight):
+        yield note("emit_in_flight", requests=many)
 
 
 def _text(value: object) -> str:
@@ -85,12 +108,6 @@ def _model(plan: Plan) -> str:
     return name
 
 
-def _fill(plan: Plan, *names: str) -> tuple[Note, ...]:
-    """What is left to fill in."""
-    left = [*names, *([] if plan.model else [NO_MODEL])]
-    return (Note(code="emit_fill_in", values={"names": [*left]}),) if left else ()
-
-
 # -- vLLM --------------------------------------------------------------------------------------
 
 # The shell splits what $(...) prints at blanks and nowhere else: no quote would be taken off.
@@ -101,44 +118,41 @@ def _serve_words(plan: Plan) -> list[str]:
     return command_line(plan.settings_for(Entry.SERVE), plan.release.version)
 
 
-def _vllm_args(plan: Plan) -> Emission:
+def _vllm_args(plan: Plan) -> str:
     """One shell-safe line for `vllm serve MODEL $(chunkscope recommend --emit vllm-args)`."""
     words = _serve_words(plan)
     if not all(SAFE.fullmatch(word) for word in words):
         raise ValueError(f"not safe in a shell: {words}")
-    return Emission(text=" ".join(words))
+    return " ".join(words)
 
 
-def _vllm_yaml(plan: Plan) -> Emission:
+def _vllm_yaml(plan: Plan) -> str:
     """A configuration file for `vllm serve`."""
     # vLLM dies of a file that holds no mapping: nothing to set is an empty one.
     lines = yaml_lines(plan.settings_for(Entry.SERVE), plan.release.version) or ["{}"]
-    text = "\n".join([f"# vllm serve MODEL {CONFIG_FILE} THIS_FILE", *lines])
-    return Emission(text=text, notes=(Note(code="emit_config_blank", values={}),))
+    return "\n".join([f"# vllm serve MODEL {CONFIG_FILE} THIS_FILE", *lines])
 
 
-def _python(plan: Plan) -> Emission:
+def _python(plan: Plan) -> str:
     """A call of vLLM's `LLM` class."""
     kwargs = {"model": _model(plan), **plan.settings_for(Entry.LLM).given()}
     lines = [f"    {name}={value!r}," for name, value in kwargs.items()]
-    text = "\n".join(["from vllm import LLM", "", "llm = LLM(", *lines, ")"])
-    return Emission(text=text, notes=_fill(plan))
+    return "\n".join(["from vllm import LLM", "", "llm = LLM(", *lines, ")"])
 
 
-def _json(plan: Plan) -> Emission:
+def _json(plan: Plan) -> str:
     """The arguments as a JSON object, by vLLM's own names."""
-    text = orjson.dumps(plan.settings.given(), option=orjson.OPT_INDENT_2).decode()
-    return Emission(text=text)
+    return orjson.dumps(plan.settings.given(), option=orjson.OPT_INDENT_2).decode()
 
 
-def _env(plan: Plan) -> Emission:
+def _env(plan: Plan) -> str:
     """Shell variables: `. FILE`, then `vllm serve MODEL $CHUNKSCOPE_VLLM_ARGS`.
 
     The names do not start with VLLM_: vLLM warns of such variables that it does not know.
     """
     values = plan.settings_for(Entry.SERVE).given()
     lines = [f"CHUNKSCOPE_{name.upper()}={_text(value)}" for name, value in values.items()]
-    return Emission(text="\n".join([f'CHUNKSCOPE_VLLM_ARGS="{_vllm_args(plan).text}"', *lines]))
+    return "\n".join([f'CHUNKSCOPE_VLLM_ARGS="{_vllm_args(plan)}"', *lines])
 
 
 # -- harnesses ---------------------------------------------------------------------------------
@@ -155,7 +169,7 @@ def _pairs(items: Mapping[str, object]) -> str:
     return ",".join(f"{key}={value}" for key, value in items.items())
 
 
-def _lm_eval(plan: Plan) -> Emission:
+def _lm_eval(plan: Plan) -> str:
     """All requests are given to the `LLM` class at once. Tried with lm-eval 0.4.13."""
     items = {
         "pretrained": _model(plan),
@@ -165,26 +179,20 @@ def _lm_eval(plan: Plan) -> Emission:
     }
     # Without `auto` the harness sends one request at a time.
     words = ["lm_eval", "--model", "vllm", "--model_args", _pairs(items), "--batch_size", "auto"]
-    notes = [*_fill(plan, TASK), Note(code="emit_lm_eval_memory", values={})]
-    if context := plan.settings.max_model_len:
-        notes.append(Note(code="emit_lm_eval_cuts", values={"context": context}))
-    return Emission(text=shlex.join([*words, "--tasks", TASK]), notes=tuple(notes))
+    return shlex.join([*words, "--tasks", TASK])
 
 
-def _inspect(plan: Plan) -> Emission:
+def _inspect(plan: Plan) -> str:
     """Inspect starts `vllm serve` itself: each `-M name=value` becomes a flag of it."""
     flags = underscored(plan.settings_for(Entry.SERVE), plan.release.version)
     words = ["inspect", "eval", TASK, "--model", f"vllm/{_model(plan)}"]
-    notes = _fill(plan, TASK)
     if at_once := plan.requests_in_flight:
         words += ["--max-connections", str(at_once)]
-    else:
-        notes += (Note(code="emit_inspect_connections", values={}),)
     for name, value in flags.items():
         # Of a switch without a value every version since 0.3.136 makes a flag; of `true` only
         # those after 0.3.180.
         words += ["-M", f"{name}={'null' if value is True else _text(value)}"]
-    return Emission(text=shlex.join(words), notes=notes)
+    return shlex.join(words)
 
 
 # -- manifests ---------------------------------------------------------------------------------
@@ -195,29 +203,25 @@ def _inspect(plan: Plan) -> Emission:
 TEMPLATES = Path(__file__).parent / "manifests"
 
 
-def _compose(plan: Plan) -> Emission:
+def _compose(plan: Plan) -> str:
     mount = ""
     if folder := _folder(plan):
         place = _interpolated(folder)
         mount = f"\n      - {{type: bind, source: {place}, target: {place}, read_only: true}}"
     devices = _filled(f"compose-{_vendor(plan)}", plan)
-    text = _filled("compose", plan, mount=mount, devices=devices)
-    return Emission(text=text, notes=(*_fill(plan), Note(code="emit_token_variable", values={})))
+    return _filled("compose", plan, mount=mount, devices=devices)
 
 
-def _kubernetes(plan: Plan) -> Emission:
+def _kubernetes(plan: Plan) -> str:
     mount = volume = ""
-    note = Note(code="emit_token_secret", values={})
     if folder := _folder(plan):
         # `$` means something in a container's arguments only.
         place = json.dumps(folder)
         mount = f"\n            - {{name: model, mountPath: {place}, readOnly: true}}"
         volume = f"\n        - name: model\n          hostPath: {{path: {place}, type: Directory}}"
-        note = Note(code="emit_node_folder", values={"folder": folder})
     weights = plan.model.weight_bytes / GIB if plan.model else 40
     storage = 10 * math.ceil((2 * weights + 10) / 10)  # with room for another try, in tens
-    text = _filled("kubernetes", plan, mount=mount, volume=volume, storage=storage)
-    return Emission(text=text, notes=(*_fill(plan), note))
+    return _filled("kubernetes", plan, mount=mount, volume=volume, storage=storage)
 
 
 def _filled(name: str, plan: Plan, **parts: object) -> str:
@@ -250,7 +254,7 @@ def _folder(plan: Plan) -> str | None:
     return os.path.abspath(shape.hub_id)  # noqa: PTH100  (without `..`, and links as they are)
 
 
-EMITTERS: dict[Target, Callable[[Plan], Emission]] = {
+EMITTERS: dict[Target, Callable[[Plan], str]] = {
     Target.VLLM_ARGS: _vllm_args,
     Target.VLLM_YAML: _vllm_yaml,
     Target.PYTHON: _python,

@@ -1,23 +1,30 @@
-"""The log of an engine that ran here -> what it measured, for a plan of the same model and GPU."""
+"""vLLM's log: a file, compressed or not, one that still grows, or standard input; and what an
+engine that ran here measured, for a plan of the same model and GPU."""
 
+import codecs
 import os
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 
-from chunkscope.artefacts.note import Fact, Note
+from chunkscope.artefacts.note import Note, note
 from chunkscope.errors import InputError, UsageError
 from chunkscope.models.find import built_in
-from chunkscope.planning.log_files import read_log
+from chunkscope.sources.streams import Stream, as_utf8, decompressed, open_path, open_stdin
 from chunkscope.vllm.deployment import Deployment
 from chunkscope.vllm.flags import release
 from chunkscope.vllm.log.facts import EngineFacts
 from chunkscope.vllm.log.failures import Failure
+from chunkscope.vllm.log.lines import CUT, blocks
 from chunkscope.vllm.log.reader import EngineStart, LogReader
 from chunkscope.vllm.measured import FailedStart, MeasuredFit
 from chunkscope.vllm.rules import Version
 from chunkscope.vllm.settings import Settings
 
+STDIN = "-"
+_PIECE = 1 << 20
 _WEIGHTS_OFF, _WEIGHTS_OFF_GIB = 0.1, 0.1  # farther from what is predicted, it is another model
 _DEVICE_OFF = 0.05
 _GIVEN_SIZES = ("kv_cache_memory_bytes", "num_gpu_blocks_override")
@@ -88,19 +95,13 @@ def measured_in(
 
 def log_note(fit: MeasuredFit) -> Note:
     """What was taken from the log."""
-    failed: list[Fact] = [f"{one.why} (line {one.line:,})" for one in fit.failed]
-    return Note(
-        code="measured_in_log",
-        values={
-            "log": fit.log,
-            "kv_cache_tokens": fit.kv_cache_tokens,
-            "weights_gib": fit.weights_gib,
-            "activation_gib": fit.activation_gib,
-            "graphs_gib": fit.graphs_gib,
-            "hit_rate": fit.hit_rate,
-            "failed": failed,
-            "assumed_share": (None if fit.knows_arguments else fit.settings.gpu_memory_utilization),
-        },
+    names = ("log", "kv_cache_tokens", "weights_gib", "activation_gib", "graphs_gib", "hit_rate")
+    share = None if fit.knows_arguments else fit.settings.gpu_memory_utilization
+    return note(
+        "measured_in_log",
+        **{name: getattr(fit, name) for name in names},
+        failed=[f"{one.why} (line {one.line:,})" for one in fit.failed],
+        assumed_share=share,
     )
 
 
@@ -189,3 +190,73 @@ def _check(facts: EngineFacts, name: str, there: Deployment, base: Settings) -> 
     for what, differs in others.items():
         if differs:
             raise UsageError(f"{name} is of {what}", hint="plan for the same engine")
+
+
+# -- as bytes ------------------------------------------------------------------------------------
+
+
+def read_log(name: str, reader: LogReader) -> tuple[Note, ...]:
+    """Feed a whole log to the reader; what is to be said about it. InputError if it is none."""
+    shown = "standard input" if name == STDIN else name
+    if name != STDIN and Path(name).is_dir():
+        raise InputError(f"{name} is a folder", hint="name the log itself, such as vllm.log")
+    if name != STDIN and not Path(name).exists():
+        raise InputError(
+            f"no such log: {name}", hint="give what `vllm serve` wrote, such as vllm.log"
+        )
+    raw = open_stdin() if name == STDIN else open_path(Path(name), shown)
+    plain = decompressed(raw, shown)
+    wide = plain.peek(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # as PowerShell writes
+    with closing(as_utf8(plain, shown, "utf-8") if wide else plain) as stream:
+        start, cut = stream.peek(1 << 16), list[Note]()
+        for block in blocks(_pieces(stream, cut)):
+            reader.feed(block)
+    if not reader.understood:
+        raise _no_log(shown, start, reader)
+    return tuple(cut)
+
+
+def _pieces(stream: Stream, cut: list[Note]) -> Iterator[bytes]:
+    try:
+        while data := stream.read(_PIECE):
+            yield data
+    except InputError as error:  # what came before it counts
+        cut.append(note("log_cut", why=error.message))
+
+
+def _no_log(shown: str, start: bytes, reader: LogReader) -> InputError:
+    if b"\0" in start:  # a few may be in a log: copytruncate leaves them at its start
+        return InputError(f"{shown} is no log: it is binary")
+    if not reader.lines:
+        return InputError(f"{shown} is empty")
+    return InputError(
+        f"{shown} is no log of vLLM: none of its {reader.lines:,} lines is one that vLLM writes",
+        hint="give what `vllm serve` wrote to stdout and stderr, at level INFO",
+    )
+
+
+def growing(path: Path, *, every_s: float = 1.0) -> Iterator[bytes]:
+    """The lines of a file as they come, and nothing where none came for a while.
+
+    One that is begun anew is read from its start, and so is another that gets its name.
+    """
+    rest, file = b"", path.open("rb")
+    try:
+        while True:
+            if data := file.read(_PIECE):
+                whole, end, last = (rest + data).rpartition(b"\n")
+                rest = last[:CUT]
+                yield whole + end
+                continue
+            yield b""
+            time.sleep(every_s)
+            named = path.stat() if path.exists() else None
+            mine = os.fstat(file.fileno())
+            if named is None or mine.st_size > file.tell():
+                continue
+            # Moved away, as collectors do, or truncated, as logrotate does.
+            if not os.path.samestat(mine, named) or named.st_size < file.tell():
+                file.close()
+                rest, file = b"", path.open("rb")
+    finally:
+        file.close()

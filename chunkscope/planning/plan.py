@@ -69,16 +69,6 @@ class Reason(Note):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DatasetDecision:
-    """The length rule's word on one dataset, and its share of all prompts and tokens."""
-
-    name: str
-    decision: Decision
-    share_of_prompts: float
-    share_of_tokens: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
     """Prompts that leave no room for the output of their dataset; all have it up to `room_tokens`.
 
@@ -136,13 +126,6 @@ class Cost:
     datasets: tuple[DatasetCost, ...] = ()  # of several, those with the most tokens
 
 
-class TimeBasis(StrEnum):
-    """How a saved time was predicted."""
-
-    SIMULATED = "simulated"
-    RATE = "rate"  # the saved tokens, at the run's own tokens a second
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saving(Note):
     """What would make the run shorter, whatever the flags: prompt tokens that need not be computed,
@@ -150,7 +133,7 @@ class Saving(Note):
 
     tokens: int | None
     hours: float | None
-    basis: TimeBasis
+    simulated: bool  # the time; else it is what the tokens take at the run's own prefill rate
 
 
 class Role(StrEnum):
@@ -198,7 +181,6 @@ class PlanSource:
     """What the plan was made from, and by which command line (none: Python asked)."""
 
     profile_digest: str
-    profile_created: str = field(metadata=INCIDENTAL)
     tokenizer: str = field(metadata=INCIDENTAL)  # its name
     # Where there were several.
     profiles: tuple[ProfileFile, ...] = field(default=(), metadata=INCIDENTAL)
@@ -214,7 +196,7 @@ class Plan(Artefact):
     """
 
     title: ClassVar = "plan"
-    schema: ClassVar = "chunkscope/plan/5"
+    schema: ClassVar = "chunkscope/plan/6"
     made_by: ClassVar = "chunkscope recommend"
     default_path: ClassVar = Path("reports/plan.json")
 
@@ -229,7 +211,7 @@ class Plan(Artefact):
     refused: Refused
     chunks: Chunks
     decision: Decision
-    decisions: tuple[DatasetDecision, ...]
+    decisions: dict[str, Decision]  # by dataset
     rule: Settings | None  # None where nothing fits
     memory: Memory | None = None
     capacity: Capacity | None = None

@@ -3,8 +3,7 @@
 import random
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from itertools import cycle, islice
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from chunkscope._version import __version__
@@ -17,12 +16,10 @@ from chunkscope.hardware.cost_model import CostModel, CostTarget, cost_model
 from chunkscope.lengths.profile import Profile
 from chunkscope.planning.plan import Plan
 from chunkscope.planning.problem import Problem
-from chunkscope.planning.recommend import assumed_outputs
 from chunkscope.planning.request import PlanRequest, chosen_datasets
 from chunkscope.planning.search import better_at, unit_rate
 from chunkscope.planning.simulator import Simulator, draw
 from chunkscope.planning.tokenizer_match import tokenizer_note
-from chunkscope.simulation.loop import Scenario
 from chunkscope.simulation.policies import FIXED_THRESHOLD
 from chunkscope.simulation.result import SimulatedRun, Simulation, WorkloadInfo
 from chunkscope.simulation.slo import Slo
@@ -43,11 +40,10 @@ from chunkscope.simulation.workload import (
 from chunkscope.vllm.deployment import OWN, Deployment
 from chunkscope.vllm.enums import ChunkPolicy, SendOrder
 from chunkscope.vllm.flags import release
-from chunkscope.vllm.settings import KvPool, Settings
+from chunkscope.vllm.settings import Settings
 
-PLAN, ASKED, DEFAULT, RULE, BEST = "plan", "asked", "default", "length-rule", "best"
+PLAN, ASKED, DEFAULT, BEST = "plan", "asked", "default", "best"
 SWEPT = "swept-"
-Work = Callable[[Scenario, Settings, KvPool], SimulatedRun]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +94,7 @@ def predict(
     calibration: Calibration | None = None,
     tick: Callable[[], None] = lambda: None,
 ) -> Simulation:
-    """Run the plan's setting beside vLLM's default and the length rule's; or a sweep around it."""
+    """Run the plan's setting beside vLLM's default; or a sweep around it."""
     if options.requests is not None and options.requests < 1:
         raise UsageError(f"--requests must be at least 1, not {options.requests}")
     there, request = plan.deployment, options.request(plan)
@@ -122,18 +118,20 @@ def predict(
         kv_cache_tokens=options.kv_cache_tokens,
         policy=options.policy,
     )
-    named = {options.name: settings, **_beside(plan, options)}
+    named = {options.name: settings}
+    if plan.gpu is not None:  # vLLM's default, on the same GPUs and with the same KV cache type
+        same = ("data_parallel_size", "kv_cache_dtype")
+        asked = Settings.of({name: getattr(options.asked, name) for name in same})
+        named[DEFAULT] = asked.over(plan.advice.needed).over(plan.request.settings)
     if options.sweep:
         named = {f"{SWEPT}{n}": one for n, one in enumerate(points(full))} | named
-        named.pop(RULE, None)
-    work = find_rate if options.find_rate else None
-    rows = _Rows(simulator, options, tick)
-    runs = rows.run(named, work)
+    rows = _Rows(simulator=simulator, options=options, tick=tick)
+    runs = rows.run(named)
     rates = [run.rate.rate_per_s for run in runs if run.rate and run.rate.rate_per_s]
     if profile is not None and rates:
         problem = replace(Problem.of(profile, request, there), needed=plan.advice.needed)
         if (better := better_at(problem, max(rates))) is not None:
-            runs = rows.run({**named, BEST: better}, work)
+            runs = rows.run({**named, BEST: better})
     stated = [n for n in there.notes(settings) if not (calibration and n.code == "unlike_measured")]
     return Simulation(
         cost_model=cost,
@@ -182,61 +180,48 @@ def _settings(
     return settings, tuple(notes)
 
 
-def _beside(plan: Plan, options: SimulateOptions) -> dict[str, Settings]:
-    """vLLM's default and the length rule's, on the same GPUs and with the same KV cache type."""
-    if plan.gpu is None:
-        return {}
-    asked = Settings(
-        data_parallel_size=options.asked.data_parallel_size,
-        kv_cache_dtype=options.asked.kv_cache_dtype,
-    )
-    common = asked.over(plan.advice.needed).over(plan.request.settings)
-    return {DEFAULT: common, **({RULE: plan.rule.over(common)} if plan.rule else {})}
-
-
 # -- which settings ------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, kw_only=True)
 class _Rows:
     """One run for settings with the same arguments; those that cannot serve a request are noted."""
 
-    def __init__(
-        self, simulator: Simulator, options: SimulateOptions, tick: Callable[[], None]
-    ) -> None:
-        self._simulator, self._options, self._tick = simulator, options, tick
-        self._plain = replace(simulator, policy=ChunkPolicy.VLLM, runs={})
-        self._runs: dict[tuple[Settings, ChunkPolicy], SimulatedRun] = {}
-        self.left_out: dict[str, Note] = {}
+    simulator: Simulator
+    options: SimulateOptions
+    tick: Callable[[], None]
+    runs: dict[tuple[Settings, ChunkPolicy], SimulatedRun] = field(default_factory=dict)
+    left_out: dict[str, Note] = field(default_factory=dict)
 
-    def run(self, named: dict[str, Settings], work: Work | None = None) -> tuple[SimulatedRun, ...]:
+    def run(self, named: dict[str, Settings]) -> tuple[SimulatedRun, ...]:
         """All of them; the asked one has the chunk policy and the timeline, and must run."""
         names: dict[tuple[Settings, ChunkPolicy], list[str]] = {}
         for name, settings in named.items():
-            is_asked, sweep = name == self._options.name, self._options.sweep
-            simulator = self._simulator if is_asked or sweep else self._plain
+            is_asked = name == self.options.name or self.options.sweep
+            policy = self.options.policy if is_asked else ChunkPolicy.VLLM
+            simulator = replace(self.simulator, policy=policy)
             full = simulator.complete(settings)
-            key = (full, simulator.policy)
+            key = (full, policy)
             names.setdefault(key, []).append(name)
-            if key in self._runs or name in self.left_out:
+            if key in self.runs or name in self.left_out:
                 continue
             try:
-                if work is None:
-                    timeline = self._options.timeline if is_asked else 0
-                    self._runs[key] = simulator.run(settings, timeline=timeline)
+                if self.options.find_rate:
+                    scenario, pool = simulator.scenario(settings), simulator.pool(full)
+                    self.runs[key] = find_rate(scenario, full, pool)
                 else:
-                    self._runs[key] = work(simulator.scenario(settings), full, simulator.pool(full))
+                    timeline = self.options.timeline if is_asked else 0
+                    self.runs[key] = simulator.run(settings, timeline=timeline)
             except InputError as error:
-                if is_asked and not sweep:
+                if name == self.options.name and not self.options.sweep:
                     raise
                 self.left_out[name] = note("setting_left_out", setting=name, why=error.message)
-            self._tick()
-        return tuple(_titled(run, names[key]) for key, run in self._runs.items() if key in names)
-
-
-def _titled(run: SimulatedRun, names: list[str]) -> SimulatedRun:
-    """Points of a sweep have no name."""
-    known = [name for name in names if not name.startswith(SWEPT)]
-    return replace(run, setting=known[0] if known else "", same_as=tuple(known[1:]))
+            self.tick()
+        titled = []
+        for key, run in self.runs.items():  # points of a sweep have no name
+            known = [name for name in names.get(key, ()) if not name.startswith(SWEPT)]
+            titled.append(replace(run, setting=(*known, "")[0], same_as=tuple(known[1:])))
+        return tuple(titled)
 
 
 # -- the requests ------------------------------------------------------------------------------
@@ -246,16 +231,9 @@ _Sent = tuple[Workload, tuple[Note, ...]]
 
 def _rated_request(request: PlanRequest, options: SimulateOptions) -> PlanRequest:
     """Enough requests to see a queue, coming one by one."""
-    fixed = {
-        "--arrivals": options.arrivals,
-        "--concurrency": options.concurrency,
-        "--sweep": options.sweep,
-        "--timeline": options.timeline,
-        "--policy": options.policy is not ChunkPolicy.VLLM,
-    }
-    for name, given in fixed.items():
-        if given:
-            raise UsageError(f"--find-rate tries rates of its own: leave {name} out")
+    for name in ("arrivals", "concurrency", "sweep", "timeline", "policy"):
+        if getattr(options, name) != getattr(SimulateOptions(), name):
+            raise UsageError(f"--find-rate tries rates of its own: leave --{name} out")
     if (options.requests or FEWEST_REQUESTS) < FEWEST_REQUESTS:
         raise UsageError(f"--find-rate needs at least {FEWEST_REQUESTS:,} requests to see a queue")
     return unit_rate(request)
@@ -280,8 +258,6 @@ def _of_trace(
             hint="plan for the lengths of the trace: `chunkscope analyze` it first",
         )
     left_out, arrivals = len(given) - len(fitting), trace.arrivals
-    if options.find_rate:  # a short trace once more, and again
-        fitting = list(islice(cycle(fitting), request.requests))
     if options.arrivals is not None or options.find_rate:
         arrivals = request.arrivals
         times = arrival_times(arrivals, len(fitting), random.Random(request.seed))  # noqa: S311
@@ -321,7 +297,7 @@ def _of_profile(
             notes.append(doubt)
     if workload.left_out:
         notes.append(Note(code="prompts_left_out", values={"count": workload.left_out}))
-    return workload, (*notes, *assumed_outputs(request.outputs(datasets)))
+    return workload, (*notes, *request.output_notes(datasets))
 
 
 def _info(workload: Workload, options: SimulateOptions, profile: Profile | None) -> WorkloadInfo:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from chunkscope.errors import InputError, UsageError
-from chunkscope.hardware.gpus import GIB
 from chunkscope.hardware.memory import Memory
 from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.lengths.profile import DatasetProfile, Profile, together
@@ -101,6 +100,10 @@ class Problem:
         return self.request.outputs(self.datasets)
 
     @property
+    def pairs(self) -> "zip[tuple[DatasetProfile, DatasetOutput]]":
+        return zip(self.datasets, self.outputs, strict=True)
+
+    @property
     def output_tokens(self) -> int:
         """The most of any dataset."""
         return max(output.tokens for output in self.outputs)
@@ -108,8 +111,7 @@ class Problem:
     @property
     def refused(self) -> int:
         """Prompts that leave no room for the output of their dataset."""
-        pairs = zip(self.datasets, self.outputs, strict=True)
-        return sum(d.lengths.over(self.context - output.tokens) for d, output in pairs)
+        return sum(d.lengths.over(self.context - output.tokens) for d, output in self.pairs)
 
     @cached_property
     def lengths(self) -> LengthHistogram:
@@ -129,8 +131,7 @@ class Problem:
     def need(self) -> int:
         """The longest request: its prompt and the output, as far as the model takes them."""
         limit = self.deployment.shape.limit if self.deployment.shape else None
-        pairs = zip(self.datasets, self.outputs, strict=True)
-        need = max((d.lengths.max or 0) + output.tokens for d, output in pairs)
+        need = max((d.lengths.max or 0) + output.tokens for d, output in self.pairs)
         return min(need, limit) if limit else need
 
     @property
@@ -146,8 +147,7 @@ class Problem:
     @property
     def longest(self) -> int:
         """The longest prompt that is served: longer ones are refused."""
-        pairs = zip(self.datasets, self.outputs, strict=True)
-        return max(1, *(min(d.lengths.max or 0, self.context - o.tokens) for d, o in pairs))
+        return max(1, *(min(d.lengths.max or 0, self.context - o.tokens) for d, o in self.pairs))
 
     @property
     def can_simulate(self) -> bool:
@@ -240,20 +240,14 @@ def _with_room(p: Problem) -> Problem:
 
 
 def _does_not_fit(p: Problem, memory: Memory | None) -> InputError:
-    shape, gpu = p.deployment.shape, p.deployment.gpu
+    shape, gpu, parallel = p.deployment.shape, p.deployment.gpu, p.base.parallel
     if shape is None or gpu is None or memory is None:
         raise AssertionError("memory is known only with a model and a GPU")
-    parallel = p.base.parallel
-    many = f"{parallel.gpus} x " if parallel.gpus > 1 else ""
-    if memory.kv_cache_tokens:
-        need = p.need * shape.kv_bytes_per_token(parallel.tensor, p.base.kv_element_bytes) / GIB
-        why = (
-            f"one request of {p.need:,} tokens needs {need:,.1f} GiB of KV cache, "
-            f"{memory.kv_cache_gib:,.1f} GiB are left"
-        )
-    else:
-        weights = memory.line("weights").gib
-        why = f"{weights:,.1f} GiB of weights per GPU, {memory.requested_gib:,.1f} GiB to use"
+    why = (
+        f"of {memory.requested_gib:,.1f} GiB per GPU the weights take "
+        f"{memory.line('weights').gib:,.1f}, and {memory.kv_cache_gib:,.1f} GiB of KV cache are "
+        f"too few for a request of {p.need:,} tokens"
+    )
     hint = "take a larger GPU, a quantized checkpoint or a smaller model; or shorten the prompts"
     for tp in (2, 4, 8, 16):
         if tp > parallel.tensor and shape.attention.heads % tp == 0:
@@ -261,6 +255,7 @@ def _does_not_fit(p: Problem, memory: Memory | None) -> InputError:
             if split is not None and split.kv_cache_tokens >= p.need:
                 hint = f"--tp {tp} would fit; or take a larger GPU, or a quantized checkpoint"
                 break
+    many = f"{parallel.gpus} x " if parallel.gpus > 1 else ""
     return InputError(f"{shape.name} does not fit {many}{gpu.title}: {why}", hint=hint)
 
 

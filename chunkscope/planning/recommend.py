@@ -1,22 +1,22 @@
 """A profile, a model, a GPU and a vLLM version -> the plan for the run."""
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from chunkscope._version import __version__
-from chunkscope.artefacts.note import Fact, Note, note
+from chunkscope.artefacts.note import Note, note
 from chunkscope.artefacts.words import Name, one_of
 from chunkscope.errors import UsageError
 from chunkscope.hardware.gpus import Gpu, doubts, find_gpu
 from chunkscope.hardware.memory import Memory
-from chunkscope.lengths.profile import DEFAULT_OUTPUT, Profile
+from chunkscope.lengths.profile import Profile
 from chunkscope.models import ModelShape, find_model
 from chunkscope.models.find import built_in
 from chunkscope.planning.choose import choose, rule_settings
-from chunkscope.planning.cost import cost_of
+from chunkscope.planning.cost import cost_of, savings
 from chunkscope.planning.engine_log import (
     engine_lives,
     last_facts,
@@ -26,19 +26,17 @@ from chunkscope.planning.engine_log import (
 )
 from chunkscope.planning.plan import (
     Capacity,
-    DatasetDecision,
     Plan,
     PlanSource,
     Refused,
 )
 from chunkscope.planning.problem import Problem
 from chunkscope.planning.request import PlanRequest, chosen_datasets
-from chunkscope.planning.rule import LengthRule, chunked, decide
-from chunkscope.planning.savings import savings
+from chunkscope.planning.rule import chunked, decide
 from chunkscope.planning.tokenizer_match import tokenizer_note
 from chunkscope.prefixes.reuse import reuse_together
 from chunkscope.prompts.harness.log import LONGEST_FIRST
-from chunkscope.simulation.workload import DatasetOutput, usual_order
+from chunkscope.simulation.workload import usual_order
 from chunkscope.vllm.deployment import Deployment
 from chunkscope.vllm.enums import Entry, SendOrder
 from chunkscope.vllm.flags import release
@@ -136,7 +134,6 @@ def plan_for(
         deployment=deployment,
         source=PlanSource(
             profile_digest=profile.digest(),
-            profile_created=profile.created,
             tokenizer=profile.tokenizer.name,
         ),
         outputs=p.outputs,
@@ -148,7 +145,7 @@ def plan_for(
         ),
         chunks=chunked(p.lengths, draft.chunk),
         decision=decision,
-        decisions=_decisions(profile, request.rule),
+        decisions={d.name: decide(d.lengths, request.rule) for d in profile.datasets if d.rows},
         rule=rule_settings(problem, decide(p.lengths, request.rule)),
         memory=memory,
         capacity=_capacity(p, memory),
@@ -178,21 +175,6 @@ def _check_limits(p: Problem) -> None:
         )
 
 
-def _decisions(profile: Profile, rule: LengthRule) -> tuple[DatasetDecision, ...]:
-    filled = [dataset for dataset in profile.datasets if dataset.rows]
-    prompts = sum(dataset.rows for dataset in filled)
-    tokens = sum(dataset.lengths.total for dataset in filled)
-    return tuple(
-        DatasetDecision(
-            name=dataset.name,
-            decision=decide(dataset.lengths, rule),
-            share_of_prompts=dataset.rows / prompts,
-            share_of_tokens=dataset.lengths.total / tokens if tokens else 0.0,
-        )
-        for dataset in filled
-    )
-
-
 def _capacity(p: Problem, memory: Memory | None) -> Capacity | None:
     if memory is None:
         return None
@@ -216,7 +198,7 @@ def _notes(p: Problem, profile: Profile) -> Iterator[Note]:
     if there.release.note:
         yield there.release.note
     if there.shape is not None:
-        yield from assumed_outputs(p.outputs)
+        yield from p.request.output_notes(p.datasets)
     if p.can_simulate:
         yield from _sent_notes(p)
     if there.shape:
@@ -227,16 +209,6 @@ def _notes(p: Problem, profile: Profile) -> Iterator[Note]:
     if there.gpu:
         yield from doubts(there.gpu)
     yield from there.notes(p.base, simulated=p.can_simulate)
-
-
-def assumed_outputs(outputs: Sequence[DatasetOutput]) -> Iterator[Note]:
-    """That nobody knows how long some answers are."""
-    if names := [*_names_of(outputs)]:
-        yield Note(code="assumed_output", values={"tokens": DEFAULT_OUTPUT, "datasets": names})
-
-
-def _names_of(outputs: Sequence[DatasetOutput]) -> Iterator[Fact]:
-    yield from (output.name for output in outputs if output.is_assumed)
 
 
 def _sent_notes(p: Problem) -> Iterator[Note]:

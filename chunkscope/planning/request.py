@@ -7,9 +7,10 @@ from difflib import get_close_matches
 from enum import StrEnum
 from typing import Any
 
+from chunkscope.artefacts.note import Note, note
 from chunkscope.artefacts.words import one_of
 from chunkscope.errors import InputError, UsageError
-from chunkscope.lengths.profile import DatasetProfile, Profile
+from chunkscope.lengths.profile import DEFAULT_OUTPUT, DatasetProfile, Profile
 from chunkscope.planning.rule import DEFAULT_RULE, LengthRule
 from chunkscope.simulation.slo import Slo, read_slo
 from chunkscope.simulation.workload import BATCH, DatasetOutput, arrival_rate, dataset_output
@@ -110,6 +111,12 @@ class PlanRequest:
         asked = [self.max_outputs.get(name, self.max_output) for name in names]
         pairs = zip(datasets, asked, strict=True)
         return tuple(dataset_output(dataset, self.task, most) for dataset, most in pairs)
+
+    def output_notes(self, datasets: Sequence[DatasetProfile]) -> tuple[Note, ...]:
+        """That nobody knows how long some answers are."""
+        names = [output.name for output in self.outputs(datasets) if output.is_assumed]
+        unknown = note("assumed_output", tokens=DEFAULT_OUTPUT, datasets=names)
+        return (unknown,) if names else ()
 
     @property
     def rate(self) -> float | None:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
-from math import ceil, isfinite
+from math import ceil
 
 from chunkscope.artefacts.words import Name
 from chunkscope.errors import InputError, UsageError
@@ -47,16 +47,12 @@ class LengthRule:
     aggressive_factor: float = 0.8
 
     def __post_init__(self) -> None:
-        if self.off_below < 1:
-            raise UsageError(f"off_below must be at least 1, not {self.off_below}")
-        if self.conservative_threshold < 1:
+        for name in ("off_below", "conservative_threshold"):
+            if (tokens := getattr(self, name)) < 1:
+                raise UsageError(f"{name} must be at least 1, not {tokens}")
+        if not 0 < self.aggressive_factor <= 1:
             raise UsageError(
-                f"conservative_threshold must be at least 1, not {self.conservative_threshold}"
-            )
-        if not (isfinite(self.aggressive_factor) and 0 < self.aggressive_factor <= 1):
-            raise UsageError(
-                f"aggressive_factor must be over 0 and at most 1, not {self.aggressive_factor}",
-                hint="0.8 chunks the prompts that are longer than 80 % of p95",
+                f"aggressive_factor must be over 0 and at most 1, not {self.aggressive_factor}"
             )
 
 
@@ -77,14 +73,9 @@ class Chunks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """The mode for one set of prompts. `by_rule` is the rule's own; a forced `mode` may differ.
-
-    >>> decide(LengthHistogram.of([10, 50, 90])).mode.value
-    'off'
-    """
+    """The mode for one set of prompts: the rule's, or one that is `forced`."""
 
     mode: Mode
-    by_rule: Mode
     threshold: int | None
     prompts: int
     p50: float
@@ -134,7 +125,6 @@ def decide(
     threshold = thresholds[mode or by_rule]
     return Decision(
         mode=mode or by_rule,
-        by_rule=by_rule,
         threshold=threshold,
         prompts=lengths.count,
         p50=p50,

@@ -1,20 +1,30 @@
-"""The one search: settings tried on the simulator, of which the memory model allows some."""
+"""Settings tried on the simulator: the search, and what speaks for and against its finalist.
+
+An argument has to earn its place: a finalist must gain at least WORTH over vLLM's default on all
+requests, and still gain when what is assumed turns out otherwise: the host, the draw, the lengths,
+outputs that nobody knows.
+"""
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
+from chunkscope.planning.plan import Role, Standing, TriedRow
 from chunkscope.planning.problem import FEWEST_SEQS, LADDER, Problem
-from chunkscope.planning.request import PlanRequest
-from chunkscope.planning.simulator import Simulator
+from chunkscope.planning.request import Aim, PlanRequest
+from chunkscope.planning.simulator import NEAR, Simulator, limits_used
 from chunkscope.simulation.sweep import UNIT_RATE, find_rate
 from chunkscope.vllm.flags import Release, known_to
 from chunkscope.vllm.rules import Off
-from chunkscope.vllm.settings import Settings
+from chunkscope.vllm.settings import NAMES, Settings
 
 WORTH = 0.03  # an argument that gains less of the aim is not set
 BUDGET_STEPS = (0.25, 0.5, 1, 2, 4, 8)  # as multiples of vLLM's own
 MOST_ROUNDS = 3  # of looking near the best of the grid
 THRESHOLDS = (512, 2_048)  # tried against gaps, where requests come while others decode
+WORTH_ROOM = 0.1  # of a limit: settings with less between them keep it about as well
+TABLE_ROUNDS = 4  # of looking whether a neighbour in the table beats the best
+MOST_CHECKED = 4  # settings that keep the limits with a part of the requests, tried with all
+NO_CPU_TIME = "no_cpu_time"  # a host that takes no time: every variation tries it, too
 
 
 def search(simulator: Simulator, start: Settings) -> Settings:
@@ -80,6 +90,163 @@ def _admitted(release: Release, chosen: Settings, start: Settings) -> Iterator[S
     if fewer and known_to("max_num_active_seqs", release.version):
         seqs = min(start.max_num_seqs or 0, chosen.step_tokens)
         yield replace(chosen, max_num_seqs=seqs, max_num_active_seqs=chosen.max_num_seqs)
+
+
+# -- the finalist ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """`chosen` is vLLM's default unless another one earned its place.
+
+    `gain` is what the best of the others gains over it (None: the default cannot run, or breaks a
+    limit that the best keeps), `least` the least of all variations, `doubt` the code of that one.
+    """
+
+    default: Settings
+    chosen: Settings
+    best: Settings
+    default_runs: bool
+    keeps_limits: bool  # with the best setting
+    gain: float | None
+    least: float | None
+    doubt: str | None
+    rows: tuple[TriedRow, ...]
+
+
+def compare(p: Problem, threshold: int | None) -> Comparison:
+    """Search on a part of the requests, then judge the finalist on all of them."""
+    every, default = p.simulator(), p.default
+    best = _keeper(p, _finalist(p, threshold))
+    named = _named(p, best)
+    for _ in range(TABLE_ROUNDS):
+        top = _top(every, [one for one in named if one != default], default) or best
+        if top == best:
+            break
+        best = top
+        named = _named(p, best)
+    gain, least, doubt, chosen = None, None, None, best
+    if p.request.slo and not every.keeps_limits(default):  # what keeps them is better, surely
+        chosen = best if every.keeps_limits(best) else default
+        doubt = _breaks_with(p, best) if chosen == best else None
+    elif every.attempt(default) is not None:
+        is_worth = _is_worth(every, best, default)
+        gain = every.cost(default) / every.cost(best) - 1
+        least, doubt = _least(p, best, gain) if is_worth else (gain, None)
+        chosen = best if is_worth and least > 0 else default
+    return Comparison(
+        default=default,
+        chosen=chosen,
+        best=best,
+        default_runs=every.attempt(default) is not None,
+        keeps_limits=every.keeps_limits(best),
+        gain=gain,
+        least=least,
+        doubt=doubt,
+        rows=tuple(_rows(every, named, default, chosen)),
+    )
+
+
+def _is_worth(every: Simulator, best: Settings, default: Settings) -> bool:
+    """3 % of the aim; where requests come by themselves, a tenth of a limit more room."""
+    ours, theirs = every.cost(best), every.cost(default)
+    if every.request.aim is Aim.ROOM_TO_LIMITS:
+        return ours <= 1 and (theirs - ours >= WORTH_ROOM or theirs > 1)
+    return every.keeps_limits(best) and theirs / ours - 1 >= WORTH
+
+
+def _finalist(p: Problem, threshold: int | None) -> Settings:
+    part, default = p.part, p.default
+    fastest = search(part, default)
+    others = [fastest, *ideas(p, fastest, threshold), *ideas(p, default, threshold)]
+    best = part.best([one for one in others if one != default], default)
+    for name in NAMES:  # each argument earns its place: what makes no difference is left to vLLM
+        without = Settings.of({**best.given(), name: getattr(default, name)})
+        if without != best and part.against(without, best) <= 1 + NEAR:
+            best = without
+    return best
+
+
+def _keeper(p: Problem, best: Settings) -> Settings:
+    """The finalist, or the next best that keeps the limits with all requests; and rather one that
+    keeps them whatever is varied, where vLLM's default breaks them."""
+    part, every, first = p.part, p.simulator(), None
+    if not p.request.slo or not part.keeps_limits(best):
+        return best
+    used = {one: limits_used(run) for one, run in part.runs.items() if run}
+    others = sorted((one for one, share in used.items() if share <= 1), key=part.cost)
+    candidates = [best, *(one for one in others if one != best)]
+    for _ in range(MOST_CHECKED):
+        if not candidates:
+            break
+        settings = candidates.pop(0)
+        run = every.attempt(settings)
+        if run is not None and limits_used(run) > 1:
+            # All have a longer tail than a part: the next has to have as much room.
+            tail = limits_used(run) / max(used[settings], 1e-9)
+            candidates = [one for one in candidates if used[one] * tail <= 1]
+            continue
+        first = first or settings
+        if part.keeps_limits(p.default) or _breaks_with(p, settings) is None:
+            return settings
+    return first or best
+
+
+def _breaks_with(p: Problem, settings: Settings) -> str | None:
+    """A variation with which a setting breaks a limit."""
+    every = p.varied.items()
+    return next((code for code, one in every if not one.keeps_limits(settings)), None)
+
+
+def _top(every: Simulator, settings: list[Settings], default: Settings) -> Settings | None:
+    """By the aim; of those that are about as good and no worse than the default, the one with the
+    shortest longest gap."""
+    runs = {one: run for one in settings if (run := every.attempt(one)) is not None}
+    costs = {one: every.cost(one) for one in runs}
+    least = min(costs.values(), default=0.0)
+    most = max(least, min(least * (1 + NEAR), every.cost(default)))
+    near = [one for one in runs if costs[one] <= most]
+    return min(near, key=lambda o: (runs[o].figures.longest_gap_s or 0.0, costs[o]), default=None)
+
+
+def _least(p: Problem, best: Settings, gain: float) -> tuple[float, str | None]:
+    """The least gain of all variations, on either host; one in which there is none ends it."""
+    least, doubt = gain, None
+    for code, varied in {NO_CPU_TIME: p.part, **p.varied}.items():
+        times = varied.against(best, p.default)
+        gained = 1 / times - 1 if times else float("inf")
+        if gained < least:
+            least, doubt = gained, code
+        if least <= 0:
+            break
+    return least, doubt
+
+
+# -- the table -----------------------------------------------------------------------------------
+
+
+def _named(p: Problem, best: Settings) -> dict[Settings, Role]:
+    """vLLM's default, the best, and the better of its neighbours by the part of the requests."""
+    size = best.step_tokens
+    near = [best.at_budget(budget) for budget in (size // 2, size * 2)]
+    rows = {p.default: Role.DEFAULT}
+    rows.setdefault(best, Role.BEST)
+    rows.setdefault(min(near, key=p.part.cost), Role.NEIGHBOUR)
+    return rows
+
+
+def _rows(
+    every: Simulator, named: dict[Settings, Role], default: Settings, chosen: Settings
+) -> Iterator[TriedRow]:
+    """What cannot run is left out."""
+    for settings, role in named.items():
+        if (run := every.attempt(settings)) is None:
+            continue
+        standing = Standing.CHOSEN if settings == chosen else Standing.WORSE
+        if settings != chosen and every.cost(settings) < every.cost(chosen):
+            worth = chosen == default and _is_worth(every, settings, default)
+            standing = Standing.NOT_ROBUST if worth else Standing.TOO_LITTLE
+        yield TriedRow(role=role, settings=settings, run=run, standing=standing)
 
 
 # -- the highest rate ------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from chunkscope.lengths.profile import DatasetProfile
 from chunkscope.planning.request import Aim, PlanRequest
 from chunkscope.simulation.loop import Scenario, run_setting
 from chunkscope.simulation.result import SimulatedRun
-from chunkscope.simulation.workload import Request, Workload, draw_workload, served_prompts
+from chunkscope.simulation.workload import Workload, draw_workload, served_prompts
 from chunkscope.vllm.deployment import Deployment
 from chunkscope.vllm.enums import ChunkPolicy, Task
 from chunkscope.vllm.rules import Rules
@@ -76,22 +76,15 @@ def draw(
         assumed_times=variation.outputs,
     )
     drawn = replace(drawn, concurrency=request.concurrency)
-    if variation.prompts == 1.0:
+    if (times := variation.prompts) == 1.0:
         return drawn
-    return replace(
-        drawn,
-        requests=tuple(_longer(one, room, variation.prompts) for one in drawn.requests),
-        stretches=tuple(
-            replace(one, tokens=round(one.tokens * variation.prompts)) for one in drawn.stretches
-        ),
-    )
-
-
-def _longer(request: Request, room: int, times: float) -> Request:
-    prompt = max(1, min(round(request.prompt_tokens * times), room - 1))
-    return replace(
-        request, prompt_tokens=prompt, output_tokens=min(request.output_tokens, room - prompt)
-    )
+    requests = []
+    for one in drawn.requests:
+        prompt = max(1, min(round(one.prompt_tokens * times), room - 1))
+        output = min(one.output_tokens, room - prompt)
+        requests.append(replace(one, prompt_tokens=prompt, output_tokens=output))
+    stretches = tuple(replace(one, tokens=round(one.tokens * times)) for one in drawn.stretches)
+    return replace(drawn, requests=tuple(requests), stretches=stretches)
 
 
 def limits_used(run: SimulatedRun) -> float:
@@ -199,7 +192,7 @@ class Simulator:
             return NEVER
         if self.request.aim is Aim.ROOM_TO_LIMITS:
             return limits_used(run)
-        return run.figures.makespan_s if keeps_limits(run) else BROKEN_S * limits_used(run)
+        return run.figures.makespan_s if limits_used(run) <= 1 else BROKEN_S * limits_used(run)
 
     def against(self, settings: Settings, other: Settings) -> float:
         """How many times the cost of the other.
@@ -216,7 +209,7 @@ class Simulator:
     def keeps_limits(self, settings: Settings) -> bool:
         """True without limits, where it runs."""
         run = self.attempt(settings)
-        return run is not None and keeps_limits(run)
+        return run is not None and limits_used(run) <= 1
 
     def best(self, settings: Iterable[Settings], unless: Settings) -> Settings:
         """The cheapest, or the first that is as good, and rather `unless`."""
@@ -224,8 +217,3 @@ class Simulator:
         costs = {one: self.against(one, running[0]) for one in running}
         least = min(costs.values(), default=1.0)
         return next((one for one in running if costs[one] <= least * (1 + NEAR)), unless)
-
-
-def keeps_limits(run: SimulatedRun) -> bool:
-    """True without limits."""
-    return run.slo is None or limits_used(run) <= 1

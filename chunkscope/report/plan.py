@@ -88,8 +88,8 @@ def _reasons(plan: Plan) -> Table | None:
 
 def _decisions(plan: Plan) -> Table | None:
     """The datasets with the longest prompts, in the data's order, and all together."""
-    longest = sorted(plan.decisions, key=lambda one: -one.decision.longest)[:MOST_DATASETS]
-    lines = [(one.name, one.decision) for one in plan.decisions if one in longest]
+    longest = sorted(plan.decisions, key=lambda name: -plan.decisions[name].longest)[:MOST_DATASETS]
+    lines = [(name, one) for name, one in plan.decisions.items() if name in longest]
     if len(plan.decisions) > 1 and plan.request.dataset is None:
         lines.append(("all together", plan.decision))
     rows = [

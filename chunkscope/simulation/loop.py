@@ -78,23 +78,11 @@ def check_requests(
     requests: Iterable[Request], settings: Settings, pool: KvPool, rules: Rules
 ) -> None:
     """InputError for requests that no engine could ever serve with this setting."""
-    arrived, place, blocks = 0.0, 0, GroupBlocks(settings, pool, rules)
+    place, blocks = 0, GroupBlocks(settings, pool, rules)
     chunked = settings.enable_chunked_prefill or settings.long_prefill_token_threshold
     limit = settings.max_model_len
     for place, request in enumerate(requests, start=1):
         tokens = request.prompt_tokens + request.output_tokens
-        if request.prompt_tokens < 1 or request.output_tokens < 1:
-            raise InputError(
-                f"request {place:,} has {request.prompt_tokens:,} prompt and "
-                f"{request.output_tokens:,} output tokens: both must be at least 1"
-            )
-        if not arrived <= request.arrival_s < float("inf"):
-            raise InputError(
-                f"request {place:,} arrives at {request.arrival_s:g} s, after one that arrived at "
-                f"{arrived:g} s",
-                hint="arrivals must be in order, from 0 s on",
-            )
-        arrived = request.arrival_s
         if blocks.to_reserve(tokens - 1) + blocks.state > pool.num_blocks:
             raise InputError(  # the last token is never read back, so it needs no room
                 f"request {place:,} can never fit: {tokens - 1:,} tokens, and the KV cache holds "

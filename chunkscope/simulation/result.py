@@ -10,7 +10,6 @@ from chunkscope.artefacts.figures import Figures
 from chunkscope.artefacts.note import Note
 from chunkscope.artefacts.notebook import bar_chart, figures_row, frame, html_table
 from chunkscope.artefacts.numbers import plural, seconds
-from chunkscope.errors import InputError
 from chunkscope.hardware.cost_model import CostModel
 from chunkscope.simulation.slo import SloResult
 from chunkscope.vllm.enums import ChunkPolicy, SendOrder
@@ -60,15 +59,6 @@ class Backlog:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RatePoint:
-    """One rate of arrivals that was tried. `grows`: the queue."""
-
-    rate_per_s: float
-    figures: Figures
-    grows: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SustainedRate:
     """The highest rate at which every limit is kept (None: not even the lowest that was tried).
 
@@ -79,7 +69,6 @@ class SustainedRate:
     rate_per_s: float | None
     breaks: str | None
     saturation_per_s: float | None
-    points: tuple[RatePoint, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,14 +119,10 @@ class WorkloadInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Simulation(Artefact):
-    """What `simulate` answers: predicted, never measured. No date: the same asked is the same.
-
-    >>> Simulation.default_path.name
-    'simulation.json'
-    """
+    """What `simulate` answers: predicted, never measured. No date: the same asked is the same."""
 
     title: ClassVar = "simulation"
-    schema: ClassVar = "chunkscope/simulation/4"
+    schema: ClassVar = "chunkscope/simulation/5"
     made_by: ClassVar = "chunkscope simulate"
     default_path: ClassVar = Path("reports/simulation.json")
 
@@ -160,14 +145,13 @@ class Simulation(Artefact):
         return f"of {requests} under {settings}: all done in {' to '.join(shown)}"
 
     def _repr_html_(self) -> str:
-        headings = ("setting", "all done", "TTFT p95", "gap p99", "longest gap", "preempted")
+        headings = ("setting", "all done", "TTFT p95", "longest gap", "preempted")
         rows = [
             [
                 run.shown_as,
                 seconds(run.figures.makespan_s),
                 seconds(run.figures.ttft_s.p95),
-                seconds(run.figures.itl_s.p99 if run.figures.itl_s else None),
-                seconds(run.figures.itl_s.max if run.figures.itl_s else None),
+                seconds(run.figures.longest_gap_s),
                 f"{run.figures.preemptions:,}",
             ]
             for run in self.runs
@@ -195,8 +179,3 @@ class Simulation(Artefact):
     def run(self) -> SimulatedRun:
         """The first of them; the only one unless settings were swept."""
         return self.runs[0]
-
-    def __post_init__(self) -> None:
-        places = (*self.pareto, *([] if self.knee is None else [self.knee]))
-        if not all(0 <= place < len(self.runs) for place in places):
-            raise InputError("it marks a run that is not there")

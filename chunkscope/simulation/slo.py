@@ -11,12 +11,7 @@ from chunkscope.artefacts.figures import Ranked
 from chunkscope.artefacts.units import SECONDS, exceeds
 from chunkscope.errors import UsageError
 
-METRICS = {
-    "ttft": "time to first token",
-    "itl": "gap between tokens",
-    "tpot": "mean gap of a request",
-    "e2e": "whole answer",
-}
+METRICS = ("ttft", "itl", "tpot", "e2e")  # first token, gap, mean gap of a request, whole answer
 # As vLLM's benchmark, aiperf and GuideLLM call the same. aiperf's and GuideLLM's inter-token
 # latency is a request's mean, which is vLLM's tpot; vLLM's itl is each gap.
 ALIASES = {

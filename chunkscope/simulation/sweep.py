@@ -1,9 +1,5 @@
-"""Many settings of one workload, or many rates of one setting: which is best, and where it bends.
-
-The highest rate that a setting sustains: limits are kept, and no queue grows. Bisection over one
-draw of Poisson arrivals, only slower or faster: from one rate to the next nothing else changes. At
-saturation requests begin to come faster than they are done.
-"""
+"""Many settings of one workload, and the highest rate that a setting sustains: limits are kept, and
+no queue grows. From one rate to the next only the arrivals are slower or faster."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -11,7 +7,7 @@ from math import sqrt
 
 from chunkscope.artefacts.figures import ITL_MAX, ITL_P99, MAKESPAN, TTFT_P95, Figure
 from chunkscope.simulation.loop import Scenario, run_setting
-from chunkscope.simulation.result import RatePoint, SimulatedRun, SustainedRate
+from chunkscope.simulation.result import SimulatedRun, SustainedRate
 from chunkscope.vllm.settings import KvPool, Settings
 
 BUDGETS = (256, 512, 1_024, 2_048, 4_096, 8_192, 16_384, 32_768, 65_536)
@@ -24,19 +20,10 @@ def points(base: Settings) -> Iterator[Settings]:
     A budget below max_model_len needs chunking on; one below max_num_seqs runs fewer requests.
     """
     settings, size = Settings.of(base.given()), base.step_tokens
-    for budget in BUDGETS:
-        yield _with_budget(settings, budget, 0)
-    for threshold in THRESHOLDS:
-        if threshold < size:
-            yield _with_budget(settings, size, threshold)
-
-
-def _with_budget(base: Settings, budget: int, threshold: int) -> Settings:
-    return replace(
-        base.at_budget(budget),
-        long_prefill_token_threshold=threshold,
-        enable_chunked_prefill=True,
-    )
+    capped = ((size, threshold) for threshold in THRESHOLDS if threshold < size)
+    for budget, threshold in (*((budget, 0) for budget in BUDGETS), *capped):
+        chunked = replace(settings.at_budget(budget), enable_chunked_prefill=True)
+        yield replace(chunked, long_prefill_token_threshold=threshold)
 
 
 def axes(runs: Sequence[SimulatedRun]) -> tuple[Figure, Figure]:
@@ -120,13 +107,7 @@ def find_rate(
         slo = run(broken).slo
         breaks = GROWING if slo is None or slo.is_met else slo.tightest.name
     best = run(highest or most * LOWEST)
-    tried = tuple(
-        RatePoint(rate_per_s=rate, figures=one.figures, grows=not is_calm(rate))
-        for rate, one in sorted(done.items())
-    )
-    sustained = SustainedRate(
-        rate_per_s=highest, breaks=breaks, saturation_per_s=growing, points=tried
-    )
+    sustained = SustainedRate(rate_per_s=highest, breaks=breaks, saturation_per_s=growing)
     return replace(best, rate=sustained)
 
 

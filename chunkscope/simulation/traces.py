@@ -9,6 +9,7 @@ import csv
 import io
 import math
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from itertools import chain
@@ -55,10 +56,9 @@ def _workload(requests: tuple[Request, ...], stretches: tuple[Stretch, ...] = ()
 def _json_rows(path: Path, text: str) -> Iterator[Row]:
     for place, line in enumerate(io.StringIO(text, newline=None), start=1):
         if line.strip():
-            try:
+            row = None
+            with suppress(ValueError):
                 row = orjson.loads(line)
-            except ValueError as error:
-                raise InputError(f"{path}:{place} is not JSON: {error}", hint=_HINT) from None
             if not isinstance(row, dict):
                 raise InputError(f"{path}:{place} is no JSON object", hint=_HINT)
             yield f"{path}:{place}", row
@@ -110,15 +110,14 @@ def _requests(path: Path, rows: Sequence[Row]) -> tuple[tuple[Request, ...], lis
 def _seconds(value: Any, where: str) -> float:
     """A number in JSON is milliseconds; a text is seconds or a date: `2023-11-16 18:17:03.97`."""
     seconds = math.nan
-    try:
-        seconds = value / 1000 if isinstance(value, int | float) else float(value or "")
-    except (TypeError, ValueError):
-        if isinstance(value, str):
-            try:
-                return datetime.fromisoformat(value).timestamp()
-            except ValueError:
-                pass
-    if isinstance(value, bool) or not math.isfinite(seconds):
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        seconds = value / 1000
+    elif isinstance(value, str):
+        for read in (float, lambda text: datetime.fromisoformat(text).timestamp()):
+            with suppress(ValueError):
+                seconds = read(value)
+                break
+    if not math.isfinite(seconds):
         raise InputError(f"{where}: the time {value!r} is no number and no date", hint=_HINT)
     return seconds
 

@@ -16,8 +16,7 @@ from chunkscope.artefacts.figures import (
     Better,
     Figure,
 )
-from chunkscope.planning.compare import WORTH_ROOM
-from chunkscope.planning.search import WORTH
+from chunkscope.planning.search import WORTH, WORTH_ROOM
 from chunkscope.simulation.slo import Slo
 from chunkscope.simulation.workload import BATCH
 from chunkscope.verification.result import (

@@ -17,7 +17,7 @@ from chunkscope.diagnosis.doctor import (
 )
 from chunkscope.diagnosis.phases import Bound
 from chunkscope.errors import InputError, UsageError
-from chunkscope.planning.log_files import growing, read_log
+from chunkscope.planning.engine_log import growing, read_log
 from chunkscope.verification.endpoint import metrics
 from chunkscope.vllm.log.reader import LogReader
 from tests.build import plan

@@ -56,7 +56,6 @@ def test_a_cut_off_that_makes_no_sense_is_a_usage_error(cuts):
 def test_a_forced_mode_is_taken_and_the_rules_own_is_kept():
     decision = decide(lengths(longest=500, p95=400), mode=Mode.AGGRESSIVE)
     assert (decision.mode, decision.threshold, decision.forced) == (Mode.AGGRESSIVE, 320, True)
-    assert decision.by_rule is Mode.OFF
 
 
 def test_no_prompts_is_an_input_error():

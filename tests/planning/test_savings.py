@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from chunkscope.lengths.content import ContentDigest
-from chunkscope.planning.plan import Plan, Saving, TimeBasis
+from chunkscope.planning.plan import Plan, Saving
 from chunkscope.planning.recommend import recommend
 from chunkscope.prefixes.reuse import CachedAt, NearMiss, PrefixReuse, Scoring
 from chunkscope.prompts.harness.log import LogSummary
@@ -62,7 +62,7 @@ def test_contexts_that_are_computed_once_for_each_choice_are_the_largest_saving(
     assert (one.values["how"], one.values["contexts"]) == (how, 20)
     assert one.tokens == 42_000, "three of four requests need not be computed"
     assert 0 < one.hours < plan.cost.hours
-    assert one.basis is (TimeBasis.SIMULATED if single else TimeBasis.RATE)
+    assert one.simulated is single
 
 
 def test_many_datasets_of_one_kind_are_one_saving():
@@ -79,7 +79,7 @@ def test_an_early_difference_is_named_with_what_it_loses():
                     other_text="on Friday", same_before=10)  # fmt: skip
     one = saved(planned(dataset("a", LENGTHS, prefixes=reuse(near_misses=(near,)))),
                 "early_difference")  # fmt: skip
-    assert (one.tokens, one.basis) == (50_000, TimeBasis.RATE)
+    assert (one.tokens, one.simulated) == (50_000, False)
     assert "on Monday" in words(one)
 
 
@@ -113,7 +113,7 @@ def test_a_client_that_keeps_few_in_flight_is_told_how_many_are_enough(asked, lo
     one = saved(plan, "few_in_flight")
     assert (one.values["concurrency"], one.values["enough"]) == (few, 80)
     assert one.values["harness"] == (None if asked else "Inspect")
-    assert one.basis is TimeBasis.SIMULATED
+    assert one.simulated
     assert one.hours > plan.cost.hours if logged else one.hours < plan.cost.hours
 
 

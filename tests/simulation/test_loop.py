@@ -118,11 +118,7 @@ def test_prompts_of_a_likelihood_eval_find_nothing_in_the_cache():
     ("requests", "setting", "place"),
     [
         pytest.param([], ARGS, "requests", id="nothing to do"),
-        pytest.param([(-5, 1)], ARGS, "request 1", id="a negative length"),
-        pytest.param([(9, 9), (10, 0)], ARGS, "request 2", id="no output"),
         pytest.param([(15_990, 1)], ARGS, "request 1", id="larger than the cache"),
-        pytest.param(arriving((1, 1, 2.0), (1, 1, 1.0)), ARGS, "request 2", id="out of order"),
-        pytest.param(arriving((1, 1, float("nan"))), ARGS, "request 1", id="no time at all"),
         pytest.param([(400, 1)], args(enable_chunked_prefill=False), "request 1", id="unchunked"),
         pytest.param([(40, 40)], args(max_model_len=64), "max_model_len", id="too long"),
     ],

@@ -95,11 +95,12 @@ def saving(one: "Saving") -> str:
     tokens = f"{one.tokens:,} prompt tokens" if one.tokens else ""
     if one.hours is None:
         return f"{sentence(one)} ({tokens})." if tokens else f"{sentence(one)}."
-    time = f"about {duration(one.hours)} ({_BASIS[one.basis]})"
+    time = (
+        f"about {duration(one.hours)} ({'simulated' if one.simulated else 'by the prefill rate'})"
+    )
     return f"{sentence(one)}: saves {' and '.join(filter(None, (tokens, time)))}."
 
 
-_BASIS = {"simulated": "simulated", "rate": "by the prefill rate"}
 _SCORED_BY = {
     "generative_scoring": "score all choices in one request (/generative_scoring, vLLM 0.20 on)",
     "next_token": "score all choices in one request that generates one token with logprobs",

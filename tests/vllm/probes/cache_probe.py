@@ -1,7 +1,8 @@
 """Run by the interpreter that has vLLM: what a real engine finds of each prompt in its cache.
 
 Reads [{"engine": {...}, "runs": [{"prompts": [[id, ...], ...], "output": n}, ...]}, ...] from stdin
-as JSON; a run may ask for `prompt_logprobs`. The model is tiny and has random weights. Answers with
+as JSON; a run may ask for `prompt_logprobs`, or for the next token's likelihood to be one of some
+`labels`, as /generative_scoring does. The model is tiny and has random weights. Answers with
 whether the engine schedules ahead and, by run and prompt, `num_cached_tokens`.
 """
 
@@ -51,12 +52,15 @@ def answers(question, folder):
 
 
 def found(engine, run):
+    labels = run.get("labels")
+    scoring = {"logprobs": len(labels), "logprob_token_ids": labels} if labels else {}
     params = vllm.SamplingParams(
         max_tokens=run["output"],
         ignore_eos=True,
         detokenize=False,
         temperature=0.0,
         prompt_logprobs=1 if run.get("prompt_logprobs") else None,
+        **scoring,
     )
     prompts = [{"prompt_token_ids": ids} for ids in run["prompts"]]
     done = engine.generate(prompts, params, use_tqdm=False)
