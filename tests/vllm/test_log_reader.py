@@ -344,13 +344,6 @@ def test_the_first_cause_of_an_end_is_found(kind: Failure, text: str, figures: d
     assert life.failure.figures == pytest.approx(figures)
 
 
-def test_weights_that_do_not_fit_are_not_a_matter_of_the_budget() -> None:
-    start, oom = stamped(START.format(version="0.24.0")), stamped(TROUBLES[4][1])
-    (life,) = reading(start, oom).starts
-    assert life.failure is not None
-    assert life.failure.kind is Failure.OOM_LOADING
-
-
 def test_sizes_in_mib_and_the_samplers_error_behind_the_one_it_came_from() -> None:
     """As tracebacks of 0.11 to 0.32 have them."""
     (life,) = reading(
@@ -411,8 +404,11 @@ def test_errors_that_ended_nothing() -> None:
     assert going_on.failure is ended.failure is None
 
 
-def test_out_of_memory_while_serving_and_in_prompt_logprobs() -> None:
+def test_out_of_memory_while_loading_while_serving_and_in_prompt_logprobs() -> None:
     oom = stamped(TROUBLES[4][1])
+    (loading,) = reading(stamped(START.format(version="0.24.0")), oom).starts
+    assert loading.failure is not None
+    assert loading.failure.kind is Failure.OOM_LOADING, "not a matter of the budget"
     (serving,) = reading(periodic("10-23 10:52:00"), oom).starts
     assert serving.failure is not None
     assert serving.failure.kind is Failure.OOM_RUNNING
@@ -438,22 +434,19 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize("text", REFUSED, ids=range(len(REFUSED)))
+CHARACTERS = (  # of which no tokens are told
+    "This model's maximum context length is 2048 tokens. However, you requested 8 output tokens "
+    "and your prompt contains 99999 characters (more than 81600 characters, which is the upper "
+    "bound for 2040 input tokens)."
+)
+
+
+@pytest.mark.parametrize("text", [*REFUSED, CHARACTERS], ids=range(1 + len(REFUSED)))
 def test_refused_prompts_are_counted(text: str) -> None:
     (life,) = reading(stamped(text), stamped(text)).starts
     assert life.refused is not None
-    assert (life.refused.count, life.refused.longest, life.refused.limit) == (2, 2_100, 2_048)
-
-
-def test_a_refused_text_of_which_no_tokens_are_told() -> None:
-    text = (
-        "This model's maximum context length is 2048 tokens. However, you requested 8 output "
-        "tokens and your prompt contains 99999 characters (more than 81600 characters, which is "
-        "the upper bound for 2040 input tokens)."
-    )
-    (life,) = reading(stamped(text)).starts
-    assert life.refused is not None
-    assert (life.refused.count, life.refused.longest, life.refused.limit) == (1, 0, 2_048)
+    longest = 0 if text is CHARACTERS else 2_100
+    assert (life.refused.count, life.refused.longest, life.refused.limit) == (2, longest, 2_048)
 
 
 @pytest.mark.parametrize("http", ["1.0", "1.1"])  # nginx speaks 1.0 to what is behind it
@@ -531,6 +524,7 @@ def test_the_context_is_what_auto_fit_made_of_it() -> None:
         ((0, 1, 2), (1, 1, 1)),  # VLLM_LOG_STATS_INTERVAL=1: so was the first
         ((0, 60, 120), (10, 60, 60)),
         ((0, 10, 35), (10, 10, 25)),  # a server that was too busy to log
+        ((0, 0, 0, 5), (10, 10, 5, 5)),  # all are kept, and the last is as long as the next
     ],
 )
 def test_a_window_is_as_long_as_what_was_reckoned(seconds, lengths) -> None:
@@ -573,9 +567,3 @@ def test_nested_arguments_are_another_ones() -> None:
     text = "{'max_model_len': 32768, 'speculative_config': {'max_model_len': 2048}}"
     (start,) = reading(stamped(f"non-default args: {text}")).starts
     assert start.arguments["max_model_len"] == 32_768
-
-
-def test_the_first_windows_of_one_second_are_all_kept() -> None:
-    lines = [periodic("10-23 10:00:00") for _ in range(3)] + [periodic("10-23 10:00:05")]
-    (start,) = reading(*lines).starts
-    assert len(start.windows) == 4
