@@ -15,9 +15,7 @@ from chunkscope.models.shape import BYTES, ModelShape
 if TYPE_CHECKING:
     from chunkscope.hardware.step_fit import StepFit
 
-COEFFICIENTS = (
-    *("fixed_s", "per_token_s", "per_prefill_pair_s", "per_decode_context_s", "per_request_s"),
-)
+COEFFICIENTS = ("fixed_s", "per_token_s", "per_prefill_pair_s", "per_decode_context_s")
 
 
 class CostSource(StrEnum):

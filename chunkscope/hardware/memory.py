@@ -1,12 +1,8 @@
 """ModelShape x arguments x GPU -> where every GiB goes.
 
-The constants were FITTED to measurements on one H200 (vLLM 0.24.0; section 11 of the project's
-notes on vLLM): agreement with that run is how they were chosen, not evidence that they hold on
-another GPU, model or version. Four other dense models and one with experts were measured later on
-that kind of GPU (tests/hardware/test_measured.py): KV tokens came out within 2 %.
-
-The activation peak is linear in the budget, as the KV cache that vLLM's profile leaves is from 512
-tokens up. While generating, a step of many short prompts takes more: attention's partial results.
+The constants were fitted on one H200 (vLLM 0.24.0); what they say of other models there is compared
+in tests/hardware/test_measured.py. vLLM's profile, and so the KV cache, is linear in the budget;
+while generating, a step of many short prompts takes more: attention's partial results.
 """
 
 import math
@@ -185,7 +181,7 @@ class MemoryModel:
         parts = [running * self.shape.vocab * GREEDY_BYTES]
         parts += [self._reading_bytes(*step) for step in _packed(requests, budget, piece)]
         if self.logprobs:
-            parts.append(self._logprobs_bytes(piece))
+            parts.append(self._logprobs(piece)[1])
         return max(parts) / GIB
 
     def _reading_bytes(self, tokens: int, longest: int, context: int) -> int:
@@ -243,11 +239,8 @@ class MemoryModel:
         values = {"layers": shape.layers, "counted": counted}
         yield _line("cuda_graphs", graphs, Label.ASSUMED, profiled=counted, **values)
         if self.logprobs:
-            chunk = min(chunk, budget)
-            rows = self._logprob_rows(chunk)
-            yield _line(
-                "logprobs", self._logprobs_bytes(chunk), profiled=False, tokens=rows, vocab=vocab
-            )
+            rows, size = self._logprobs(min(chunk, budget))
+            yield _line("logprobs", size, profiled=False, tokens=rows, vocab=vocab)
 
     def _forward_bytes(self, budget: int) -> int:
         return budget * self.shape.activation_bytes_per_token(self.tp)
@@ -262,12 +255,11 @@ class MemoryModel:
             self._forward_bytes(budget), expanding + budget * shape.latent_bytes_per_token(tp)
         )
 
-    def _logprob_rows(self, chunk: int) -> int:
-        return min(chunk, V2_SLICE_TOKENS) if self.runner is Runner.V2 else chunk
-
-    def _logprobs_bytes(self, chunk: int) -> int:
-        logits = self._logprob_rows(chunk) * self.shape.vocab * LOGPROB_BYTES[self.runner]
-        return logits + chunk * self.shape.hidden * BYTES
+    def _logprobs(self, chunk: int) -> tuple[int, int]:
+        """Rows of logits at once, and the bytes of all."""
+        rows = min(chunk, V2_SLICE_TOKENS) if self.runner is Runner.V2 else chunk
+        logits = rows * self.shape.vocab * LOGPROB_BYTES[self.runner]
+        return rows, logits + chunk * self.shape.hidden * BYTES
 
 
 def _line(

@@ -121,29 +121,29 @@ NO_WINDOW = AttentionWindow()
 
 def assumed_host(shape: ModelShape) -> Host:
     """Like the one of the H200; it launches a large step layer by layer."""
-    e, launch_s = shape.experts, LAUNCH_S * max(1.0, shape.layers / LAUNCH_LAYERS)
+    return replace(ASSUMED_HOST, ungraphed_s=_layers_s(shape)[1])
+
+
+def _layers_s(shape: ModelShape) -> tuple[float, float]:
+    """Of all layers' kernels: to start one by one on the GPU, to be launched by the host."""
+    e, layers = shape.experts, shape.layers
+    gpu_s = layers * (LAYER_S + QUANTISE_S * bool(_eight_bit(shape)))
+    host_s = LAUNCH_S * max(1.0, layers / LAUNCH_LAYERS)
     if e is not None:
-        launch_s *= (shape.layers - e.layers) / shape.layers
-        each_s = EXPERTS_LAUNCH_S + FOUR_BIT_LAUNCH_S * _four_bit_experts(shape)
-        launch_s += e.layers * (each_s + SHARED_LAUNCH_S * (e.shared_intermediate > 0))
+        four_bit, shared = _four_bit_experts(shape), e.shared_intermediate > 0
+        gpu_s += e.layers * (EXPERTS_S + FOUR_BIT_S * four_bit)
+        host_s *= (layers - e.layers) / layers
+        host_s += e.layers * (EXPERTS_LAUNCH_S + FOUR_BIT_LAUNCH_S * four_bit)
+        host_s += e.layers * SHARED_LAUNCH_S * shared
     if shape.attention.latent:
-        launch_s += shape.kv_layers * LATENT_LAUNCH_S
-    return replace(ASSUMED_HOST, ungraphed_s=launch_s)
+        gpu_s += shape.kv_layers * LATENT_S
+        host_s += shape.kv_layers * LATENT_LAUNCH_S
+    return gpu_s, host_s
 
 
 def _four_bit_experts(shape: ModelShape) -> bool:
     q = shape.quantization
     return q is not None and q.bits <= 4 and "experts" in q.kinds
-
-
-def _kernels_s(shape: ModelShape) -> float:
-    """What the kernels of all layers take on the GPU, to start one after the other."""
-    e, kernels_s = shape.experts, shape.layers * LAYER_S
-    if e is not None:
-        kernels_s += e.layers * (EXPERTS_S + FOUR_BIT_S * _four_bit_experts(shape))
-    if shape.attention.latent:
-        kernels_s += shape.kv_layers * LATENT_S
-    return kernels_s + shape.layers * QUANTISE_S * bool(_eight_bit(shape))
 
 
 def _eight_bit(shape: ModelShape) -> set[str]:
@@ -275,7 +275,7 @@ def step_model(
     assumed = "; several GPUs were never measured: communication is assumed"
     return StepModel(
         fixed_s=(shape.weight_bytes - expert_bytes - looked_up) / tp / WEIGHTS * byte_s
-        + _kernels_s(shape)
+        + _layers_s(shape)[0]
         + exchange_s,
         per_token_s=(_token_flops(shape) * flop_s + _token_bytes(shape) * byte_s) / tp
         + exchange_token_s,
