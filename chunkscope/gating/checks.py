@@ -230,20 +230,14 @@ def check_drift(limits: Any, evidence: Evidence) -> Iterator[Check]:
 
 def _same_rows(before: DatasetProfile, now: DatasetProfile) -> Check:
     """Whole rows, answers included, whatever their order or file format."""
-    about: dict[str, Any] = {"subject": now.name, "relation": Relation.UNCHANGED}
-    if before.content is None or now.content is None:
-        reason = note("gate_rows_unknown")
-        return Check(name="drift.content", passed=False, reason=reason, **about)
-    changes = content_changes(before.content, now.content)
-    added, removed = changes or (None, None)
-    rows = {"before": before.content.rows, "now": now.content.rows}
-    return Check(
-        name="drift.content",
-        passed=changes == (0, 0),
-        value="same" if changes == (0, 0) else "changed",
-        reason=note("gate_rows", added=added, removed=removed, **rows),
-        **about,
-    )
+    old, new = before.content, now.content
+    value, reason = None, note("gate_rows_unknown")
+    if old is not None and new is not None:
+        changes = content_changes(old, new)
+        added, removed = changes or (None, None)
+        value = "same" if changes == (0, 0) else "changed"
+        reason = note("gate_rows", added=added, removed=removed, before=old.rows, now=new.rows)
+    return _unchanged("drift.content", now.name, value, reason)
 
 
 def _baseline(name: str, evidence: Evidence) -> Profile:
@@ -441,12 +435,13 @@ def _data_files(profile: Profile, not_checked: Container[str]) -> Iterator[Check
     for dataset in profile.datasets:
         if dataset.name not in not_checked:
             value, reason = _state_of(dataset, files.get(dataset.path), memo)
-            yield _file_check(dataset.name, value, (value is None and problem) or reason)
+            reason = (value is None and problem) or reason
+            yield _unchanged("freshness.data", dataset.name, value, reason)
     memo.save()
     counted = {dataset.path for dataset in profile.datasets}
     for source in sources:
         if source.path not in counted and source.name not in not_checked:
-            yield _file_check(source.path, "new")  # `analyze` would count it today
+            yield _unchanged("freshness.data", source.path, "new")  # `analyze` would count it
 
 
 def _state_of(
@@ -464,15 +459,9 @@ def _state_of(
     return ("same", None) if same else ("changed", note("gate_file", path=dataset.path))
 
 
-def _file_check(subject: str, value: str | None, reason: Note | None = None) -> Check:
-    return Check(
-        name="freshness.data",
-        subject=subject,
-        passed=value == "same",
-        relation=Relation.UNCHANGED,
-        value=value,
-        reason=reason,
-    )
+def _unchanged(name: str, subject: str, value: str | None, reason: Note | None = None) -> Check:
+    about: dict[str, Any] = {"value": value, "reason": reason, "relation": Relation.UNCHANGED}
+    return Check(name=name, subject=subject, passed=value == "same", **about)
 
 
 def _belongs(what: str, name: str, source: str | None, today: str) -> Check:

@@ -105,16 +105,14 @@ def _with_remedies(
 def _commands(findings: Findings) -> dict[str, str]:
     """What makes each artefact anew, as it was typed where the artefact knows it."""
     profile, plan, measured = findings.profile, findings.plan, findings.verification
-    paths = profile.paths if profile else ()
     typed = {
-        "analyze": profile.command if profile else (),
+        "analyze data/": profile.command if profile else (),
         "recommend": plan.source.command if plan else (),
         "verify": measured.command if measured else (),
     }
-    usual = {"analyze": ("analyze", *(paths or ("data/",)))}
     return {
-        name: _NOT_AGAIN.sub("", shlex.join(words or ("chunkscope", *usual.get(name, (name,)))))
-        for name, words in typed.items()
+        usual.split()[0]: _NOT_AGAIN.sub("", shlex.join(words or ("chunkscope", *usual.split())))
+        for usual, words in typed.items()
     }
 
 
