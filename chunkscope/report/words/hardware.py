@@ -26,20 +26,18 @@ def _scaled(**differing: list[str]) -> str:
 
 def _unlike(
     nearest: str,
-    models: str,
     least: float,
     most: float,
-    *,
     kind: str | None,
     gpu: str | None,
     gpus: int | None,
+    **_: str,
 ) -> str:
     missing = (kind and f"a model like this ({kind})", gpu, f"{gpus} GPUs" if gpus else None)
     off = f"{100 * least:+.0f} %" + (f" to {100 * most:+.0f} %" if most > least else "")
     return (
-        f"never measured: {', '.join(filter(None, missing))}. The nearest was one H200 with "
-        f"{nearest} ({models}): predicted times were {off} off"
-        + ("; communication between GPUs is assumed" if gpus else "")
+        f"never measured: {', '.join(filter(None, missing))}. On one H200 with {nearest}, "
+        f"predicted times were {off} off" + ("; communication is assumed" if gpus else "")
     )
 
 

@@ -428,8 +428,8 @@ SENTENCES: dict[str, Template] = {
         f"{_shared(**values)}, but likelihood requests do not read the prefix cache"
     ),
     "longest_first": "requests are sent longest first",
-    "other_tokenizer": "lengths were counted with {tokenizer}, not with the tokenizer of {model}; "
-    "for exact ones: chunkscope analyze --model {name}",
+    "other_tokenizer": "lengths were counted with {tokenizer}, not with {model}'s tokenizer: "
+    "chunkscope analyze --model {name}",
     "tokenizer_not_known": "lengths were counted with {tokenizer}, perhaps not that of {model}; "
     "for exact ones: chunkscope analyze --model {name}",
     "measured_in_log": "memory is as measured in {log}, where it says so",
