@@ -58,20 +58,13 @@ def unlike_measured(shape: ModelShape, gpu: Gpu | None, gpus: int = 1) -> Note |
     traits = traits_of(shape)
     nearest = min(MEASURED, key=lambda measured: len(measured ^ traits))
     models, least, most = MEASURED[nearest]
-    unlike: dict[str, Fact] = {
-        "kind": _named(traits) if nearest != traits else None,
-        "gpu": gpu.title if gpu and gpu.name != MEASURED_ON else None,
-        "gpus": gpus if gpus > 1 else None,
-    }
-    if not any(unlike.values()):
+    kind = _named(traits) if nearest != traits else None
+    title = gpu.title if gpu and gpu.name != MEASURED_ON else None
+    if kind is None and title is None and gpus == 1:
         return None
-    nearby: dict[str, Fact] = {
-        "nearest": _named(nearest),
-        "models": models,
-        "least": least,
-        "most": most,
-    }
-    return Note(code="unlike_measured", values={**unlike, **nearby})
+    values: dict[str, Fact] = {"kind": kind, "gpu": title, "gpus": gpus if gpus > 1 else None}
+    values.update(nearest=_named(nearest), models=models, least=least, most=most)
+    return Note(code="unlike_measured", values=values)
 
 
 def _named(traits: frozenset[Trait]) -> str:

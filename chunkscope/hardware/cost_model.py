@@ -139,14 +139,10 @@ def _differences(target: CostTarget, calibration: Calibration) -> dict[str, list
             f"{calibration.tp} GPUs",
             f"{target.parallel.gpus}",
         ),
-        "vllm": (_minor(there) != _minor(here), f"vLLM {there}", here),
+        # Patch releases do not change the speed: 0.24.0 and 0.24.1 are the same.
+        "vllm": (there.split(".")[:2] != here.split(".")[:2], f"vLLM {there}", here),
     }
     return {name: [one, two] for name, (differs, one, two) in differing.items() if differs}
-
-
-def _minor(version: str) -> list[str]:
-    """Patch releases do not change the speed: 0.24.0 and 0.24.1 are the same."""
-    return version.split("+")[0].split(".")[:2]
 
 
 def _scaled(
