@@ -63,8 +63,9 @@ def unlike_measured(shape: ModelShape, gpu: Gpu | None, gpus: int = 1) -> Note |
     if kind is None and title is None and gpus == 1:
         return None
     values: dict[str, Fact] = {"kind": kind, "gpu": title, "gpus": gpus if gpus > 1 else None}
-    values |= dict[str, Fact](nearest=_named(nearest), models=models, least=least, most=most)
-    return Note(code="unlike_measured", values=values)
+    values["nearest"], values["models"] = _named(nearest), models
+    values["least"], values["most"] = least, most
+    return Note(code="unlike_measured", values={**values})
 
 
 def _named(traits: frozenset[Trait]) -> str:
