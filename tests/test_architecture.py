@@ -120,7 +120,7 @@ def lines_of(part: str) -> int:
 
 # Lines of Python at most: what a folder has today. It only shrinks; the aim is 30,000 in all.
 BUDGETS = {
-    "top level": 708,
+    "top level": 699,
     "sources": 2_385,
     "prompts": 3_545,
     "tokenizers": 1_480,

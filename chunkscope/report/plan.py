@@ -13,7 +13,7 @@ from chunkscope.report.words import plan as words
 from chunkscope.report.words import sentence
 from chunkscope.vllm.footprint import Footprint
 
-MOST_DATASETS, FEW_DATASETS = 20, 6
+MOST_DATASETS = 20
 
 
 def sections(plan: Plan) -> list[Section]:
@@ -21,9 +21,9 @@ def sections(plan: Plan) -> list[Section]:
         Section(sentences=tuple(savings(plan))),
         Section(sentences=(words.advice(plan),)),
         Section(sentences=(words.setup(plan),), table=fact_table(words.facts(plan))),
-        Section(table=_costs(plan), details=len(plan.outputs) > FEW_DATASETS),
         Section(table=tried_table(plan), notes=tuple(map(sentence, plan.notes))),
         Section(sentences=tuple(words.arguments(plan))),
+        Section(title="Each dataset alone", table=_costs(plan), details=True),
         Section(title="Why", table=_reasons(plan), details=True),
         Section(
             title="Memory",
