@@ -245,8 +245,8 @@ def _does_not_fit(p: Problem, memory: Memory | None) -> InputError:
         raise AssertionError("memory is known only with a model and a GPU")
     why = (
         f"of {memory.requested_gib:,.1f} GiB per GPU the weights take "
-        f"{memory.line('weights').gib:,.1f}, and {memory.kv_cache_gib:,.1f} GiB of KV cache are "
-        f"too few for a request of {p.need:,} tokens"
+        f"{memory.line('weights').gib:,.1f}, and {max(0.0, memory.kv_cache_gib):,.1f} GiB of KV "
+        f"cache are too few for a request of {p.need:,} tokens"
     )
     hint = "take a larger GPU, a quantized checkpoint or a smaller model; or shorten the prompts"
     for tp in (2, 4, 8, 16):

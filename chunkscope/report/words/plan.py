@@ -287,10 +287,8 @@ def _tokens(plan: "Plan") -> str | None:
     if cost is None:
         return None
     assumed = " (assumed)" if any(output.is_assumed for output in plan.outputs) else ""
-    return (
-        f"{cost.input_tokens:,} in and {cost.output_tokens:,} out{assumed}, of "
-        f"{plural(cost.requests, 'request')}; without loading the model"
-    )
+    work = f"{cost.input_tokens:,} in, {cost.output_tokens:,} out{assumed}"
+    return f"{work}; loading the model not included"
 
 
 def _memory(plan: "Plan") -> str | None:
