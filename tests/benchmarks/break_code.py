@@ -128,7 +128,7 @@ def caught_by(broken: Break, checkout: Path) -> str | None:
     text = path.read_text(encoding="utf-8")
     path.write_text(broken.applied(text), encoding="utf-8")
     env = {**os.environ, "PYTHONPATH": str(checkout), "PYTHONDONTWRITEBYTECODE": "1"}
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-n", "0", "-p", "no:cacheprovider"]
     try:
         for tests in tests_of(broken):
             try:

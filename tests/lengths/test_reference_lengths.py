@@ -49,6 +49,7 @@ def options(tokenizer: str, *fields: str, **others: Any) -> AnalyzeOptions:
         tokenizer=str(SHARED / "tokenizers" / tokenizer),
         select=SelectOptions(fields=fields),
         special_tokens=False,
+        prefixes=False,
         **others,
     )
 
