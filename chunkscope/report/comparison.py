@@ -108,14 +108,13 @@ def compare(old: Findings, new: Findings) -> ReportComparison:
 
 
 def sections(comparison: ReportComparison) -> list[Section]:
-    rows = [
-        (one.dataset, one.before, one.now, one.added, one.removed, one.changed)
-        for one in comparison.data or ()
-    ]
+    data = None if comparison.data is None else [asdict(one) for one in comparison.data]
+    rows = [tuple(one.values()) for one in data or ()]
     heads = ("rows", "before", "now", "added", "removed", "changed")
+    changed = words.figures_changed(len(comparison.changes), comparison.ties)
     return [
         Section(
-            sentences=tuple(words.what_changed(comparison)),
+            sentences=(*words.what_changed(comparison.old, comparison.new, data), changed),
             table=table_of(heads, rows),
             notes=comparison.notes,
         ),

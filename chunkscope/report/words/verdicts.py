@@ -1,6 +1,6 @@
 """Sentences about measured runs: the verdict, one run beside another, outputs, the demo."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from chunkscope.artefacts.figures import BY_KEY, TIGHTEST_LIMIT, Figure, Group
@@ -26,7 +26,6 @@ from chunkscope.vllm.settings import Settings
 if TYPE_CHECKING:
     from chunkscope.findings import Findings
     from chunkscope.reference.demo import Demonstration
-    from chunkscope.report.comparison import DataChange, ReportComparison
 
 STATUS = {
     Status.OK: "ok",
@@ -193,27 +192,30 @@ def outputs(v: Verification) -> Iterator[str]:
 # -- two folders ---------------------------------------------------------------------------------
 
 
-def what_changed(comparison: "ReportComparison") -> Iterator[str]:
-    """First of the data, then of the answer, then how many figures moved."""
-    old, new, data = comparison.old, comparison.new, comparison.data
+def what_changed(
+    old: "Findings", new: "Findings", rows: Sequence[Mapping[str, int | None]] | None
+) -> Iterator[str]:
+    """First of the data (of each changed dataset, how many rows how), then of the answer."""
     names = f"from {old.folder} to {new.folder}"
-    if data is not None:
-        yield f"{_rows_changed(data)}, {names}." if data else f"The data is the same {names}."
+    if rows is not None:
+        yield f"{_rows_changed(rows)}, {names}." if rows else f"The data is the same {names}."
     if old.plan is not None and new.plan is not None:
         before, after = plan_advice(old.plan), plan_advice(new.plan)
         same = f"The answer is the same: {after}"
         yield same if before == after else f"The answer changed. Before: {before} Now: {after}"
-    changes, ties = len(comparison.changes), comparison.ties
+
+
+def figures_changed(changes: int, ties: int) -> str:
     more = f"; {ties:,} more differ within the spread" if ties else ""
-    yield f"{plural(changes, 'figure')} changed{more}." if changes else f"No figure changed{more}."
+    return f"{plural(changes, 'figure')} changed{more}." if changes else f"No figure changed{more}."
 
 
-def _rows_changed(data: "Sequence[DataChange]") -> str:
-    """`12 rows were added and 3 changed in 2 datasets`"""
-    kinds = ("added", "removed", "changed")
-    counts = {kind: sum(getattr(one, kind) or 0 for one in data) for kind in kinds}
+def _rows_changed(rows: Sequence[Mapping[str, int | None]]) -> str:
+    """`Rows changed in 2 datasets (12 added, 3 changed)`"""
+    counts = {kind: sum(one[kind] or 0 for one in rows) for kind in ("added", "removed", "changed")}
     parts = [f"{count:,} {kind}" for kind, count in counts.items() if count]
-    return f"Rows {', '.join(parts) or 'changed'} in {plural(len(data), 'dataset')}"
+    counted = f" ({', '.join(parts)})" if parts else ""
+    return f"Rows changed in {plural(len(rows), 'dataset')}{counted}"
 
 
 def not_comparable(old: "Findings", new: "Findings") -> Iterator[str]:
