@@ -46,7 +46,8 @@ def read_checked(path: Path) -> bytes:
 
 
 def _replace(path: Path, parts: Iterable[bytes], *, sync: bool = False) -> None:
-    temporary = f"{path}.{secrets.token_hex(4)}"
+    # A name may be as long as the disk allows.
+    temporary = os.path.join(path.parent, f"{path.name[:200]}.{secrets.token_hex(4)}")  # noqa: PTH118
     try:
         try:
             file = open(temporary, "xb")  # noqa: PTH123, SIM115  (thousands of them)

@@ -47,6 +47,7 @@ V2_SLICE_TOKENS = 1024
 # Tokens of context that latent attention expands at once (vLLM 0.24, `mla_attention.py`).
 MOST_EXPANDED = 64 * 1024
 SMS = 132  # of an H200 (and H100): taken for every GPU
+KEYS_PER_BLOCK = 128  # that FlashAttention 3 reads at once, causal and with heads of 128
 # The share of what vLLM leaves free that an unprofiled allocation may count on: fragments.
 USABLE_HEADROOM = 0.9
 
@@ -184,15 +185,15 @@ class MemoryModel:
             parts.append(self._logprobs(piece)[1])
         return max(parts) / GIB
 
-    def _reading_bytes(self, tokens: int, longest: int, context: int) -> int:
-        """Of a step with so many tokens, by the longest piece of a prompt in it.
+    def _reading_bytes(self, tokens: int, longest: int, context: int, keys: int) -> int:
+        """Of a step with so many tokens, by the longest piece of a prompt and sequence in it.
 
         Short pieces would leave SMs idle: FlashAttention splits each over several of them, and
         adds up their 32-bit results. A latent attention expands what is behind a piece.
         """
         shape, tp = self.shape, self.tp
         a, expanded = shape.attention, min(context, MOST_EXPANDED)
-        splits = _splits(a.heads // tp, max(1, a.kv_heads // tp), a.head_dim, longest)
+        splits = _splits(a.heads // tp, max(1, a.kv_heads // tp), a.head_dim, longest, keys)
         partial = 4 * splits * a.heads // tp * (a.head_dim + 1) if splits > 1 else 0
         expanding = expanded * shape.expanded_bytes_per_token(tp, copied=True)
         return max(
@@ -276,10 +277,11 @@ def _line(
 
 def _packed(
     requests: Iterable[tuple[int, int]], budget: int, piece: int
-) -> Iterator[tuple[int, int, int]]:
+) -> Iterator[tuple[int, int, int, int]]:
     """Steps that read prompts one after the other, beside those that decode: their tokens, the
-    longest piece of a prompt, the most context behind one. A request is its prompt and output."""
-    number = decoding = joining = tokens = longest = context = 0
+    longest piece of a prompt, the most context behind one, the longest sequence up to then. A
+    request is its prompt and output."""
+    number = decoding = joining = tokens = longest = context = keys = 0
     ends: Counter[int] = Counter()
     for prompt, output in requests:
         done = 0
@@ -287,24 +289,29 @@ def _packed(
             taken = min(piece, prompt - done, budget - tokens)
             longest, context = max(longest, taken), max(context, done)
             tokens, done = tokens + taken, done + taken
+            keys = max(keys, done)
             if done == prompt:
                 ends[number + output] += 1
                 joining += 1
             if tokens >= budget:
-                yield tokens, longest, context
+                yield tokens, longest, context, keys
                 number, longest, context = number + 1, 0, 0
                 decoding += joining - ends.pop(number, 0)
                 joining, tokens = 0, min(decoding, budget - 1)
     if longest:
-        yield tokens, longest, context
+        yield tokens, longest, context, keys
 
 
-def _splits(heads: int, kv_heads: int, head_dim: int, longest: int) -> int:
-    """Over how many SMs FlashAttention 3 spreads a block (`num_splits_heuristic` in its source)."""
+def _splits(heads: int, kv_heads: int, head_dim: int, longest: int, keys: int) -> int:
+    """Over how many SMs FlashAttention 3 spreads a block (`num_splits_heuristic` in its source).
+
+    Up to four blocks of keys are not worth it, and there is no more to spread than blocks.
+    """
+    key_blocks = -(-keys // KEYS_PER_BLOCK)
     rows = 128 if head_dim > 96 else 192
     blocks = kv_heads * -(-longest * (heads // kv_heads) // rows)
-    if blocks >= 0.8 * SMS:
+    if blocks >= 0.8 * SMS or key_blocks <= 4:
         return 1
-    waves = [blocks * splits / SMS for splits in range(1, 129)]
+    waves = [blocks * splits / SMS for splits in range(1, min(128, key_blocks) + 1)]
     busy = [wave / math.ceil(wave) for wave in waves]
     return next(n for n, share in enumerate(busy, 1) if share >= 0.85 * max(busy))

@@ -1,6 +1,7 @@
 """A plan, a profile and a model -> what a real engine does with each setting."""
 
 import json
+import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -235,6 +236,11 @@ def _begun(
 
 
 def _installed(python: str) -> Release:
+    if not hasattr(os, "killpg"):
+        raise MissingError(
+            "verify starts engines in process groups, which this system does not have",
+            hint="run it on Linux, or in WSL; `--endpoint URL` measures a server from here",
+        )
     version = version_in(python)
     if version is None:
         raise MissingError(

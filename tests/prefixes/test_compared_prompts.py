@@ -91,7 +91,6 @@ def test_without_prefixes_nothing_is_measured_and_lengths_are_the_same(tmp_path)
     (with_them,) = chunkscope.analyze(data).datasets
     (without,) = chunkscope.analyze(data, options=options(prefixes=False)).datasets
     assert without.prefixes is None
-    assert without.shared_prefix_tokens is None
     assert replace(with_them, prefixes=None, sharing=None) == without
 
 
