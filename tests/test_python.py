@@ -63,7 +63,7 @@ def test_a_plan_that_sets_nothing_says_so_in_a_notebook():
 
 
 # Of the terminal alone, and what Python does with the value that it gets back.
-SHOWN = {"details", "json", "quiet", "output", "format", "help", "skip_bad_rows"}
+SHOWN = {"details", "json", "quiet", "output", "form", "help", "skip_bad_rows"}
 RETURNED = {
     "recommend": {"emit", "anyway", "check"},
     "gate": {"init", "force", "update"},

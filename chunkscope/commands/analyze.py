@@ -4,21 +4,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from chunkscope import console
 from chunkscope.commands import api
-from chunkscope.commands.options import (
-    PROFILE,
-    Given,
-    check_format,
-    command,
-    quoted,
-    settled,
-    show,
-    spelled_out,
-)
+from chunkscope.commands import options as opt
+from chunkscope.commands.options import INPUT, OUTPUT, PROFILE, argument, group
 from chunkscope.errors import InputError, UsageError
+from chunkscope.vllm.enums import Task
 
 if TYPE_CHECKING:
     from chunkscope.lengths.profile import Profile
@@ -26,87 +19,135 @@ if TYPE_CHECKING:
     from chunkscope.lengths.trace_export import TraceExport
     from chunkscope.sources.base import Skipped
 
+TOKENIZER, HARNESS, SPEED = group("Tokenizer"), group("Harness"), group("Speed")
 
-@command("""
-Arguments:
-  PATH...                    Files, folders, globs, archives, - for stdin; s3://, gs://, az://,
-                             hf://, https://; hf:org/name[:config][@split]; or tasks, whose code is
-                             run: lm-eval:gsm8k,mmlu, inspect:file.py@task.
-Input:
-  --field -f PATH...         Where the prompt is: question, turns[0], ctxs[].text, tools|json.
-                             Repeat to join several. [default: found]
-  --template TEXT            Prompt from fields: '{context}\\n\\nQ: {question}'.
-  --choices PATH...          Choices written after the question, as MMLU's are: a list, or A,B,C,D.
-  --task generate|loglikelihood  With loglikelihood, one request for each choice of a row.
-  --each PATH...             A list in each row: one prompt for each element.
-  --prefix-file [NAME=]FILE...  Text before each prompt, such as few-shot examples; for all or one
-                             dataset.
-  --output-field PATH        Reference answers, counted as outputs.
-  --exclude GLOB...          Skip files that match.
-  --sample N                 Count N random rows of each dataset.
-  --skip-bad-rows            Exit 0 in spite of bad rows.
-Tokenizer:
-  --model -m NAME            Count with this model's tokenizer.
-  --tokenizer -t NAME        Folder, tokenizer file, hub id or tiktoken encoding.
-                             [default: Mistral's tekken]
-  --chat-template FILE       Instead of the tokenizer's own.
-  --apply-chat-template      Send each text as a user message.
-  --trust-remote-code        Run code that a tokenizer brings.
-Harness:
-  --shots N                  Few-shot examples per lm-eval task.
-  --limit COUNT              Only the first COUNT samples of each task.
-Speed:
-  --ray [ADDRESS]            Count on a Ray cluster: host:port or ray://host:port.
-                             [default: this machine]
-  --no-cache                 Neither read nor write the cache.
-Output:
-  --details
-  --format text|md|csv       How the result is shown.
-  --json --output
-  --export-trace FILE        Also write the requests as a Mooncake trace, for `vllm bench serve`.
-  --quiet
-""")
-def analyze(given: Given) -> None:
+
+def analyze(
+    paths: Annotated[
+        list[str],
+        argument(
+            "PATH...",
+            "Files, folders, globs, archives, - for stdin; s3://, gs://, az://, hf://, "
+            "https://; hf:org/name[:config][@split]; or tasks, whose code is run: "
+            "lm-eval:gsm8k,mmlu, inspect:file.py@task.",
+        ),
+    ],
+    field: Annotated[
+        list[str] | None,
+        INPUT(
+            "Where the prompt is: question, turns[0], ctxs[].text, tools|json. Repeat to join "
+            "several. [default: found]",
+            "PATH",
+            "--field",
+            "-f",
+        ),
+    ] = None,
+    template: Annotated[
+        str | None, INPUT("Prompt from fields: '{context}\\n\\nQ: {question}'.", "TEXT")
+    ] = None,
+    choices: Annotated[
+        list[str] | None,
+        INPUT("Choices written after the question, as MMLU's are: a list, or A,B,C,D.", "PATH"),
+    ] = None,
+    task: Annotated[
+        Task | None, INPUT("With loglikelihood, one request for each choice of a row.")
+    ] = None,
+    each: Annotated[
+        list[str] | None, INPUT("A list in each row: one prompt for each element.", "PATH")
+    ] = None,
+    prefix_file: Annotated[
+        list[str] | None,
+        INPUT(
+            "Text before each prompt, such as few-shot examples; for all or one dataset.",
+            "[NAME=]FILE",
+        ),
+    ] = None,
+    output_field: Annotated[
+        str | None, INPUT("Reference answers, counted as outputs.", "PATH")
+    ] = None,
+    exclude: Annotated[list[str] | None, INPUT("Skip files that match.", "GLOB")] = None,
+    sample: Annotated[int | None, INPUT("Count N random rows of each dataset.", "N", min=1)] = None,
+    skip_bad_rows: Annotated[bool, INPUT("Exit 0 in spite of bad rows.")] = False,
+    model: Annotated[str | None, opt.model(TOKENIZER, "Count with this model's tokenizer.")] = None,
+    tokenizer: Annotated[
+        str | None,
+        TOKENIZER(
+            "Folder, tokenizer file, hub id or tiktoken encoding. [default: Mistral's tekken]",
+            "NAME",
+            "--tokenizer",
+            "-t",
+        ),
+    ] = None,
+    chat_template: Annotated[
+        Path | None, TOKENIZER("Instead of the tokenizer's own.", "FILE")
+    ] = None,
+    apply_chat_template: Annotated[bool, TOKENIZER("Send each text as a user message.")] = False,
+    trust_remote_code: Annotated[bool, TOKENIZER("Run code that a tokenizer brings.")] = False,
+    shots: Annotated[int | None, HARNESS("Few-shot examples per lm-eval task.", "N", min=0)] = None,
+    limit: Annotated[
+        float | None, HARNESS("Only the first COUNT samples of each task.", "COUNT")
+    ] = None,
+    ray: Annotated[
+        str | None,
+        SPEED(
+            "Count on a Ray cluster: host:port or ray://host:port. [default: this machine]",
+            "[ADDRESS]",
+        ),
+    ] = None,
+    no_cache: Annotated[bool, SPEED("Neither read nor write the cache.")] = False,
+    details: opt.Details = False,
+    form: Annotated[
+        Literal["text", "md", "csv"] | None, OUTPUT("How the result is shown.", "--format")
+    ] = None,
+    json: opt.Json = False,
+    output: opt.Output = PROFILE,
+    export_trace: Annotated[
+        Path | None,
+        OUTPUT("Also write the requests as a Mooncake trace, for `vllm bench serve`.", "FILE"),
+    ] = None,
+    quiet: opt.Quiet = False,
+) -> None:
     """Measure how long the prompts are, in the model's own tokens.
 
     More options, for a chunkscope.toml: chunkscope help config
 
     Example: chunkscope analyze sample_data/
     """
+    given = opt.typed(locals())
     from chunkscope.lengths.options import AnalyzeOptions
 
-    _refuse_contradictions(given)
-    options = settled("analyze", api.option_names(AnalyzeOptions), given)
-    output, skip_bad_rows = given.output or PROFILE, options.pop("skip_bad_rows", False)
-    if given.export_trace:
-        options["export_trace"] = _export(given, prefixes=options.get("prefixes", True))
-    with console.progress(quiet=bool(given.quiet)) as progress:
+    opt.check_format(form, json=json)
+    for name, value in (("tokenizer", tokenizer), ("model", model)):
+        if value == "":
+            raise UsageError(f"--{name} is empty", hint="was a shell variable not set?")
+    if model and tokenizer:
+        raise UsageError("--model and --tokenizer both name a tokenizer", hint="use one of them")
+    if limit is not None and not (isfinite(limit) and limit > 0):
+        raise UsageError(f"--limit must be over 0, not {limit:g}")
+    if ray is not None and export_trace is not None:
+        raise UsageError("--ray excludes --export-trace", hint="leave one of them out")
+    options = opt.settled("analyze", api.option_names(AnalyzeOptions), given)
+    options.pop("skip_bad_rows", None)
+    if export_trace:
+        options["export_trace"] = _export(export_trace, paths, options.get("prefixes", True))
+    with console.progress(quiet=quiet) as progress:
         profile = api.analyze(listener=_listener(progress), **options)
     profile = replace(profile, command=_command())
     profile.save(output)
-    _show(profile, given)
-    if given.export_trace:
-        _show_trace(options["export_trace"], given.export_trace)
-    where = "" if output == PROFILE else quoted(output)
+    _show(profile, form, details=details, json=json)
+    if export_trace:
+        from chunkscope.report.words import data as words
+
+        options["export_trace"].write(export_trace)
+        for line in words.exported(options["export_trace"], export_trace):
+            console.say(line)
+    where = "" if output == PROFILE else opt.quoted(output)
     console.say(f"\nwrote {output}; next: chunkscope recommend{where}")
     if profile.failures or (profile.skipped and not skip_bad_rows):
         raise SystemExit(InputError.exit_code)
 
 
-def _refuse_contradictions(given: Given) -> None:
-    check_format(given)
-    for name in ("tokenizer", "model"):
-        if getattr(given, name) == "":
-            raise UsageError(f"--{name} is empty", hint="was a shell variable not set?")
-    if given.model and given.tokenizer:
-        raise UsageError("--model and --tokenizer both name a tokenizer", hint="use one of them")
-    if given.limit is not None and not (isfinite(given.limit) and given.limit > 0):
-        raise UsageError(f"--limit must be over 0, not {given.limit:g}")
-    if given.ray is not None and given.export_trace is not None:
-        raise UsageError("--ray excludes --export-trace", hint="leave one of them out")
-
-
-def _export(given: Given, *, prefixes: bool) -> "TraceExport":
+def _export(file: Path, paths: list[str], prefixes: bool) -> "TraceExport":
     from chunkscope.lengths.trace_export import TraceExport
 
     if not prefixes:
@@ -114,33 +155,24 @@ def _export(given: Given, *, prefixes: bool) -> "TraceExport":
             "--export-trace needs what prompts share, and chunkscope.toml has prefixes = false",
             hint="leave one of them out",
         )
-    file: Path = given.export_trace
-    if file.resolve() in [Path(path).resolve() for path in given.paths]:
+    if file.resolve() in [Path(path).resolve() for path in paths]:
         raise UsageError(f"--export-trace {file} would replace the data", hint="name another file")
     return TraceExport()
 
 
-def _show(profile: "Profile", given: Given) -> None:
+def _show(profile: "Profile", form: str | None, *, details: bool, json: bool) -> None:
     from chunkscope.report.words import data as words
 
-    if given.format == "csv":
+    if form == "csv":
         from chunkscope.report.profile import as_csv
 
         console.emit(as_csv(profile).encode())
     else:
-        show(profile, given)
-    if given.json or given.format == "csv":  # which have no place for sentences
+        opt.show(profile, details=details, json=json, form=form)
+    if json or form == "csv":  # which have no place for sentences
         for note in words.cautions(profile):
             console.say(f"note: {note}")
     for line in words.bad_rows(profile):
-        console.say(line)
-
-
-def _show_trace(export: "TraceExport", file: Path) -> None:
-    from chunkscope.report.words import data as words
-
-    export.write(file)
-    for line in words.exported(export, file):
         console.say(line)
 
 
@@ -169,5 +201,5 @@ def _command() -> tuple[str, ...]:
     """What was typed, without --ray: the result is the same."""
     from chunkscope.sources.remote import without_secrets
 
-    words = [without_secrets(word) for word in spelled_out(console.command())]
+    words = [without_secrets(word) for word in opt.spelled_out(console.command())]
     return tuple(word for word in words if not word.startswith("--ray="))

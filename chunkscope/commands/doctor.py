@@ -1,44 +1,41 @@
 """`chunkscope doctor`."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from chunkscope import console
-from chunkscope.commands.options import (
-    PLAN,
-    PROFILE,
-    REPORTS,
-    Given,
-    check_format,
-    command,
-    finish,
-)
+from chunkscope.commands import options as opt
+from chunkscope.commands.options import INPUT, MACHINE, OUTPUT, PLAN, PROFILE, REPORTS, argument
 from chunkscope.errors import InputError, UsageError
 
 if TYPE_CHECKING:
     from chunkscope.diagnosis.diagnosis import Diagnosis
     from chunkscope.diagnosis.doctor import Context
 
-DOCTOR = REPORTS / "doctor.json"
 
-
-@command("""
-Arguments:
-  LOG|URL...       vLLM logs (- for stdin), or running servers.
-Input:
-  --plan FILE      A plan to compare with. [default: reports/plan.json]
-  --profile FILE   The data that was sent. [default: reports/profile.json]
-  --for TIME       How long to watch a server. [default: 10s]
-  --follow         Follow a growing log until Ctrl-C.
-Machine:
-  --model -m NAME  [default: as the log says]
-  --gpu
-Output:
-  --details
-  --format text|md|github  github: annotations.
-  --json --output
-""")
-def doctor(given: Given) -> None:
+def doctor(
+    logs: Annotated[
+        list[str], argument("LOG|URL...", "vLLM logs (- for stdin), or running servers.")
+    ],
+    plan: Annotated[
+        Path | None, INPUT("A plan to compare with. [default: reports/plan.json]", "FILE")
+    ] = None,
+    profile: Annotated[
+        Path | None, INPUT("The data that was sent. [default: reports/profile.json]", "FILE")
+    ] = None,
+    for_: Annotated[
+        str, INPUT("How long to watch a server. [default: 10s]", "TIME", "--for")
+    ] = "10s",
+    follow: Annotated[bool, INPUT("Follow a growing log until Ctrl-C.")] = False,
+    model: Annotated[str | None, opt.model(MACHINE, "[default: as the log says]")] = None,
+    gpu: opt.Gpu = None,
+    details: opt.Details = False,
+    form: Annotated[
+        Literal["text", "md", "github"] | None, OUTPUT("github: annotations.", "--format")
+    ] = None,
+    json: opt.Json = False,
+    output: opt.Output = REPORTS / "doctor.json",
+) -> None:
     """What limits a vLLM, from its log or a running server.
 
     Example: chunkscope doctor vllm.log
@@ -48,27 +45,26 @@ def doctor(given: Given) -> None:
     from chunkscope.lengths.profile import Profile
     from chunkscope.planning.plan import Plan
 
-    check_format(given)
-    plan = given.plan or (PLAN if PLAN.exists() else None)
-    profile = given.profile or (PROFILE if PROFILE.exists() else None)
+    opt.check_format(form, json=json)
+    plan = plan or (PLAN if PLAN.exists() else None)
+    profile = profile or (PROFILE if PROFILE.exists() else None)
     context: dict[str, Any] = {
         "plan": Plan.load(plan) if plan else None,
         "profile": Profile.load(profile) if profile else None,
-        "gpu": given.gpu,
-        "model": given.model,
+        "gpu": gpu,
+        "model": model,
     }
-    if given.follow:
-        diagnosis = _followed(given.logs, Context(**context), given.output or DOCTOR)
+    if follow:
+        diagnosis = _followed(logs, Context(**context), output)
     else:
-        seconds = _seconds(given.for_ or "10s")
-        diagnosis = run(*given.logs, **context, seconds=seconds)
-    if given.format == "github":
+        diagnosis = run(*logs, **context, seconds=_seconds(for_))
+    diagnosis.save(output)
+    if form == "github":
         from chunkscope.report.ci import doctor_annotations
 
-        diagnosis.save(given.output or DOCTOR)
-        console.emit(doctor_annotations(diagnosis).encode())
-    else:
-        finish(diagnosis, given, DOCTOR)
+        return console.emit(doctor_annotations(diagnosis).encode())
+    opt.show(diagnosis, details=details, json=json, form=form)
+    return console.say(f"\nwrote {output}")
 
 
 def _seconds(text: str) -> float:

@@ -3,73 +3,72 @@
 from difflib import unified_diff
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Annotated, Literal
 
 from chunkscope import console
-from chunkscope.commands.options import CONFIG, REPORTS, Given, check_format, command, show
+from chunkscope.commands import options as opt
+from chunkscope.commands.options import CONFIG, INPUT, OUTPUT, REPORTS, argument, group
 from chunkscope.errors import ChunkscopeError, GateBroken, UsageError
 
-if TYPE_CHECKING:
-    from chunkscope.gating.check import GateResult
+BUDGET = group("Budget")
 
 
-@command("""
-Arguments:
-  [REPORTS]         Folder with the results.
-Input:
-  --config -c FILE  The budget. [default: chunkscope.toml, else pyproject.toml]
-Budget:
-  --init            Write a budget from today's results.
-  --force           With --init: replace it; keep the old file.
-  --update          Move limits to today's figures; keep the rest.
-Output:
-  --details
-  --format text|md|junit|github  github: annotations and a job summary.
-  --json
-""")
-def gate(given: Given) -> None:
+def gate(
+    reports: Annotated[Path, argument("[REPORTS]", "Folder with the results.")] = REPORTS,
+    config: Annotated[
+        Path | None,
+        INPUT(
+            "The budget. [default: chunkscope.toml, else pyproject.toml]", "FILE", "--config", "-c"
+        ),
+    ] = None,
+    init: Annotated[bool, BUDGET("Write a budget from today's results.")] = False,
+    force: Annotated[bool, BUDGET("With --init: replace it; keep the old file.")] = False,
+    update: Annotated[bool, BUDGET("Move limits to today's figures; keep the rest.")] = False,
+    details: opt.Details = False,
+    form: Annotated[
+        Literal["text", "md", "junit", "github"] | None,
+        OUTPUT("github: annotations and a job summary.", "--format"),
+    ] = None,
+    json: opt.Json = False,
+) -> None:
     """Exit 1 when data or settings have drifted out of budget.
 
     Example: chunkscope gate --init && chunkscope gate
     """
     from chunkscope.gating.gate import gate as run
+    from chunkscope.report import ci
+    from chunkscope.report.words import gate as words
 
-    reports, config = given.reports or REPORTS, given.config
-    _refuse_contradictions(given)
-    if given.init:
-        return _init(reports, config or CONFIG, force=bool(given.force))
-    if given.update:
+    opt.check_format(form, json=json)
+    if init and update:
+        raise UsageError("--init starts a file, --update goes on with one: choose")
+    if force and not init:
+        raise UsageError("--force only means something with --init")
+    if (init or update) and (json or form):
+        writes = "--init" if init else "--update"
+        raise UsageError(f"{writes} writes a file: leave out --json and --format")
+    if init:
+        return _init(reports, config or CONFIG, force=force)
+    if update:
         return _update(reports, config)
     try:
         result = run(reports, config=config)
     except ChunkscopeError as error:
-        if given.format == "github":
-            _annotate_error(error, config or CONFIG)
+        if form == "github":  # what cannot be judged must not be a red cross without a word
+            budget = config or CONFIG
+            console.emit(ci.error_annotation(error, budget if budget.exists() else None).encode())
         raise
-    _print(result, given)
+    if form == "junit":
+        console.emit(ci.junit(result))
+    elif form == "github":
+        console.emit(ci.gate_annotations(result).encode("utf-8", "replace"))
+        if problem := ci.job_summary(result):
+            console.say(f"note: {problem}")
+    else:
+        opt.show(result, details=details, json=json, form=form)
     if not result.passed:
-        from chunkscope.report.words import gate as words
-
         raise GateBroken(words.failure(result))
     return console.say("\nnext: the evaluation")
-
-
-def _annotate_error(error: ChunkscopeError, budget: Path) -> None:
-    """What cannot be judged must not be a red cross without a word."""
-    from chunkscope.report.ci import error_annotation
-
-    console.emit(error_annotation(error, budget if budget.exists() else None).encode())
-
-
-def _refuse_contradictions(given: Given) -> None:
-    check_format(given)
-    if given.init and given.update:
-        raise UsageError("--init starts a file, --update goes on with one: choose")
-    if given.force and not given.init:
-        raise UsageError("--force only means something with --init")
-    if (given.init or given.update) and (given.json or given.format):
-        writes = "--init" if given.init else "--update"
-        raise UsageError(f"{writes} writes a file: leave out --json and --format")
 
 
 def _init(reports: Path, path: Path, *, force: bool) -> None:
@@ -91,16 +90,12 @@ def _init(reports: Path, path: Path, *, force: bool) -> None:
         console.say(f"wrote {baseline}: what later data is compared with; commit it")
     text = starting_text(findings, path)
     if path.exists():
-        console.say(f"the old {path} is now {_set_aside(path)}")
+        names = (path.with_name(f"{path.name}.old{n or ''}") for n in count())
+        old = path.rename(next(name for name in names if not name.exists()))
+        console.say(f"the old {path} is now {old}")  # what a person wrote is never deleted
     write_atomically(path, text.encode())
     where = "" if path == CONFIG else f" --config {path}"
     console.say(f"wrote {path}; next: chunkscope gate{where}")
-
-
-def _set_aside(path: Path) -> Path:
-    """What a person wrote is never deleted."""
-    names = (path.with_name(f"{path.name}.old{n or ''}") for n in count())
-    return path.rename(next(name for name in names if not name.exists()))
 
 
 def _update(reports: Path, config: Path | None) -> None:
@@ -128,16 +123,3 @@ def _update(reports: Path, config: Path | None) -> None:
     if not result.passed:
         console.show(lambda out: terminal.draw(remedies(result), out))
         raise GateBroken(f"no limit could be moved for that: {words.failure(result)}")
-
-
-def _print(result: "GateResult", given: Given) -> None:
-    from chunkscope.report import ci
-
-    if given.format == "junit":
-        console.emit(ci.junit(result))
-    elif given.format == "github":
-        console.emit(ci.gate_annotations(result).encode("utf-8", "replace"))
-        if problem := ci.job_summary(result):
-            console.say(f"note: {problem}")
-    else:
-        show(result, given)

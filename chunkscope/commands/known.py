@@ -3,110 +3,112 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from operator import itemgetter
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
 from chunkscope import console
 from chunkscope.commands import api
-from chunkscope.commands.options import (
-    PROFILE,
-    REPORTS,
-    Given,
-    command,
-    pages,
-    quoted,
-    refuse_data,
-    settled,
-    show,
-)
+from chunkscope.commands import options as opt
+from chunkscope.commands.options import INPUT, PROFILE, REPORTS, SETTING, argument
 from chunkscope.errors import InputError, UsageError
 
 Cell = Callable[[dict[str, Any]], str]  # what a row has in a column
-DEMO = REPORTS / "demo" / "verify.json"
+PartArg = Annotated[str, argument("[PART]", "Only names that contain it.")]
 
 
-@command("""
-Arguments:
-  [PROFILE]    From `chunkscope analyze`.
-Input:
-  --plan FILE  From `chunkscope recommend`: its KV cache. [default: beside the profile]
-Output:
-  --details --json
-""")
-def prefixes(given: Given) -> None:
+def prefixes(
+    profile: Annotated[Path, argument("[PROFILE]", "From `chunkscope analyze`.")] = PROFILE,
+    plan: Annotated[
+        Path | None,
+        INPUT("From `chunkscope recommend`: its KV cache. [default: beside the profile]", "FILE"),
+    ] = None,
+    details: opt.Details = False,
+    json: opt.Json = False,
+) -> None:
     """How much of the prompts vLLM's prefix cache can serve.
 
     Example: chunkscope prefixes
     """
     from chunkscope.report.reuse import plan_for
 
-    profile = given.profile or PROFILE
-    refuse_data((profile,), "profile", "chunkscope prefixes")
-    show(api.prefixes(profile, given.plan or plan_for(profile)), given)
+    opt.refuse_data((profile,), "profile", "chunkscope prefixes")
+    opt.show(api.prefixes(profile, plan or plan_for(profile)), details=details, json=json)
 
 
-@command("""
-Machine:
-  --model --gpu --tp --dp --ep --kv-cache-dtype --vllm-version --entry
-Setting:
-  --max-num-batched-tokens N        [default: vLLM's]
-  --max-num-seqs N                  [default: vLLM's]
-  --max-model-len N                 [default: the model's context]
-  --long-prefill-token-threshold N  [default: none]
-  --gpu-memory-utilization SHARE    [default: vLLM's]
-Workload:
-  --task
-Output:
-  --details --json
-""")
-def memory(given: Given) -> None:
+def memory(
+    model: opt.Model = None,
+    gpu: opt.Gpu = None,
+    tp: opt.Tp = None,
+    dp: opt.Dp = None,
+    ep: opt.Ep = False,
+    kv_cache_dtype: opt.KvCache = None,
+    vllm_version: opt.VllmVersion = None,
+    entry: opt.EntryPoint = None,
+    max_num_batched_tokens: Annotated[int | None, SETTING("[default: vLLM's]", "N", min=1)] = None,
+    max_num_seqs: Annotated[int | None, SETTING("[default: vLLM's]", "N", min=1)] = None,
+    max_model_len: Annotated[
+        int | None, SETTING("[default: the model's context]", "N", min=1)
+    ] = None,
+    long_prefill_token_threshold: Annotated[
+        int | None, SETTING("[default: none]", "N", min=0)
+    ] = None,
+    gpu_memory_utilization: Annotated[float | None, SETTING("[default: vLLM's]", "SHARE")] = None,
+    task: opt.TaskKind = None,
+    details: opt.Details = False,
+    json: opt.Json = False,
+) -> None:
     """Where every GiB of a GPU goes, and how many requests fit. Needs no data.
 
     Example: chunkscope memory --model qwen3-8b --gpu h100
     """
+    given = opt.typed(locals())
     from chunkscope.vllm.footprint import memory as run
 
-    if given.model is None:
+    if model is None:
         raise UsageError("--model is missing", hint="`chunkscope models` lists those known by name")
-    show(run(**settled("memory", {}, given)), given)
+    opt.show(run(**opt.settled("memory", {}, given)), details=details, json=json)
 
 
-@command("""
-Input:
-  --model -m NAME  Folder of a transformers model. [default: a small random one]
-  --long N         Tokens of the two long prompts. [default: 3072]
-  --seed SEED      Random seed. [default: 0]
-Setting:
-  --chunk SIZES    Tokens of one prompt per step, such as 32,512,none. [default: none,256]
-Output:
-  --details --json --quiet --output
-""")
-def demo(given: Given) -> None:
+def demo(
+    model: Annotated[
+        str | None,
+        opt.model(INPUT, "Folder of a transformers model. [default: a small random one]"),
+    ] = None,
+    long: Annotated[
+        int | None, INPUT("Tokens of the two long prompts. [default: 3072]", "N", min=1)
+    ] = None,
+    seed: Annotated[int | None, INPUT("Random seed. [default: 0]", "SEED")] = None,
+    chunk: Annotated[
+        str | None,
+        SETTING("Tokens of one prompt per step, such as 32,512,none. [default: none,256]", "SIZES"),
+    ] = None,
+    details: opt.Details = False,
+    json: opt.Json = False,
+    quiet: opt.Quiet = False,
+    output: opt.Output = REPORTS / "demo" / "verify.json",
+) -> None:
     """Show chunked prefill on this machine, with a real model.
 
     Answers the same requests with chunks and without, and compares times, memory and answers.
 
     Example: chunkscope demo --chunk 32,128,512,none
     """
-    output = given.output or DEMO
+    options = opt.settled("demo", {}, opt.typed(locals()))
     demonstration = api.demo(
-        answering=lambda name: None if given.quiet else console.say(f"answering {name}"),
-        **settled("demo", {}, given),
+        answering=lambda name: None if quiet else console.say(f"answering {name}"), **options
     )
     measured = replace(demonstration.measured, command=console.command())
     measured.save(output)
-    show(measured if given.json else demonstration, given)
-    is_usual = output.name == DEMO.name
-    after = f"chunkscope report{quoted(output.parent)}" if is_usual else "chunkscope simulate"
+    opt.show(measured if json else demonstration, details=details, json=json)
+    is_usual = output.name == "verify.json"
+    after = f"chunkscope report{opt.quoted(output.parent)}" if is_usual else "chunkscope simulate"
     console.say(f"\nwrote {output}; next: {after}")
 
 
-@command("""
-Arguments:
-  [PART]  Only names that contain it.
-Output:
-  --json
-""")
-def models(given: Given) -> None:
+def models(
+    part: PartArg = "",
+    json: opt.Json = False,
+) -> None:
     """List the models known by name. Others: a folder with a config.json, or a hub id.
 
     Example: chunkscope models qwen3
@@ -129,16 +131,13 @@ def models(given: Given) -> None:
         "parameters": lambda row: f"{row['parameters'] / 1e9:,.1f}B",
         "context": lambda row: f"{row['context']:,}" if row["context"] else "-",
     }
-    _list("models", rows, columns, given)
+    _list("models", rows, columns, part, json=json)
 
 
-@command("""
-Arguments:
-  [PART]  Only names that contain it.
-Output:
-  --json
-""")
-def gpus(given: Given) -> None:
+def gpus(
+    part: PartArg = "",
+    json: opt.Json = False,
+) -> None:
     """List the GPUs known by name. Others: --gpu 80GiB.
 
     Example: chunkscope gpus h
@@ -157,7 +156,7 @@ def gpus(given: Given) -> None:
     ]
     columns: dict[str, Cell] = {"name": itemgetter("name"), "GPU": itemgetter("title")}
     columns |= {heading: _figure(name) for name, heading in figures.items()}
-    _list("gpus", rows, columns, given)
+    _list("gpus", rows, columns, part, json=json)
 
 
 def _figure(name: str) -> Cell:
@@ -165,16 +164,15 @@ def _figure(name: str) -> Cell:
 
 
 def _list(
-    what: str, rows: Sequence[dict[str, Any]], columns: dict[str, Cell], given: Given
+    what: str, rows: Sequence[dict[str, Any]], columns: dict[str, Cell], part: str, *, json: bool
 ) -> None:
-    part = (given.part or "").lower()
     names = ("name", "title", "hub_ids")
-    rows = [row for row in rows if part in " ".join(str(row.get(n)) for n in names).lower()]
+    rows = [row for row in rows if part.lower() in " ".join(str(row.get(n)) for n in names).lower()]
     if not rows:
         raise InputError(
-            f"no known name contains {given.part!r}", hint=f"`chunkscope {what}` lists all of them"
+            f"no known name contains {part!r}", hint=f"`chunkscope {what}` lists all of them"
         )
-    if given.json:
+    if json:
         from chunkscope.artefacts.codec import dump
 
         return console.emit(dump({what: rows}))
@@ -187,21 +185,26 @@ def _list(
     return console.show(lambda out: terminal.draw([Section(table=table)], out))
 
 
-@command("""
-Arguments:
-  [PAGE]  A command, `config`, `formats`, `python` or `security`.
-""")
-def show_help(given: Given) -> None:
+def show_help(
+    page: Annotated[
+        str | None,
+        argument(
+            "[PAGE]",
+            "A command, `config`, `formats`, `python` or `security`.",
+            autocompletion=opt.known_pages,
+        ),
+    ] = None,
+) -> None:
     """Show a page of the manual.
 
     Example: chunkscope help recommend
     """
-    if given.page is None:
-        titles = [path.read_text(encoding="utf-8").splitlines()[0] for path in pages().values()]
+    if page is None:
+        titles = [path.read_text(encoding="utf-8").splitlines()[0] for path in opt.pages().values()]
         named = [title.removeprefix("# ").split(": ") for title in titles]
         lines = [f"chunkscope help {name:<9}  {about}\n" for name, about in named]
         console.emit("".join(lines).encode())
-    elif given.page in pages():
-        console.emit(pages()[given.page].read_bytes())
+    elif page in opt.pages():
+        console.emit(opt.pages()[page].read_bytes())
     else:
-        raise UsageError(f"there is no page {given.page}", hint=f"one of {', '.join(pages())}")
+        raise UsageError(f"there is no page {page}", hint=f"one of {', '.join(opt.pages())}")

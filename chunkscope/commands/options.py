@@ -1,21 +1,17 @@
-"""Options: one table a command, which reads as its --help does; and chunkscope.toml.
+"""Options that several commands have, how --help groups them, and chunkscope.toml.
 
-The command line has the options that people use; `chunkscope.toml` sets any option of a command's
-model: `[analyze]` with `delimiter = ";"`. Defaults are the model's; what is not typed is not there.
+A command is a typer function. The command line has the options that people use; `chunkscope.toml`
+sets any option of a command's model: `[analyze]` with `delimiter = ";"`. Defaults are the model's:
+what was not typed is None, False or an empty list.
 """
 
 import os
 import re
 import shlex
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
-from enum import StrEnum
-from functools import wraps
-from inspect import Parameter, Signature
-from keyword import iskeyword
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Annotated, Any, get_origin
 
 import typer
@@ -32,145 +28,7 @@ REPORTS = Path("reports")
 PROFILE, PLAN = REPORTS / "profile.json", REPORTS / "plan.json"
 CONFIG, PROJECT = Path("chunkscope.toml"), Path("pyproject.toml")
 
-# -- the table -----------------------------------------------------------------------------------
-
-# Options of several commands. A line of a command's table that is nothing but names takes them.
-SHARED = f"""
-  --profile FILE...      From `chunkscope analyze`; repeatable. [default: the plan's]
-  --model -m NAME        Folder with a config.json, hub id, or a built-in name such as llama-3.1-8b.
-  --gpu NAME             h200, a100-80gb, ..., or a size such as 80GiB. [default: this machine's]
-  --tp N                 GPUs in tensor parallel.
-  --dp N                 Replicas, each of --tp GPUs.
-  --ep                   Expert parallel: whole experts on each GPU.
-  --kv-cache-dtype {"|".join(KvCacheType)}  fp8 holds twice as many tokens.
-  --vllm-version X.Y     [default: the installed one, else the newest known]
-  --entry {"|".join(Entry)}  How vLLM is started: its defaults differ.
-  --task {"|".join(Task)}  What the evaluation asks of the model.
-  --max-output N         Tokens per answer. [default: from the data, else 256]
-  --arrivals WHEN        batch (all at once), or a rate such as 4/s.
-  --concurrency N        The client keeps at most N requests in flight.
-  --slo LIMITS           Latency limits, such as ttft_p95=1s,itl_p99=50ms (ttft, itl, tpot, e2e;
-                         p50 to p99, max, mean).
-  --details              Show everything, not only the answer.
-  --json                 Print the result as JSON.
-  --quiet -q             No progress.
-  --output -o FILE       Where to write it.
-"""
-FROM_ZERO = ("--shots", "--timeline", "--long-prefill-token-threshold")
-FILES = ("FILE", "PLAN", "PROFILE", "FOLDER", "REPORTS", "NEW")
-_ENUM: Any = StrEnum
-# Names, what the value is called, help. An argument's name is in capitals: [PLAN], PATH...
-_LINE = re.compile(r"  ((?:-\S+|\[?[A-Z]\S+)(?: -\S+)*)(?: ((?!-)\S+))?(?:  +(.*))?")
-
-
-class Given(SimpleNamespace):
-    """What was typed, by name; None for what was not."""
-
-    def __getattr__(self, name: str) -> Any:
-        return None
-
-
-class GroupedCommand(TyperCommand):
-    """A command whose --help lists options by group, in the order they are declared."""
-
-    def format_options(self, ctx: Any, formatter: Any) -> None:
-        groups: dict[str, list[tuple[str, str]]] = {}
-        for parameter in self.get_params(ctx):
-            if (record := parameter.get_help_record(ctx)) is not None:
-                group = getattr(parameter, "rich_help_panel", None) or "Output"
-                text = re.sub(r"  \[(x>=\d+|required)\]$", "", record[1])
-                groups.setdefault(group, []).append((record[0], text))
-        for group, records in groups.items():
-            with formatter.section(group):
-                formatter.write_dl(records)
-
-
-Run = Callable[[Given], None]
-
-
-def command(table: str) -> Callable[[Run], Callable[..., None]]:
-    """A function of what was typed as typer wants it: a parameter for each line of the table."""
-
-    def typed(run: Run) -> Callable[..., None]:
-        @wraps(run)
-        def call(**values: Any) -> None:
-            run(Given(**{n: v for n, v in values.items() if was_given(v)}))
-
-        parameters = list(_parameters(table))
-        call.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
-        call.__annotations__ = {one.name: one.annotation for one in parameters}
-        return call
-
-    return typed
-
-
-def was_given(value: object) -> bool:
-    """0 is; False, None and an empty list are what typer puts where nothing was typed."""
-    return value is not None and value is not False and value != []
-
-
-def _parameters(table: str) -> Iterator[Parameter]:
-    group = ""
-    for line in _lines(table):
-        if isinstance(line, str):
-            group = line
-        else:
-            yield _parameter(group, *line)
-
-
-Line = tuple[list[str], str, str]  # names, what its value is called, help
-
-
-def _lines(table: str) -> list[str | Line]:
-    """The table's groups and options, those of SHARED in their places."""
-    shared = {} if table is SHARED else {line[0][0]: line for line in _lines(SHARED)}
-    made: list[Any] = []
-    for line in filter(str.strip, table.splitlines()):
-        names = line.split()
-        match = _LINE.fullmatch(line)
-        if match is not None and set(names) <= shared.keys():
-            made += [shared[name] for name in names]
-        elif match is not None:
-            made.append((match[1].split(), match[2] or "", match[3] or ""))
-        elif line.startswith(" "):
-            *head, text = made[-1]
-            made[-1] = (*head, f"{text} {line.strip()}".strip())
-        else:
-            made.append(line.rstrip(":"))
-    return made
-
-
-def _parameter(group: str, names: list[str], value: str, text: str) -> Parameter:
-    """`N` is a count, `FILE` a path, `a|b` a choice, `X...` is a list, nothing a flag."""
-    is_option = names[0].startswith("-")
-    word = value or names[0].split("|")[0]
-    is_list, bare = word.endswith("..."), word.removesuffix("...").strip("[]")
-    is_list = is_list or names[0].endswith("...")
-    kinds: dict[str, Any] = {"N": int, "SEED": int, "SHARE": float, "COUNT": float}
-    kinds |= dict.fromkeys(FILES, Path)
-    kind: Any = bool if is_option and not value else kinds.get(bare, str)
-    how: dict[str, Any] = {"help": text, "show_default": False, "rich_help_panel": group}
-    if "|" in value:
-        kind = _ENUM(bare, [(choice, choice) for choice in bare.split("|")])
-    elif value or not is_option:
-        how["metavar"] = value.removesuffix("...") or names[0]
-    if is_option:
-        name = names[0].removeprefix("--").replace("-", "_")
-        name += "_" * iskeyword(name)
-        how["min"] = int(names[0] not in FROM_ZERO) if value == "N" else None
-        how["autocompletion"] = _COMPLETED.get(name)
-        info: Any = typer.Option(*names, **how)
-    else:
-        name = bare.lower() + "s" * is_list
-        info = typer.Argument(autocompletion=_COMPLETED.get(name), **how)
-    default = Parameter.empty if not is_option and not names[0].startswith("[") else None
-    hint = bool if kind is bool else list[kind] | None if is_list else kind | None
-    return Parameter(
-        name,
-        Parameter.KEYWORD_ONLY,
-        default=False if kind is bool else default,
-        annotation=Annotated[hint, info],
-    )
+# -- names that the shell completes --------------------------------------------------------------
 
 
 def known_gpus(part: str) -> list[str]:
@@ -195,7 +53,108 @@ def known_pages(part: str) -> list[str]:
     return [name for name in pages() if name.startswith(part)]
 
 
-_COMPLETED = {"gpu": known_gpus, "model": known_models, "page": known_pages}
+# -- groups and shared options -------------------------------------------------------------------
+
+
+class GroupedCommand(TyperCommand):
+    """A command whose --help lists options by group, in the order they are declared."""
+
+    def __init__(self, *words: Any, params: list[Any], **how: Any) -> None:
+        for parameter in params:
+            parameter.secondary_opts = []  # typer would add --no-details to --details
+        super().__init__(*words, params=params, **how)
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        groups: dict[str, list[tuple[str, str]]] = {}
+        for parameter in self.get_params(ctx):
+            if (record := parameter.get_help_record(ctx)) is not None:
+                group = getattr(parameter, "rich_help_panel", None) or "Output"
+                text = re.sub(r"  \[(x>=\d+|required)\]$", "", record[1])
+                groups.setdefault(group, []).append((record[0], text))
+        for group, records in groups.items():
+            with formatter.section(group):
+                formatter.write_dl(records)
+
+
+def group(name: str) -> Callable[..., Any]:
+    """typer.Option for a group of --help: text, what the value is called, names with dashes."""
+
+    def option(text: str, *words: str, **how: Any) -> Any:
+        metavar = next((word for word in words if not word.startswith("-")), None)
+        how |= {"metavar": metavar, "show_default": False, "rich_help_panel": name}
+        return typer.Option(*(word for word in words if word != metavar), help=text, **how)
+
+    return option
+
+
+def model(option: Callable[..., Any], text: str) -> Any:
+    return option(text, "NAME", "--model", "-m", autocompletion=known_models)
+
+
+def argument(metavar: str, text: str, **how: Any) -> Any:
+    how |= {"metavar": metavar, "show_default": False, "rich_help_panel": "Arguments"}
+    return typer.Argument(help=text, **how)
+
+
+INPUT, MACHINE, SETTING = group("Input"), group("Machine"), group("Setting")
+WORKLOAD, LIMITS, OUTPUT = group("Workload"), group("Limits"), group("Output")
+
+PlanFile = Annotated[Path | None, argument("[PLAN]", "From `chunkscope recommend`.")]
+ProfileFiles = Annotated[
+    list[Path] | None, INPUT("From `chunkscope analyze`; repeatable. [default: the plan's]", "FILE")
+]
+Model = Annotated[
+    str | None,
+    model(MACHINE, "Folder with a config.json, hub id, or a built-in name such as llama-3.1-8b."),
+]
+Gpu = Annotated[
+    str | None,
+    MACHINE(
+        "h200, a100-80gb, ..., or a size such as 80GiB. [default: this machine's]",
+        "NAME",
+        autocompletion=known_gpus,
+    ),
+]
+Tp = Annotated[int | None, MACHINE("GPUs in tensor parallel.", "N", min=1)]
+Dp = Annotated[int | None, MACHINE("Replicas, each of --tp GPUs.", "N", min=1)]
+Ep = Annotated[bool, MACHINE("Expert parallel: whole experts on each GPU.")]
+FP8_HELP = "fp8 holds twice as many tokens."
+KvCache = Annotated[KvCacheType | None, MACHINE(FP8_HELP)]
+VllmVersion = Annotated[
+    str | None, MACHINE("[default: the installed one, else the newest known]", "X.Y")
+]
+ENTRY_HELP = "How vLLM is started: its defaults differ."
+EntryPoint = Annotated[Entry | None, MACHINE(ENTRY_HELP)]
+TaskKind = Annotated[Task | None, WORKLOAD("What the evaluation asks of the model.")]
+MaxOutput = Annotated[
+    int | None, WORKLOAD("Tokens per answer. [default: from the data, else 256]", "N", min=1)
+]
+Arrivals = Annotated[str | None, WORKLOAD("batch (all at once), or a rate such as 4/s.", "WHEN")]
+Concurrency = Annotated[
+    int | None, WORKLOAD("The client keeps at most N requests in flight.", "N", min=1)
+]
+Slo = Annotated[
+    str | None,
+    LIMITS(
+        "Latency limits, such as ttft_p95=1s,itl_p99=50ms (ttft, itl, tpot, e2e; p50 to "
+        "p99, max, mean).",
+        "LIMITS",
+    ),
+]
+Details = Annotated[bool, OUTPUT("Show everything, not only the answer.")]
+Json = Annotated[bool, OUTPUT("Print the result as JSON.")]
+Quiet = Annotated[bool, OUTPUT("No progress.", "--quiet", "-q")]
+Output = Annotated[Path, OUTPUT("Where to write it.", "FILE", "--output", "-o")]
+NOT_FOR_PYTHON = ("details", "json", "quiet", "output", "form")
+
+
+def typed(parameters: Mapping[str, object]) -> dict[str, Any]:
+    """What was typed, by name, without what only says how the result is shown. 0 is typed, too."""
+    return {
+        name: value
+        for name, value in parameters.items()
+        if value is not None and value is not False and value != [] and name not in NOT_FOR_PYTHON
+    }
 
 
 _ADDRESS = re.compile(r"auto|local|[a-z]+://.+:[0-9]+|[\w.-]+:[0-9]+")
@@ -217,7 +176,7 @@ def spelled_out(words: Sequence[str]) -> list[str]:
 # -- chunkscope.toml -----------------------------------------------------------------------------
 
 
-def settled(command: str, types: dict[str, Any], given: Given) -> dict[str, Any]:
+def settled(command: str, types: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
     """Options as keywords: those of chunkscope.toml, and before them those that were typed."""
     from chunkscope.commands.api import ALIASES
 
@@ -231,10 +190,7 @@ def settled(command: str, types: dict[str, Any], given: Given) -> dict[str, Any]
                 f"{CONFIG}: [{command}] has no option {name}",
                 hint=f"did you mean {near[0]}?" if near else "`chunkscope help config` lists them",
             )
-    return table | {name: v for name, v in vars(given).items() if name not in NOT_FOR_PYTHON}
-
-
-NOT_FOR_PYTHON = ("details", "json", "quiet", "output", "format")
+    return table | given
 
 
 def configured(command: str) -> dict[str, Any]:
@@ -272,31 +228,32 @@ def _checked(where: str, hint: Any, value: Any) -> Any:
 # -- artefacts -----------------------------------------------------------------------------------
 
 
-def finish(artefact: Any, given: Given, output: Path, after: str = "") -> None:
+def finish(artefact: Any, output: Path, *, details: bool, json: bool, after: str) -> None:
     """Write an artefact, show it, and say where it is and what usually comes next."""
-    artefact.save(given.output or output)
-    show(artefact, given)
-    console.say(f"\nwrote {given.output or output}" + (f"; next: {after}" if after else ""))
+    artefact.save(output)
+    show(artefact, details=details, json=json)
+    console.say(f"\nwrote {output}; next: {after}")
 
 
-def show(artefact: Any, given: Given) -> None:
-    if given.json:
+def show(
+    artefact: Any, *, details: bool = False, json: bool = False, form: str | None = None
+) -> None:
+    if json:
         from chunkscope.artefacts.codec import dump
 
         console.emit(dump(artefact.to_json()))
-    elif given.format == "md":
+    elif form == "md":
         from chunkscope.report.markdown import markdown
 
         console.emit(markdown(artefact).encode())
     else:
         from chunkscope.report import terminal
 
-        details = bool(given.details)
         console.show(lambda out: terminal.show(artefact, out, details=details))
 
 
-def check_format(given: Given) -> None:
-    if given.json and given.format not in (None, "text"):
+def check_format(form: str | None, *, json: bool) -> None:
+    if json and form not in (None, "text"):
         raise UsageError("--json and --format exclude each other", hint="use one of them")
 
 
@@ -315,16 +272,16 @@ def refuse_data(files: Iterable[Path], wanted: str, then: str) -> None:
             )
 
 
-def loaded_plan(given: Given) -> "tuple[Plan, list[Path]]":
+def loaded_plan(plan: Path | None, profiles: list[Path] | None) -> "tuple[Plan, list[Path]]":
     """The plan that was named; and profiles: named, else the plan's, else the one beside it."""
     from chunkscope.planning.plan import Plan
 
-    path = given.plan or PLAN
+    path = plan or PLAN
     refuse_data((path,), "plan", "chunkscope recommend")
-    plan = Plan.load(path)
+    loaded = Plan.load(path)
     usual = path.with_name("profile.json")
     beside = [usual if usual.exists() else PROFILE]
-    return plan, given.profile or plan.profile_files(path.parent) or beside
+    return loaded, profiles or loaded.profile_files(path.parent) or beside
 
 
 def quoted(*words: object) -> str:

@@ -2,92 +2,105 @@
 
 import gc
 import sys
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 from chunkscope import console
-from chunkscope.artefacts.words import one_of
 from chunkscope.commands import api
-from chunkscope.commands.options import (
-    PLAN,
-    PROFILE,
-    Given,
-    command,
-    finish,
-    quoted,
-    refuse_data,
-    settled,
-)
+from chunkscope.commands import options as opt
+from chunkscope.commands.options import LIMITS, MACHINE, OUTPUT, PLAN, PROFILE, WORKLOAD
 from chunkscope.errors import EngineError, MissingError, UsageError
 from chunkscope.vllm.enums import Entry, Mode, Target, Task
 
 if TYPE_CHECKING:
-    from chunkscope.hardware.gpus import Gpu
     from chunkscope.planning.plan import Plan
 
 HERE = ("profiles", "emit", "anyway", "check")  # of the command, not of the plan
 
 
-@command(f"""
-Arguments:
-  [PROFILE]...       From `chunkscope analyze`; several are sent together. [default: {PROFILE}]
-Machine:
-  --model --gpu --tp --dp --ep --kv-cache-dtype
-  --max-model-len N  [default: the model's, if it fits]
-  --vllm-version
-  --entry {"|".join(Entry)}  How vLLM is started: its defaults differ. [default: as --emit needs]
-Workload:
-  --task {"|".join(Task)}  Of all datasets. [default: as the data has it]
-  --max-output TOKENS...  Of an answer; NAME=TOKENS for one dataset. [default: the data's, else 256]
-  --arrivals --concurrency
-  --dataset NAME     Plan for this dataset alone.
-Limits:
-  --slo
-  --mode {"|".join(Mode)}  Force a mode of the length rule.
-  --log FILE         vLLM's log on this machine: measured memory instead of predicted.
-Output:
-  --emit FORM        Print only the arguments, as: {", ".join(Target)}.
-  --anyway           Emit though no setting keeps the limits.
-  --check            Ask the installed vLLM to check the arguments.
-  --details --json --output
-""")
-def recommend(given: Given) -> None:
+def recommend(
+    profiles: Annotated[
+        list[Path] | None,
+        opt.argument(
+            "[PROFILE]...",
+            f"From `chunkscope analyze`; several are sent together. [default: {PROFILE}]",
+        ),
+    ] = None,
+    model: opt.Model = None,
+    gpu: opt.Gpu = None,
+    tp: opt.Tp = None,
+    dp: opt.Dp = None,
+    ep: opt.Ep = False,
+    kv_cache_dtype: opt.KvCache = None,
+    max_model_len: Annotated[
+        int | None, MACHINE("[default: the model's, if it fits]", "N", min=1)
+    ] = None,
+    vllm_version: opt.VllmVersion = None,
+    entry: Annotated[Entry | None, MACHINE(f"{opt.ENTRY_HELP} [default: as --emit needs]")] = None,
+    task: Annotated[Task | None, WORKLOAD("Of all datasets. [default: as the data has it]")] = None,
+    max_output: Annotated[
+        list[str] | None,
+        WORKLOAD(
+            "Of an answer; NAME=TOKENS for one dataset. [default: the data's, else 256]", "TOKENS"
+        ),
+    ] = None,
+    arrivals: opt.Arrivals = None,
+    concurrency: opt.Concurrency = None,
+    dataset: Annotated[str | None, WORKLOAD("Plan for this dataset alone.", "NAME")] = None,
+    slo: opt.Slo = None,
+    mode: Annotated[Mode | None, LIMITS("Force a mode of the length rule.")] = None,
+    log: Annotated[
+        Path | None,
+        LIMITS("vLLM's log on this machine: measured memory instead of predicted.", "FILE"),
+    ] = None,
+    emit: Annotated[
+        Target | None, OUTPUT(f"Print only the arguments, as: {', '.join(Target)}.", "FORM")
+    ] = None,
+    anyway: Annotated[bool, OUTPUT("Emit though no setting keeps the limits.")] = False,
+    check: Annotated[bool, OUTPUT("Ask the installed vLLM to check the arguments.")] = False,
+    details: opt.Details = False,
+    json: opt.Json = False,
+    output: opt.Output = PLAN,
+) -> None:
     """Which vLLM settings to use for this data, model and GPU.
 
     More options, for a chunkscope.toml: chunkscope help config
 
     Example: chunkscope recommend --model llama-3.1-8b --gpu h200
     """
-    profiles, output = given.profiles or [PROFILE], given.output or PLAN
-    emit = one_of(Target, given.emit, "--emit")
-    options = settled("recommend", _types(), given)
+    options = opt.settled("recommend", _types(), opt.typed(locals()))
+    profiles = profiles or [PROFILE]
     options = {name: value for name, value in options.items() if name not in HERE}
-    if given.check and "vllm_version" not in options:
+    if check and "vllm_version" not in options:
         from chunkscope.vllm.check import version_in, vllm_python
 
         options["vllm_version"] = version_in(vllm_python())  # of the vLLM that will judge it
-    refuse_data(profiles, "profile", "chunkscope recommend")
+    opt.refuse_data(profiles, "profile", "chunkscope recommend")
     if emit is not None and emit is not Target.JSON:
-        if given.entry not in (None, emit.entry):
+        if entry not in (None, emit.entry):
             raise UsageError(
-                f"--emit {emit} is for --entry {emit.entry}, not {given.entry}: their defaults "
-                "differ",
+                f"--emit {emit} is for --entry {emit.entry}, not {entry}: their defaults differ",
                 hint="leave --entry out",
             )
         options["entry"] = emit.entry
-    options.setdefault("gpu", _gpu_here())
+    if "gpu" not in options:
+        from chunkscope.hardware.gpus import find_gpu
+
+        with suppress(MissingError):  # this machine's need not be named
+            options["gpu"] = find_gpu("local")
     gc.disable()  # simulations make many objects and no rings: a sixth of the time
     with console.simulating() as tick:
         plan = api.recommend(profiles, tick=tick, **options)
     plan = replace(plan, source=_with_files(plan, profiles))
-    if given.check:
+    if check:
         _check(plan)
     if emit is not None:
-        _emit(plan, emit, output, anyway=bool(given.anyway))
+        _emit(plan, emit, output, anyway=anyway)
         console.say(f"\nwrote {output}")
     else:
-        finish(plan, given, PLAN, after=_next(plan))
+        opt.finish(plan, output, details=details, json=json, after=_next(plan))
 
 
 def _types() -> dict[str, Any]:
@@ -107,16 +120,6 @@ def _with_files(plan: "Plan", profiles: list[Path]) -> Any:
     several = profiles if len(profiles) > 1 else []
     files = tuple(ProfileFile(path=str(p), sha256=Profile.load(p).digest()) for p in several)
     return replace(plan.source, command=console.command(), profiles=files)
-
-
-def _gpu_here() -> "Gpu | None":
-    """The GPU of this machine, if there is one: nobody has to name it."""
-    from chunkscope.hardware.gpus import find_gpu
-
-    try:
-        return find_gpu("local")
-    except MissingError:
-        return None
 
 
 def _check(plan: "Plan") -> None:
@@ -149,6 +152,6 @@ def _next(plan: "Plan") -> str:
         return "chunkscope verify, or --emit python or lm-eval"
     named = plan.model.load_name if plan.model else "MODEL"
     if not plan.settings.given():
-        return f"vllm serve{quoted(named)}"
-    same = quoted(*(word for word in sys.argv[2:] if word not in ("--check", "--details")))
-    return f"vllm serve{quoted(named)} $(chunkscope recommend{same} --emit vllm-args)"
+        return f"vllm serve{opt.quoted(named)}"
+    same = opt.quoted(*(word for word in sys.argv[2:] if word not in ("--check", "--details")))
+    return f"vllm serve{opt.quoted(named)} $(chunkscope recommend{same} --emit vllm-args)"

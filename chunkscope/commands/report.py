@@ -1,23 +1,38 @@
 """`chunkscope report`."""
 
 from pathlib import Path
+from typing import Annotated, Literal
 
 from chunkscope import console
-from chunkscope.commands.options import REPORTS, Given, check_format, command, show
+from chunkscope.commands import options as opt
+from chunkscope.commands.options import OUTPUT, REPORTS, argument
 from chunkscope.errors import UsageError
 
 
-@command("""
-Arguments:
-  [FOLDER]             Where the results are, or were. [default: reports]
-  [NEW]                Another folder: show what changed from the first one to it.
-Output:
-  --format html|md|text  [default: html; of two folders: text; or as --output's name ends]
-  --json
-  --output -o FILE     [default: report.html in the folder; md and JSON go to stdout]
-  --details
-""")
-def report(given: Given) -> None:
+def report(
+    folder: Annotated[
+        Path, argument("[FOLDER]", "Where the results are, or were. [default: reports]")
+    ] = REPORTS,
+    new: Annotated[
+        Path | None,
+        argument("[NEW]", "Another folder: show what changed from the first one to it."),
+    ] = None,
+    form: Annotated[
+        Literal["html", "md", "text"] | None,
+        OUTPUT("[default: html; of two folders: text; or as --output's name ends]", "--format"),
+    ] = None,
+    json: opt.Json = False,
+    output: Annotated[
+        Path | None,
+        OUTPUT(
+            "[default: report.html in the folder; md and JSON go to stdout]",
+            "FILE",
+            "--output",
+            "-o",
+        ),
+    ] = None,
+    details: opt.Details = False,
+) -> None:
     """Make one HTML page of all results, or compare two folders.
 
     Example: chunkscope report reports/
@@ -27,25 +42,23 @@ def report(given: Given) -> None:
     from chunkscope.report.markdown import markdown
     from chunkscope.report.page import render
 
-    check_format(given)
-    findings = load_findings(given.new or given.folder or REPORTS)
-    comparison = compare(load_findings(given.folder), findings) if given.new else None
-    output: Path | None = given.output
+    opt.check_format(form, json=json)
+    findings = load_findings(new or folder)
+    comparison = compare(load_findings(folder), findings) if new else None
     suffix = output.suffix.removeprefix(".").lower() if output else ""
     usual = suffix if suffix in ("html", "md") else "text" if comparison else "html"
-    form = given.format or usual
     shown = comparison or findings
-    if given.json or (given.format is None and suffix == "json"):
+    if json or (form is None and suffix == "json"):
         from chunkscope.artefacts.codec import dump
 
         _deliver(dump(shown.to_json()), output)
-    elif form == "md":
+    elif (form or usual) == "md":
         _deliver(markdown(shown).encode(), output)
-    elif form == "text" and output is not None:
+    elif (form or usual) == "text" and output is not None:
         raise UsageError("--format text goes to the terminal", hint="leave --output out")
     else:
-        show(shown, Given(details=given.details))
-        if form == "html":
+        opt.show(shown, details=details)
+        if (form or usual) == "html":
             _deliver(render(findings, comparison), output or findings.folder / "report.html")
 
 

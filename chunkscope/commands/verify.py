@@ -3,25 +3,19 @@
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from chunkscope import console
 from chunkscope.commands import api
-from chunkscope.commands.options import (
-    REPORTS,
-    Given,
-    command,
-    loaded_plan,
-    quoted,
-    settled,
-    show,
-)
+from chunkscope.commands import options as opt
+from chunkscope.commands.options import OUTPUT, REPORTS, WORKLOAD, group
 from chunkscope.errors import EngineError, InputError
 
 if TYPE_CHECKING:
     from chunkscope.planning.plan import Plan
     from chunkscope.verification.result import Run, Verification
 
+ENGINE, COMPARED = group("Engine"), group("What to compare")
 HINTS = {
     "out_of_memory": "choose a smaller setting: `chunkscope recommend` with the right --gpu",
     "timeout": "set a longer timeout in chunkscope.toml ([verify]), or send fewer --requests",
@@ -30,57 +24,71 @@ HINTS = {
 }
 
 
-@command("""
-Arguments:
-  [PLAN]                   From `chunkscope recommend`.
-Input:
-  --profile
-Engine:
-  --model -m NAME          Folder, hub id or built-in name. [default: the plan's]
-  --endpoint URL           Measure a running server.
-  --load-format NAME       dummy: random weights; a config.json is enough.
-  --engine-arg NAME=VALUE...  For every engine, such as dtype=float32; repeatable.
-What to compare:
-  --against LIST           Of default, off, length-rule; none: only the plan. [default: all of
-                           them]
-  --also ARG=N...          One more setting, such as max-num-batched-tokens=4096; repeatable.
-  --check-outputs          Compare the answers of all settings, too.
-Workload:
-  --requests N             Per repeat. [default: 200]
-  --repeats N              [default: 3]
-  --arrivals --concurrency --max-output
-  --data PATH...           Send this data's prompts. [default: random tokens of the same lengths]
-Limits:
-  --slo
-Output:
-  --resume                 Keep what was measured already.
-  --details --json --output --quiet
-""")
-def verify(given: Given) -> None:
+def verify(
+    plan: opt.PlanFile = None,
+    profile: opt.ProfileFiles = None,
+    model: Annotated[
+        str | None, opt.model(ENGINE, "Folder, hub id or built-in name. [default: the plan's]")
+    ] = None,
+    endpoint: Annotated[str | None, ENGINE("Measure a running server.", "URL")] = None,
+    load_format: Annotated[
+        str | None, ENGINE("dummy: random weights; a config.json is enough.", "NAME")
+    ] = None,
+    engine_arg: Annotated[
+        list[str] | None,
+        ENGINE("For every engine, such as dtype=float32; repeatable.", "NAME=VALUE"),
+    ] = None,
+    against: Annotated[
+        str | None,
+        COMPARED(
+            "Of default, off, length-rule; none: only the plan. [default: all of them]", "LIST"
+        ),
+    ] = None,
+    also: Annotated[
+        list[str] | None,
+        COMPARED("One more setting, such as max-num-batched-tokens=4096; repeatable.", "ARG=N"),
+    ] = None,
+    check_outputs: Annotated[bool, COMPARED("Compare the answers of all settings, too.")] = False,
+    requests: Annotated[int | None, WORKLOAD("Per repeat. [default: 200]", "N", min=1)] = None,
+    repeats: Annotated[int | None, WORKLOAD("[default: 3]", "N", min=1)] = None,
+    arrivals: opt.Arrivals = None,
+    concurrency: opt.Concurrency = None,
+    max_output: opt.MaxOutput = None,
+    data: Annotated[
+        list[str] | None,
+        WORKLOAD("Send this data's prompts. [default: random tokens of the same lengths]", "PATH"),
+    ] = None,
+    slo: opt.Slo = None,
+    resume: Annotated[bool, OUTPUT("Keep what was measured already.")] = False,
+    details: opt.Details = False,
+    json: opt.Json = False,
+    output: opt.Output = REPORTS / "verify.json",
+    quiet: opt.Quiet = False,
+) -> None:
     """Measure the plan on a real vLLM: memory, latency, throughput.
 
     More options, for a chunkscope.toml: chunkscope help config
 
     Example: chunkscope verify --model llama-3.1-8b --load-format dummy
     """
+    given = opt.typed(locals())
     from chunkscope.verification.verify import Report, VerifyOptions
 
-    options = settled("verify", api.option_names(VerifyOptions), given)
-    output = given.output or REPORTS / "verify.json"
-    options["plan"], options["profile"] = loaded_plan(given)
-    options["resume"] = output if given.resume and output.exists() else None
+    options = opt.settled("verify", api.option_names(VerifyOptions), given)
+    options["plan"], options["profile"] = opt.loaded_plan(plan, profile)
+    options["resume"] = output if resume and output.exists() else None
     try:
-        with console.progress(quiet=bool(given.quiet)) as listener:
+        with console.progress(quiet=quiet) as listener:
             report = Report(output=output, listener=listener, on_failure=_tell_failure)
             verification = api.verify(command=console.command(), report=report, **options)
     except KeyboardInterrupt:
-        if given.endpoint is None:
+        if endpoint is None:
             _tell_what_is_kept(output)
         raise
-    show(verification, given)
-    for note in _doubts(options["plan"], options["profile"], verification, given.model):
+    opt.show(verification, details=details, json=json)
+    for note in _doubts(options["plan"], options["profile"], verification, model):
         console.say(f"note: {note}")
-    folder = "" if output.parent == REPORTS else quoted(output.parent)
+    folder = "" if output.parent == REPORTS else opt.quoted(output.parent)
     console.say(f"\nwrote {output}; next: chunkscope report{folder}")
     first = verification.runs[0]
     if not first.ok:  # another row that fails is a result; the plan, or all there is, must run
