@@ -174,9 +174,8 @@ class MemoryModel:
     ) -> float:
         """The most that steps allocate while requests run, beyond weights and KV cache.
 
-        `requests`: prompt and output tokens of each, in their order. The forward pass of a step
-        that reads prompts, the logits of all running requests, or those
-        of prompt_logprobs: one follows the other, so the largest of them.
+        `requests`: prompt and output tokens of each, in their order. The forward pass of a step,
+        the logits of all running requests or of prompt_logprobs: the largest, as they take turns.
         """
         piece = min(chunk or budget, budget)
         parts = [running * self.shape.vocab * GREEDY_BYTES]

@@ -1,7 +1,6 @@
 """A model on several GPUs: who holds what.
 
-None of it was measured here: nobody had such a machine. How vLLM splits weights is read in 0.24 and
-0.32.
+Never measured: how vLLM splits weights is read in 0.24 and 0.32.
 """
 
 from dataclasses import dataclass

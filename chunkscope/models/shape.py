@@ -141,16 +141,6 @@ class ModelShape:
         padded = -(-self.hidden // 256) * 256 / self.hidden if q.method == "mxfp4" else 1.0
         return round(count * padded * q.bytes_per_weight)
 
-    @property
-    def active_parameters(self) -> int:
-        """The weights one token is multiplied with: chosen experts only, no embedding look-up."""
-        p = self.parameters
-        chosen = p.experts
-        if self.experts:
-            chosen = p.experts * self.experts.active // self.experts.count
-        head = p.head or p.embedding  # tied: the embedding is the head
-        return head + p.attention + p.mlp + chosen + p.other
-
     def check_parallel(self, tp: int) -> None:
         if tp < 1:
             raise UsageError(f"--tp must be at least 1, not {tp}")

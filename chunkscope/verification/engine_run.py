@@ -25,7 +25,6 @@ from chunkscope.vllm.log.failures import Status, cause_in, doing_in
 from chunkscope.vllm.log.reader import facts_in
 
 NO_DEVICE = ("Failed to infer device type", "No CUDA GPUs are available", "libcuda.so")
-NO_VLLM = ("No module named 'vllm'", "No module named 'torch'")
 # Phases in which the engine's program reports every answer.
 REPORTING = ("measuring", "checking outputs", "calibrating")
 LOG_TAIL = 1 << 16
@@ -219,12 +218,6 @@ def _refuse_another_machine(earlier: Machine, machine: Machine) -> None:
 
 def _failure(record: EngineRecord, code: int) -> tuple[Status, Note]:
     text = f"{record.log_text}\n{record.error}"
-    if any(sign in text for sign in NO_VLLM):
-        raise MissingError(
-            "the interpreter for the engine has no vLLM",
-            hint="pip install 'chunkscope[verify]', or name the Python that has it in "
-            "CHUNKSCOPE_VLLM_PYTHON",
-        )
     if not record.workers and any(sign in text for sign in NO_DEVICE):
         raise MissingError(
             "vLLM finds no GPU on this machine",

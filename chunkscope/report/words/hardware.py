@@ -31,7 +31,6 @@ def _unlike(
     kind: str | None,
     gpu: str | None,
     gpus: int | None,
-    **_: str,
 ) -> str:
     missing = (kind and f"a model like this ({kind})", gpu, f"{gpus} GPUs" if gpus else None)
     off = f"{100 * least:+.0f} %" + (f" to {100 * most:+.0f} %" if most > least else "")
