@@ -21,7 +21,6 @@ class Trait(StrEnum):
 MEASURED_ON = "h200"
 # Models with these traits on one H200, and the least and most error of their makespans, without
 # steps that compiled a kernel; tests/hardware/test_measured.py computes them again.
-# Files of them are in reports/h200/kinds.
 MEASURED = {
     frozenset[Trait](): (-0.18, 0.06),
     frozenset({Trait.EXPERTS}): (-0.01, 0.18),
@@ -45,24 +44,25 @@ def traits_of(shape: ModelShape) -> frozenset[Trait]:
     return frozenset(trait for trait, has in traits.items() if has)
 
 
-def kind_of(shape: ModelShape) -> str:
-    """In words: what its memory and its steps are taken to be like."""
-    return _named(traits_of(shape))
+def nearest_measured(shape: ModelShape) -> tuple[frozenset[Trait], float, float]:
+    """The kind that was measured, and how much too short and too long predictions of it were."""
+    nearest = min(MEASURED, key=lambda measured: len(measured ^ traits_of(shape)))
+    return nearest, *MEASURED[nearest]
 
 
 def unlike_measured(shape: ModelShape, gpu: Gpu | None, gpus: int = 1) -> Note | None:
     """What of this was never measured, and how near predictions of the nearest came."""
     traits = traits_of(shape)
-    nearest = min(MEASURED, key=lambda measured: len(measured ^ traits))
-    least, most = MEASURED[nearest]
-    kind = _named(traits) if nearest != traits else None
+    nearest, least, most = nearest_measured(shape)
+    kind = kind_of(traits) if nearest != traits else None
     title = gpu.title if gpu and gpu.name != MEASURED_ON else None
     if kind is None and title is None and gpus == 1:
         return None
     values: dict[str, Fact] = {"kind": kind, "gpu": title, "gpus": gpus if gpus > 1 else None}
-    values |= {"nearest": _named(nearest), "least": least, "most": most}
+    values |= {"nearest": kind_of(nearest), "least": least, "most": most}
     return Note(code="unlike_measured", values={**values})
 
 
-def _named(traits: frozenset[Trait]) -> str:
+def kind_of(traits: frozenset[Trait]) -> str:
+    """In words: what its memory and its steps are taken to be like."""
     return ", ".join(trait for trait in Trait if trait in traits) or "a dense model"

@@ -1,12 +1,10 @@
-"""How long the run takes, what that rests on, how sure it is; and what would make it shorter.
-
-Savings are found in what the profile counted already, whatever the flags.
-"""
+"""How long the run takes and how sure that is; what would save most, by what was counted."""
 
 from collections.abc import Iterator
 from dataclasses import replace
 
 from chunkscope.artefacts.note import Fact
+from chunkscope.hardware.accuracy import nearest_measured
 from chunkscope.lengths.profile import DatasetProfile
 from chunkscope.planning.plan import Cost, DatasetCost, Saving
 from chunkscope.planning.problem import Problem
@@ -19,9 +17,7 @@ from chunkscope.vllm.settings import Settings
 
 HOUR_S = 3_600
 MOST_DATASETS = 12  # that are simulated one by one
-# The farthest that a run on an H200 was from its prediction (reports/h200): MMLU by likelihoods
-# took 15.7 s instead of 13.7 s, generation was off by 5.4 % at the most.
-SEEN_SCORED, SEEN_GENERATED = 15.7 / 13.7, 1.054
+SEEN_SCORED = 15.7 / 13.7  # MMLU by likelihoods on an H200: measured, of predicted (reports/h200)
 SEEN_ON_GPUS = "seen_on_gpus"
 MOST = 3  # savings that are named
 SIMULATED = 4_000  # requests of a changed workload: more take as long in proportion
@@ -44,13 +40,15 @@ def cost_of(p: Problem, settings: Settings) -> Cost | None:
     seconds = [s for varied in runs if varied for s in (varied.figures.makespan_s, varied.gpu_s)]
     ratios = [one / seconds[0] for one in seconds]
     scored = any(output.is_scored for output in p.outputs)
+    shape = p.deployment.shape
+    _, least, most = nearest_measured(shape) if shape else ((), 0.0, 0.0)
     return Cost(
         requests=round(run.requests * times),
         input_tokens=round(run.input_tokens * times),
         output_tokens=round(run.output_tokens * times),
         hours=hours,
-        least_hours=hours * min(ratios) / SEEN_GENERATED,
-        most_hours=hours * max(ratios) * (SEEN_SCORED if scored else SEEN_GENERATED),
+        least_hours=hours * min(ratios) / max(1, 1 + most),
+        most_hours=hours * max(ratios) * max(1, 1 / (1 + least), SEEN_SCORED if scored else 1),
         varied=(NO_CPU_TIME, *p.varied, SEEN_ON_GPUS),
         gpus=p.base.parallel.gpus,
         price_per_hour=p.request.price_per_hour,

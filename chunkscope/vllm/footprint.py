@@ -9,7 +9,7 @@ from chunkscope.artefacts.notebook import frame, html_table
 from chunkscope.artefacts.schema import plain
 from chunkscope.artefacts.words import one_of
 from chunkscope.errors import UsageError
-from chunkscope.hardware.accuracy import kind_of
+from chunkscope.hardware.accuracy import kind_of, traits_of
 from chunkscope.hardware.gpus import LOCAL, Gpu, doubts, find_gpu
 from chunkscope.hardware.memory import Memory
 from chunkscope.hardware.parallel import Parallel
@@ -109,7 +109,7 @@ class Footprint:
         memory = self.memory
         return {
             "model": self.shape.load_name,
-            "kind": kind_of(self.shape),
+            "kind": kind_of(traits_of(self.shape)),
             "gpu": self.gpu.title,
             "vllm": self.deployment.release.text,
             "entry": self.deployment.entry,

@@ -93,13 +93,13 @@ def test_the_readme_shows_every_row():
     ],
 )
 def test_a_kind_names_what_is_not_dense(model, kind):
-    assert kind_of(find_model(model)) == kind
+    assert kind_of(traits_of(find_model(model))) == kind
 
 
 @pytest.mark.parametrize(
     ("model", "gpu", "gpus", "unlike"),
     [
-        ("deepseek-v3", "h200", 1, {"kind": kind_of(find_model("deepseek-v3"))}),
+        ("deepseek-v3", "h200", 1, {"kind": kind_of(traits_of(find_model("deepseek-v3")))}),
         ("llama-3.1-8b", "a100", 1, {"gpu": "NVIDIA A100-SXM4-80GB"}),
         ("qwen3-30b-a3b", "h200", 2, {"gpus": 2}),
         ("gemma-2-9b", "h200", 1, {}),
