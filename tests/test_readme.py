@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.commands.helpers import chunkscope
 from tests.conftest import REPOSITORY
 from tests.update_readme import BLOCK, DOCUMENTS, GUIDE, MEASURED, in_bash, make_checkout, printed
 
@@ -39,12 +40,12 @@ def test_the_readme_is_short_and_shows_commands_and_their_output() -> None:
     assert len(BLOCKS) >= 3
 
 
-def test_every_page_of_the_manual_is_run_and_shown(checkout: Path) -> None:
+def test_every_page_of_the_manual_is_run_and_shown(tmp_path: Path) -> None:
     assert {path.name for path in GUIDE.iterdir()} == {path.name for path in DOCUMENTS[1:]}
+    overview = chunkscope(tmp_path, "help").out
     for path in DOCUMENTS[1:]:
-        done = in_bash(f"chunkscope help {path.stem}", checkout)
-        assert done.stdout == path.read_text()
-        assert path.stem in in_bash("chunkscope help", checkout).stdout
+        assert chunkscope(tmp_path, "help", path.stem).out == path.read_text()
+        assert path.stem in overview
 
 
 COMMANDS = sorted(
@@ -69,14 +70,14 @@ def test_a_command_of_the_manual_has_options_that_exist(line: str) -> None:
     assert command.make_context(name, spelled_out(words))
 
 
-def test_gpus_and_models_can_be_found(checkout: Path) -> None:
+def test_gpus_and_models_can_be_found(tmp_path: Path) -> None:
     from chunkscope.hardware.gpus import TABLE
     from chunkscope.models.find import MODELS
 
     assert "H100" in README
     for command, names in (("chunkscope gpus", TABLE), ("chunkscope models", MODELS)):
         assert f"`{command}`" in README
-        shown = in_bash(command, checkout).stdout.split()
+        shown = chunkscope(tmp_path, command.split()[1]).out.split()
         assert not [name for name in names if name not in shown]
 
 
