@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from chunkscope.planning.plan import Plan
     from chunkscope.planning.rule import Decision, activation
     from chunkscope.reference.chunked import chunked
-    from chunkscope.report.reuse import PrefixSummary
+    from chunkscope.report.prefixes import PrefixSummary
     from chunkscope.simulation.result import Simulation
     from chunkscope.verification.result import Verification
     from chunkscope.verification.verify import VerifyOptions
@@ -54,7 +54,7 @@ _HOMES = {
     "planning.plan": ("Plan",),
     "planning.rule": ("Decision", "activation"),
     "reference.chunked": ("chunked",),
-    "report.reuse": ("PrefixSummary",),
+    "report.prefixes": ("PrefixSummary",),
     "simulation.result": ("Simulation",),
     "verification.result": ("Verification",),
     "verification.verify": ("VerifyOptions",),

@@ -11,7 +11,7 @@ from chunkscope.artefacts.figures import BY_KEY, Figures
 from chunkscope.artefacts.numbers import number, seconds
 from chunkscope.planning.plan import Plan
 from chunkscope.planning.predict import SimulateOptions, predict
-from chunkscope.report.words.verdicts import verdict
+from chunkscope.report.verification import answer
 from chunkscope.verification.result import Run, Verification
 
 FOLDER = Path(__file__).parents[1] / "reports" / "h200"
@@ -140,7 +140,7 @@ def _advice_row(one: Scenario) -> str:
         if set_to
         else f"the same ({seconds(one.simulated['plan'].makespan_s)})",
         spaced(f"{hits[0]:.1%} ({hits[1]:.1%})"),
-        verdict(one.verification).partition(": ")[0],
+        answer(one.verification).partition(": ")[0],
     )
     return f"| {' | '.join(cells)} |"
 

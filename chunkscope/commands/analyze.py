@@ -136,10 +136,10 @@ def analyze(
     profile.save(output)
     _show(profile, form, details=details, json=json)
     if export_trace:
-        from chunkscope.report.words import data as words
+        from chunkscope.report.profile import exported
 
         options["export_trace"].write(export_trace)
-        for line in words.exported(options["export_trace"], export_trace):
+        for line in exported(options["export_trace"], export_trace):
             console.say(line)
     where = "" if output == PROFILE else opt.quoted(output)
     console.say(f"\nwrote {output}; next: chunkscope recommend{where}")
@@ -161,18 +161,16 @@ def _export(file: Path, paths: list[str], prefixes: bool) -> "TraceExport":
 
 
 def _show(profile: "Profile", form: str | None, *, details: bool, json: bool) -> None:
-    from chunkscope.report.words import data as words
+    from chunkscope.report.profile import as_csv, bad_rows, cautions
 
     if form == "csv":
-        from chunkscope.report.profile import as_csv
-
         console.emit(as_csv(profile).encode())
     else:
         opt.show(profile, details=details, json=json, form=form)
     if json or form == "csv":  # which have no place for sentences
-        for note in words.cautions(profile):
+        for note in cautions(profile):
             console.say(f"note: {note}")
-    for line in words.bad_rows(profile):
+    for line in bad_rows(profile):
         console.say(line)
 
 

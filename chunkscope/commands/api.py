@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from chunkscope.lengths.trace_export import TraceExport
     from chunkscope.planning.plan import Plan
     from chunkscope.reference.demo import Demonstration
-    from chunkscope.report.reuse import PrefixSummary
+    from chunkscope.report.prefixes import PrefixSummary
     from chunkscope.simulation.result import Simulation
     from chunkscope.verification.result import Verification
     from chunkscope.verification.verify import Report
@@ -66,11 +66,11 @@ def analyze(
     return profile
 
 
-def prefixes(profile: "Profile | Name", plan: "Plan | Name | None" = None) -> "PrefixSummary":
-    """How much of the prompts vLLM's prefix cache can serve; with a plan, in its KV cache."""
-    from chunkscope.report.reuse import prefixes as run
+def prefixes(profile: "Profile | Name") -> "PrefixSummary":
+    """How much of the prompts vLLM's prefix cache can serve."""
+    from chunkscope.report.prefixes import prefixes as run
 
-    return run(profile, plan)
+    return run(profile)
 
 
 def recommend(profiles: "Profile | Name | Sequence[Profile | Name]", **given: Any) -> "Plan":

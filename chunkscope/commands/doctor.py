@@ -31,7 +31,7 @@ def doctor(
     gpu: opt.Gpu = None,
     details: opt.Details = False,
     form: Annotated[
-        Literal["text", "md", "github"] | None, OUTPUT("github: annotations.", "--format")
+        Literal["text", "md"] | None, OUTPUT("How the result is shown.", "--format")
     ] = None,
     json: opt.Json = False,
     output: opt.Output = REPORTS / "doctor.json",
@@ -59,12 +59,8 @@ def doctor(
     else:
         diagnosis = run(*logs, **context, seconds=_seconds(for_))
     diagnosis.save(output)
-    if form == "github":
-        from chunkscope.report.ci import doctor_annotations
-
-        return console.emit(doctor_annotations(diagnosis).encode())
     opt.show(diagnosis, details=details, json=json, form=form)
-    return console.say(f"\nwrote {output}")
+    console.say(f"\nwrote {output}")
 
 
 def _seconds(text: str) -> float:

@@ -36,8 +36,7 @@ def gate(
     Example: chunkscope gate --init && chunkscope gate
     """
     from chunkscope.gating.gate import gate as run
-    from chunkscope.report import ci
-    from chunkscope.report.words import gate as words
+    from chunkscope.report import gate as words
 
     opt.check_format(form, json=json)
     if init and update:
@@ -56,13 +55,15 @@ def gate(
     except ChunkscopeError as error:
         if form == "github":  # what cannot be judged must not be a red cross without a word
             budget = config or CONFIG
-            console.emit(ci.error_annotation(error, budget if budget.exists() else None).encode())
+            console.emit(
+                words.error_annotation(error, budget if budget.exists() else None).encode()
+            )
         raise
     if form == "junit":
-        console.emit(ci.junit(result))
+        console.emit(words.junit(result))
     elif form == "github":
-        console.emit(ci.gate_annotations(result).encode("utf-8", "replace"))
-        if problem := ci.job_summary(result):
+        console.emit(words.annotations(result).encode("utf-8", "replace"))
+        if problem := words.job_summary(result):
             console.say(f"note: {problem}")
     else:
         opt.show(result, details=details, json=json, form=form)
@@ -105,9 +106,8 @@ def _update(reports: Path, config: Path | None) -> None:
     from chunkscope.gating.budget import find_budget, parse_budget
     from chunkscope.gating.gate import judge
     from chunkscope.gating.init import updated_text
+    from chunkscope.report import gate as words
     from chunkscope.report import terminal
-    from chunkscope.report.ci import remedies
-    from chunkscope.report.words import gate as words
 
     file, findings = find_budget(config), load_findings(reports)
     text = updated_text(file, findings)
@@ -121,5 +121,5 @@ def _update(reports: Path, config: Path | None) -> None:
         write_atomically(file.path, text.encode())
         console.say(f"wrote {file.path}; next: look at it, and commit it")
     if not result.passed:
-        console.show(lambda out: terminal.draw(remedies(result), out))
+        console.show(lambda out: terminal.draw(words.remedies(result), out))
         raise GateBroken(f"no limit could be moved for that: {words.failure(result)}")

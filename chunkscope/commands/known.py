@@ -18,10 +18,6 @@ PartArg = Annotated[str, argument("[PART]", "Only names that contain it.")]
 
 def prefixes(
     profile: Annotated[Path, argument("[PROFILE]", "From `chunkscope analyze`.")] = PROFILE,
-    plan: Annotated[
-        Path | None,
-        INPUT("From `chunkscope recommend`: its KV cache. [default: beside the profile]", "FILE"),
-    ] = None,
     details: opt.Details = False,
     json: opt.Json = False,
 ) -> None:
@@ -29,10 +25,8 @@ def prefixes(
 
     Example: chunkscope prefixes
     """
-    from chunkscope.report.reuse import plan_for
-
     opt.refuse_data((profile,), "profile", "chunkscope prefixes")
-    opt.show(api.prefixes(profile, plan or plan_for(profile)), details=details, json=json)
+    opt.show(api.prefixes(profile), details=details, json=json)
 
 
 def memory(
@@ -54,7 +48,6 @@ def memory(
     ] = None,
     gpu_memory_utilization: Annotated[float | None, SETTING("[default: vLLM's]", "SHARE")] = None,
     task: opt.TaskKind = None,
-    details: opt.Details = False,
     json: opt.Json = False,
 ) -> None:
     """Where every GiB of a GPU goes, and how many requests fit. Needs no data.
@@ -66,7 +59,7 @@ def memory(
 
     if model is None:
         raise UsageError("--model is missing", hint="`chunkscope models` lists those known by name")
-    opt.show(run(**opt.settled("memory", {}, given)), details=details, json=json)
+    opt.show(run(**opt.settled("memory", {}, given)), json=json)
 
 
 def demo(

@@ -92,7 +92,7 @@ def verify(
     console.say(f"\nwrote {output}; next: chunkscope report{folder}")
     first = verification.runs[0]
     if not first.ok:  # another row that fails is a result; the plan, or all there is, must run
-        from chunkscope.report.words.verdicts import failure
+        from chunkscope.report.verification import failure
 
         raise EngineError(failure(first), hint=HINTS[first.status.value])
 
@@ -112,7 +112,7 @@ def _tell_what_is_kept(output: Path) -> None:
 
 
 def _tell_failure(run: "Run", log: str) -> None:
-    from chunkscope.report.words.verdicts import failure
+    from chunkscope.report.verification import failure
     from chunkscope.vllm.log.failures import last_lines
 
     console.say(failure(run))
@@ -128,10 +128,10 @@ def _doubts(
     """Where the plan was made for something else than what it was measured on."""
     from chunkscope.models.find import built_in, find_model
     from chunkscope.planning.tokenizer_match import tokenizer_note
-    from chunkscope.report.words import measured as words
+    from chunkscope.report.verification import measured_elsewhere
     from chunkscope.report.words import sentence
 
-    notes = list(words.measured_elsewhere(plan, verification))
+    notes = list(measured_elsewhere(plan, verification))
     if model is None or (plan.model and model in (plan.model.name, plan.model.load_name)):
         return notes  # `recommend` said it of the plan's own model
     # A server may call it anything: nobody is asked over the network.

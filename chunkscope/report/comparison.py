@@ -2,52 +2,34 @@
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from enum import StrEnum
 from typing import Any
 
 from chunkscope._version import __version__
-from chunkscope.artefacts.figures import FIGURES, KV_TOKENS
-from chunkscope.artefacts.numbers import (
-    NOT_MEASURED,
-    as_written,
-    change,
-    duration,
-    gib,
-    number,
-    share,
-)
+from chunkscope.artefacts.numbers import as_written, change, duration, number, plural, share
 from chunkscope.findings import Findings
 from chunkscope.lengths.content import content_changes
 from chunkscope.lengths.profile import ALL, DatasetProfile, Profile, together
 from chunkscope.planning.plan import Plan
 from chunkscope.prefixes.reuse import reuse_together
-from chunkscope.report.runs import LOOKS
-from chunkscope.report.section import Cell, Section, table_of
-from chunkscope.report.words import verdicts as words
+from chunkscope.report.plan import answer
+from chunkscope.report.runs import runs_table
+from chunkscope.report.section import Section, table_of
+from chunkscope.report.verification import failure, measured_on
 from chunkscope.verification.result import Verification
-from chunkscope.verification.verdict import Outcome, judge, value
 
-SCHEMA = "chunkscope/comparison/2"
-
-
-class Part(StrEnum):
-    LENGTHS = "lengths and sharing"
-    PLAN = "answer"
-    MEASURED = "measured"
+SCHEMA = "chunkscope/comparison/3"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One figure of one subject, before and after, as it is written and as it is."""
+    """A figure of a dataset or of the plan, before and after: as it is written and as it is."""
 
-    part: Part
     subject: str
     figure: str
     old: str
     new: str
-    old_value: Any = None
-    new_value: Any = None
-    outcome: Outcome = Outcome.UNKNOWN
+    old_value: Any
+    new_value: Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +46,7 @@ class DataChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportComparison:
-    """`notes` say what could not be compared, and why. `ties` are figures within the spread.
+    """`notes` say what could not be compared, and why.
 
     `data` is None where the content of one folder is not known.
     """
@@ -74,69 +56,103 @@ class ReportComparison:
     data: tuple[DataChange, ...] | None
     changes: tuple[Change, ...]
     notes: tuple[str, ...]
-    ties: int
-
-    @property
-    def comparable_profile(self) -> Profile | None:
-        """The old lengths, where they can be drawn beside the new ones."""
-        old, new = self.old.profile, self.new.profile
-        return old if old and new and _same_tokens(old, new) else None
 
     def to_json(self) -> dict[str, Any]:
+        sides = {"old": self.old, "new": self.new}
         return {
             "schema": SCHEMA,
             "chunkscope": __version__,
-            "old": {"folder": str(self.old.folder), "digests": self.old.digests},
-            "new": {"folder": str(self.new.folder), "digests": self.new.digests},
+            **{n: {"folder": str(f.folder), "digests": f.digests} for n, f in sides.items()},
             "data": None if self.data is None else [asdict(one) for one in self.data],
             "changes": [asdict(one) for one in self.changes],
-            "ties": self.ties,
             "notes": list(self.notes),
         }
 
 
 def compare(old: Findings, new: Findings) -> ReportComparison:
-    changes = list(_changes(old, new))
     return ReportComparison(
         old=old,
         new=new,
         data=data_changes(old.profile, new.profile),
-        changes=tuple(one for one in changes if one.outcome is not Outcome.TIE),
-        notes=tuple(words.not_comparable(old, new)),
-        ties=sum(one.outcome is Outcome.TIE for one in changes),
+        changes=tuple(_changes(old, new)),
+        notes=tuple(_not_comparable(old, new)),
     )
 
 
+# -- sections ------------------------------------------------------------------------------------
+
+
 def sections(comparison: ReportComparison) -> list[Section]:
-    data = None if comparison.data is None else [asdict(one) for one in comparison.data]
-    rows = [tuple(one.values()) for one in data or ()]
     heads = ("rows", "before", "now", "added", "removed", "changed")
-    changed = words.figures_changed(len(comparison.changes), comparison.ties)
+    rows = [tuple(asdict(one).values()) for one in comparison.data or ()]
+    figures = table_of(
+        ("of", "figure", "before", "now", "change"),
+        map(_row, comparison.changes),
+        words=("figure",),
+    )
     return [
         Section(
-            sentences=(*words.what_changed(comparison.old, comparison.new, data), changed),
+            sentences=tuple(_what_changed(comparison)),
             table=table_of(heads, rows),
             notes=comparison.notes,
         ),
-        *(
-            Section(
-                title=part.value.capitalize(),
-                table=table_of(
-                    ("of", "figure", "before", "now", "change"),
-                    [_row(one) for one in comparison.changes if one.part is part],
-                    words=("figure",),
-                ),
-            )
-            for part in Part
-        ),
+        Section(title="Lengths, sharing, plan", table=figures),
+        *_measured(comparison.old.verification, comparison.new.verification),
     ]
 
 
-def _row(one: Change) -> tuple[str | Cell, ...]:
+def _row(one: Change) -> tuple[str, ...]:
     numbers = all(type(v) in (int, float) for v in (one.old_value, one.new_value))
     by = change(one.old_value, one.new_value) if numbers else ""
-    look = LOOKS.get(one.outcome, "")
-    return one.subject, one.figure, one.old, one.new, Cell(text=by, look=look)
+    return one.subject, one.figure, one.old, one.new, by
+
+
+def _measured(old: Verification | None, new: Verification | None) -> Iterator[Section]:
+    """Each setting that was run in both, as runs stand beside each other anywhere."""
+    for run in new.runs if new else ():
+        if (before := old.run(run.setting) if old else None) is None:
+            continue
+        both = {"before": before, "now": run}
+        yield Section(
+            title=f"Measured: {run.setting}",
+            sentences=tuple(f"{name}: {failure(r)}." for name, r in both.items() if not r.ok),
+            table=runs_table([(name, r) for name, r in both.items() if r.ok]),
+        )
+
+
+def _what_changed(comparison: ReportComparison) -> Iterator[str]:
+    """First of the data, then of the answer."""
+    old, new, data = comparison.old, comparison.new, comparison.data
+    folders = f"from {old.folder} to {new.folder}"
+    if data:
+        names = ("added", "removed", "changed")
+        counts = {name: sum(getattr(one, name) or 0 for one in data) for name in names}
+        parts = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
+        counted = f" ({parts})" if parts else ""
+        yield f"Rows changed in {plural(len(data), 'dataset')}{counted}, {folders}."
+    else:
+        yield f"The data is {'not compared' if data is None else 'the same'} {folders}."
+    if old.plan is not None and new.plan is not None:
+        before, after = map(answer, (old.plan, new.plan))
+        same = f"The answer is the same: {after}"
+        yield same if before == after else f"The answer changed. Before: {before} Now: {after}"
+
+
+def _not_comparable(old: Findings, new: Findings) -> Iterator[str]:
+    for name in ("profile", "plan", "verification", "simulation"):
+        before, after = getattr(old, name), getattr(new, name)
+        if (before is None) != (after is None):
+            yield f"only {new.folder if before is None else old.folder} has a {name}"
+    if old.profile and new.profile and not _same_tokens(old.profile, new.profile):
+        names = f"{old.profile.tokenizer.name}, {new.profile.tokenizer.name}"
+        yield f"lengths of different tokenizers ({names}): not compared"
+    if old.verification and new.verification:
+        before, after = measured_on(old.verification), measured_on(new.verification)
+        if before != after:
+            yield f"measured differently. Before: {before} Now: {after}"
+
+
+# -- rows of the data ----------------------------------------------------------------------------
 
 
 def data_changes(old: Profile | None, new: Profile | None) -> tuple[DataChange, ...] | None:
@@ -153,101 +169,73 @@ def data_changes(old: Profile | None, new: Profile | None) -> tuple[DataChange, 
 def _data_change(
     name: str, old: DatasetProfile | None, new: DatasetProfile | None
 ) -> DataChange | None:
-    added: int | None = None
-    removed: int | None = None
-    changed: int | None = None
+    counts: tuple[int | None, ...] = (None, None, None)  # added, removed, changed
     if old is None or new is None:
-        added, removed, changed = new.rows if new else 0, old.rows if old else 0, 0
+        counts = (new.rows if new else 0, old.rows if old else 0, 0)
     elif old.content is not None and new.content is not None:
-        if (counts := content_changes(old.content, new.content)) == (0, 0):
+        rows = content_changes(old.content, new.content)
+        if rows == (0, 0):
             return None
-        if counts is not None:  # a row that changed is one added and one removed
-            changed = min(counts)
-            added, removed = (count - changed for count in counts)
+        if rows is not None:  # a row that changed is one added and one removed
+            both = min(rows)
+            counts = (rows[0] - both, rows[1] - both, both)
     elif old.lengths == new.lengths:
         return None
-    rows = {"before": old.rows if old else None, "now": new.rows if new else None}
-    return DataChange(dataset=name, added=added, removed=removed, changed=changed, **rows)
+    before, now = (one.rows if one else None for one in (old, new))
+    added, removed, changed = counts
+    return DataChange(
+        dataset=name, before=before, now=now, added=added, removed=removed, changed=changed
+    )
 
 
-# -- figures of each part, by subject ------------------------------------------------------------
+# -- figures -------------------------------------------------------------------------------------
 
-Figures = dict[str, tuple[Any, str]]  # by name: a value, and how it is written
+Figures = dict[tuple[str, str], tuple[Any, str]]  # by subject and name: a value, and as written
+NONE = (None, "none")
+PLAN = "the plan"
 
 
 def _changes(old: Findings, new: Findings) -> Iterator[Change]:
+    before: Figures = {}
+    after: Figures = {}
     if old.profile and new.profile and _same_tokens(old.profile, new.profile):
         before, after = _lengths(old.profile), _lengths(new.profile)
-        for subject in dict.fromkeys((*after, *before)):
-            yield from _differing(Part.LENGTHS, subject, before.get(subject), after.get(subject))
     if old.plan and new.plan:
-        yield from _differing(Part.PLAN, "plan", _plan(old.plan), _plan(new.plan))
-    if old.verification and new.verification:
-        yield from _measured(old.verification, new.verification)
-
-
-def _differing(
-    part: Part,
-    subject: str,
-    old: Figures | None,
-    new: Figures | None,
-    outcome: Outcome = Outcome.UNKNOWN,
-) -> Iterator[Change]:
-    for name in dict.fromkeys((*(new or {}), *(old or {}))):
-        before, after = ((figures or {}).get(name, (None, "none")) for figures in (old, new))
-        if before[0] != after[0]:
-            texts = {"old": before[1], "new": after[1], "outcome": outcome}
-            values = {"old_value": before[0], "new_value": after[0]}
-            yield Change(part=part, subject=subject, figure=name, **texts, **values)  # type: ignore[arg-type]
+        before, after = before | _plan(old.plan), after | _plan(new.plan)
+    for key in dict.fromkeys((*after, *before)):
+        (was, old_text), (now, new_text) = before.get(key, NONE), after.get(key, NONE)
+        if was != now:
+            texts = {"old": old_text, "new": new_text, "old_value": was, "new_value": now}
+            yield Change(subject=key[0], figure=key[1], **texts)
 
 
 def _same_tokens(old: Profile, new: Profile) -> bool:
     return old.tokenizer.digest == new.tokenizer.digest
 
 
-def _lengths(profile: Profile) -> dict[str, Figures]:
-    figures: dict[str, Figures] = {}
+def _lengths(profile: Profile) -> Figures:
+    figures: Figures = {}
     for name, datasets in (*((d.name, [d]) for d in profile.datasets), (ALL, profile.datasets)):
         lengths = together(datasets)
-        values = {f"p{n}": lengths.percentile(n) for n in (50, 95)} | {"longest": lengths.max}
-        figures[name] = {"prompts": (lengths.count, number(lengths.count))}
-        figures[name] |= {key: (value, number(value)) for key, value in values.items()}
+        values = {"prompts": lengths.count, "p50": lengths.percentile(50)}
+        values |= {"p95": lengths.percentile(95), "longest": lengths.max}
+        figures |= {(name, key): (value, number(value)) for key, value in values.items()}
         if measured := [d.prefixes for d in datasets if d.prefixes]:
             rate = reuse_together(measured).hit_rate
-            figures[name]["served by a prefix cache"] = (rate, share(rate))
+            figures[name, "served by a prefix cache"] = (rate, share(rate))
     return figures
 
 
 def _plan(plan: Plan) -> Figures:
-    cost, memory = plan.cost, plan.memory
     values: dict[str, Any] = {
         "vLLM": plan.release.text,
         "model": plan.model.name if plan.model else None,
         "GPU": plan.gpu.title if plan.gpu else None,
         "prompts refused": plan.refused.prompts,
         **plan.settings.given(),
-        KV_TOKENS.title: memory.kv_cache_tokens if memory else None,
+        "KV cache tokens": plan.memory.kv_cache_tokens if plan.memory else None,
     }
-    written: Figures = {n: (v, as_written(v)) for n, v in values.items() if v is not None}
-    if cost is not None:
-        written["time, predicted"] = (cost.hours, duration(cost.hours))
-    if memory is not None:
-        activation = memory.line("activation").gib
-        written["activations, predicted"] = (activation, gib(activation))
-    return written
-
-
-def _measured(old: Verification, new: Verification) -> Iterator[Change]:
-    for setting in dict.fromkeys(run.setting for run in (*new.runs, *old.runs)):
-        runs = before, after = old.run(setting), new.run(setting)
-        was, now = (words.STATUS[run.status] if run else NOT_MEASURED for run in runs)
-        states: tuple[Figures, Figures] = {"status": (was, was)}, {"status": (now, now)}
-        yield from _differing(Part.MEASURED, setting, *states)
-        if before and after and before.ok and after.ok:
-            for figure in FIGURES:
-                one, two = (
-                    {figure.title: (value(run, figure), words.shown(figure, run))}
-                    for run in (before, after)
-                )
-                outcome = judge(figure, after, before)
-                yield from _differing(Part.MEASURED, setting, one, two, outcome)
+    figures = {(PLAN, n): (v, as_written(v)) for n, v in values.items() if v is not None}
+    if plan.cost is not None:
+        figures[PLAN, "time, predicted"] = (plan.cost.hours, duration(plan.cost.hours))
+    return figures

@@ -1,22 +1,21 @@
 """A diagnosis as sections: what limited the engine and what to change, then what it did."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from chunkscope.artefacts.numbers import gib, number, share
-from chunkscope.diagnosis.diagnosis import Diagnosis, EngineReport
+from chunkscope.artefacts.numbers import as_written, gib, number, plural, share
+from chunkscope.diagnosis.diagnosis import Diagnosis, EngineReport, Symptom
 from chunkscope.diagnosis.phases import Bound
-from chunkscope.report.section import Chart, Section, Table, fact_table, table_of
-from chunkscope.report.words import doctor as words
-from chunkscope.report.words import sentence
-from chunkscope.vllm.log.timeline import LogWindow
+from chunkscope.report.section import Section, Table, fact_table, table_of
+from chunkscope.report.words import capital, sentence
 
 if TYPE_CHECKING:
     from rich.console import Group
 
 MOST_ENGINES = 8  # the last of them
 MOST_SYMPTOMS = 5  # of an engine, in the short answer
-MOST_WINDOWS = 400  # of an engine on the page: more are narrower than a line
 MOST_PHASES = 60
 
 
@@ -24,7 +23,7 @@ def sections(diagnosis: Diagnosis) -> list[Section]:
     engines = list(enumerate(diagnosis.engines, start=1))[-MOST_ENGINES:]
     count = f"{diagnosis.lines:,} lines, {diagnosis.understood:,} of them understood."
     return [
-        Section(sentences=(words.answer(diagnosis),), notes=tuple(map(sentence, diagnosis.notes))),
+        Section(sentences=(answer(diagnosis),), notes=tuple(map(sentence, diagnosis.notes))),
         *(
             section
             for place, engine in engines
@@ -35,20 +34,77 @@ def sections(diagnosis: Diagnosis) -> list[Section]:
 
 
 def _engine(engine: EngineReport, place: int, count: int) -> Iterator[Section]:
+    some = enumerate(engine.symptoms[:MOST_SYMPTOMS], start=1)
+    symptoms = (f"{rank}. {_symptom(symptom)}." for rank, symptom in some)
     yield Section(
-        title=words.heading(engine, place, count),
-        sentences=(words.happened(engine), *words.symptoms(engine, MOST_SYMPTOMS)),
-        notes=(*words.differences(engine), *words.cautions(engine)),
+        title=_heading(engine, place, count),
+        sentences=(_happened(engine), *symptoms),
+        notes=tuple(_cautions(engine)),
     )
-    if engine.windows:
-        yield Section(
-            title="What limited it when",
-            chart=Chart(name=f"engine-{place - 1}", data=_windows(engine)),
-            table=_bounds(engine),
-        )
+    yield Section(title="What limited it when", table=_bounds(engine))
     yield Section(title="Memory", table=_memory(engine), details=True)
-    yield Section(title="Settings", table=fact_table(words.configured(engine)), details=True)
+    yield Section(title="Settings", table=fact_table(_settings(engine)), details=True)
     yield Section(title="Phase by phase", table=_phases(engine), details=True)
+
+
+# -- what is said --------------------------------------------------------------------------------
+
+
+def answer(diagnosis: Diagnosis) -> str:
+    """What limited it most, and how many other things did."""
+    if not diagnosis.symptoms:
+        return "Nothing in it limits the engine."
+    title = capital(sentence(diagnosis.symptoms[0].title)).rstrip(".")
+    more = f" {len(diagnosis.symptoms) - 1} more below." if len(diagnosis.symptoms) > 1 else ""
+    return f"{title}.{more}"
+
+
+def _heading(engine: EngineReport, place: int, count: int) -> str:
+    which = f"Engine {place} of {count} in {Path(engine.source).name}: " if count > 1 else ""
+    lines = f" (lines {engine.first_line:,} to {engine.last_line:,})" if engine.last_line else ""
+    version = f"vLLM {engine.facts.version}" if engine.facts.version else "vLLM (version unknown)"
+    several = f", {engine.engines} engines" if engine.engines > 1 else ""
+    return f"{which}{engine.facts.model or 'unknown model'}, {version}{several}{lines}"
+
+
+def _symptom(symptom: Symptom) -> str:
+    """What it is, what shows it and where, and what to change."""
+    lines = ", ".join(f"{line:,}" for line in symptom.lines)
+    where = f"line{'s' if len(symptom.lines) > 1 else ''} {lines}" if lines else ""
+    seen = "; ".join(filter(None, (*map(sentence, symptom.evidence), where)))
+    title = capital(sentence(symptom.title)).rstrip(".")
+    return f"{title}{f' ({seen})' if seen else ''}. Try: {sentence(symptom.change)}"
+
+
+def _happened(engine: EngineReport) -> str:
+    if not engine.windows:
+        return "The log has no periodic line, so nothing is known of its work."
+    busy = engine.busy_s or 1.0
+    hits = f", prefix cache hits {share(engine.hit_rate)}" if engine.hit_rate is not None else ""
+    return (
+        f"Busy for {engine.busy_s:,.0f} s: {engine.prompt_tokens / busy:,.0f} prompt and "
+        f"{engine.output_tokens / busy:,.0f} output tokens/s; at most "
+        f"{plural(engine.peak_running, 'request')} running and {engine.peak_waiting:,} waiting; "
+        f"KV cache up to {share(engine.peak_kv_use)}{hits}."
+    )
+
+
+def _cautions(engine: EngineReport) -> Iterator[str]:
+    """Where the plan says otherwise, and what a log's figures leave out."""
+    for one in engine.differences:
+        yield f"the plan says {one.name} {one.planned}, the engine has {one.actual}"
+    if not engine.windows or not engine.last_line:
+        return
+    if engine.preemptions is None:
+        yield "vLLM does not log preemptions; `chunkscope doctor URL` reads them from /metrics"
+    if engine.hit_rate:
+        yield (
+            "a log's prompt tokens/s leave out cached tokens; its hit rate is of the last 1,000 "
+            "requests, and too high up to vLLM 0.26"
+        )
+
+
+# -- tables --------------------------------------------------------------------------------------
 
 
 def _bounds(engine: EngineReport) -> Table | None:
@@ -68,7 +124,6 @@ def _memory(engine: EngineReport) -> Table | None:
         "CUDA graphs": (facts.graphs_gib, None, gib),
         "KV cache": (facts.kv_cache_gib, model and model.kv_cache_gib, gib),
         "tokens in it": (facts.kv_cache_tokens, model and model.kv_cache_tokens, number),
-        "full-length requests": (facts.kv_concurrency, None, number),
     }
     rows = [
         (name, write(log), *([write(predicted) if predicted else ""] if model else []))
@@ -77,6 +132,17 @@ def _memory(engine: EngineReport) -> Table | None:
     ]
     source = "by the log" if engine.last_line else "by /metrics"
     return table_of(("memory", source, *([f"predicted ({engine.gpu})"] if model else [])), rows)
+
+
+def _settings(engine: EngineReport) -> dict[str, str | None]:
+    """What the log says of them, by vLLM's names, and what was changed from vLLM's defaults."""
+    facts = {
+        name: as_written(value)
+        for name, value in asdict(engine.facts).items()
+        if value is not None and not name.startswith("kv_c") and not name.endswith(("_gib", "_s"))
+    }
+    given = ", ".join(f"{name} {as_written(value)}" for name, value in engine.arguments.items())
+    return {**facts, "changed": given or None}
 
 
 def _phases(engine: EngineReport) -> Table | None:
@@ -93,37 +159,10 @@ def _phases(engine: EngineReport) -> Table | None:
     return table_of(("when", "held back by", *figures), rows, words=("held back by",))
 
 
-def _windows(engine: EngineReport) -> dict[str, Any]:
-    """For the page: rates, requests and KV cache over time, and what held it back."""
-    names = dict.fromkeys(window.engine for window in engine.windows)
-    series = [[w for w in engine.windows if w.engine == name] for name in names]
-    return {
-        "windows": [
-            [
-                *(place, round(w.end_s - w.seconds, 1), round(w.end_s, 1)),
-                *(round(w.prompt_tokens_per_s, 1), round(w.output_tokens_per_s, 1)),
-                *(w.running, w.waiting, round(w.kv_use, 4)),
-            ]
-            for place, windows in enumerate(series)
-            for w in _fewer(windows)
-        ],
-        "phases": [[p.begin_s, p.window.end_s, p.bound.value] for p in engine.phases],
-    }
-
-
-def _fewer(windows: list[LogWindow]) -> Iterator[LogWindow]:
-    many = max(1, -(-len(windows) // MOST_WINDOWS))
-    for start in range(0, len(windows), many):
-        joined = windows[start]
-        for window in windows[start + 1 : start + many]:
-            joined = joined.joined(window)
-        yield joined
-
-
 def live_view(diagnosis: Diagnosis) -> "Group":
     """The engine that runs now, in a few lines that are drawn over."""
     from rich.console import Group
     from rich.text import Text
 
-    happened = [words.happened(engine) for engine in diagnosis.engines[-1:]]
-    return Group(Text(words.answer(diagnosis), style="bold"), *map(Text, happened))
+    happened = [_happened(engine) for engine in diagnosis.engines[-1:]]
+    return Group(Text(answer(diagnosis), style="bold"), *map(Text, happened))

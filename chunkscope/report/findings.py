@@ -3,32 +3,39 @@
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
-from chunkscope.artefacts.artefact import Artefact
 from chunkscope.artefacts.numbers import duration, gib, number, plural, share
 from chunkscope.errors import ChunkscopeError
 from chunkscope.findings import Findings
-from chunkscope.lengths.profile import Profile
 from chunkscope.planning.emit import emit
 from chunkscope.planning.plan import AdviceKind, Plan
-from chunkscope.report import memory
+from chunkscope.report import diagnosis, memory, plan, profile, simulation
+from chunkscope.report import verification as measured
 from chunkscope.report.comparison import ReportComparison
-from chunkscope.report.plan import savings
-from chunkscope.report.profile import lengths_chart
-from chunkscope.report.reuse import prefixes
-from chunkscope.report.section import Chart, Section, fact_table, table_of
+from chunkscope.report.prefixes import prefixes
+from chunkscope.report.section import Section, fact_table, table_of
 from chunkscope.report.section import sections as sections_of
-from chunkscope.report.words import answer as words
-from chunkscope.verification.result import EngineKind
+from chunkscope.report.words import capital, sentence
+from chunkscope.verification.result import Conclusion, EngineKind, Verification
 from chunkscope.vllm.enums import Target
+from chunkscope.vllm.settings import Settings
 
-FOLDED = ("lengths", "reuse", "memory")  # charts whose tables say the same
+FOLDED = ("lengths", "memory")  # charts whose tables say the same
 MARKS = {
     "long_prefill_token_threshold": "tokens of one prompt per step",
     "max_num_batched_tokens": "tokens per step",
     "max_model_len": "context",
 }
+GLOSSARY = (
+    ("token", "a piece of text, on average about four characters; models read and write tokens"),
+    ("prefill", "reading a prompt, before the first token of the answer"),
+    ("step", "one pass of the model, over tokens of many requests at once"),
+    ("chunk", "the part of a long prompt that is read in one step"),
+    ("KV cache", "GPU memory for what the model keeps of each token while a request runs"),
+    ("preemption", "the KV cache is full: a request is stopped, and computed again later"),
+    ("first token, gap", "how long a request waits for its first token, and between two tokens"),
+    ("p95", "19 of 20 are at most this long"),
+)
 
 
 Tile = tuple[str, str, str]  # one figure to remember: its title, its value, what it means
@@ -55,52 +62,126 @@ class Chapter:
     sections: tuple[Section, ...]
 
 
+# -- the first screen ----------------------------------------------------------------------------
+
+
 def hero(findings: Findings) -> Hero:
-    saved = savings(findings.plan) if findings.plan else ()
+    planned, v = findings.plan, findings.verification
+    title = measured.where_measured(v) if v else "prompt lengths"
     return Hero(
-        title=words.title(findings),
-        headline=words.headline(findings),
-        sentences=(*words.lead(findings), *saved),
-        warnings=tuple(words.mixed(findings)),
+        title=plan.place(planned) if planned and planned.model else title,
+        headline=_headline(findings),
+        sentences=tuple(_lead(findings)),
+        warnings=tuple(_mixed(findings)),
         tiles=tuple(_tiles(findings)),
         forms=tuple(_forms(findings)),
-        notes=tuple(words.cautions(findings)),
+        notes=tuple(_cautions(findings)),
     )
 
 
+def _measurements(findings: Findings) -> Verification | None:
+    """Those of this plan: what was measured of another says nothing about it."""
+    of_another = findings.verification_is_of_this_plan is False
+    return None if of_another else findings.verification
+
+
+def plan_to_use(findings: Findings) -> Plan | None:
+    """The plan; with the settings of another run where that did better on an engine."""
+    planned, v = findings.plan, _measurements(findings)
+    verdict = v.verdict if v else None
+    if planned is None or v is None or verdict is None:
+        return planned
+    if verdict.conclusion is Conclusion.DROP_FLAGS:
+        given = planned.settings.given()
+        left = {name: value for name, value in given.items() if name not in verdict.drop}
+        return replace(planned, settings=Settings.of(left))
+    run = v.run(verdict.use)
+    return planned if run is None else replace(planned, settings=run.settings)
+
+
+def _headline(findings: Findings) -> str:
+    """The answer in one sentence, for somebody who has never seen this tool."""
+    planned, v = findings.plan, _measurements(findings)
+    if planned is not None and not (v and v.measured is EngineKind.DEMO):
+        text = measured.verdict(v, v.verdict) if v and v.verdict else plan.advice(planned)
+        prompts = plural(planned.refused.of, "prompt")
+        return f"{prompts} for {plan.place(planned)}: {text[0].lower()}{text[1:]}."
+    if v is not None:
+        return measured.answer(v)
+    if findings.profile:
+        return next(profile.answer(findings.profile))
+    if findings.simulation:
+        return simulation.answer(findings.simulation)
+    return diagnosis.answer(findings.diagnosis) if findings.diagnosis else "Nothing to show."
+
+
+def _lead(findings: Findings) -> Iterator[str]:
+    """How long it takes, how sure that is, and what would save most."""
+    planned, v = findings.plan, _measurements(findings)
+    if planned is not None and not (v and v.verdict):
+        yield capital(plan.because(planned))
+    if planned is not None and planned.cost is not None and not planned.request.is_open:
+        cost = planned.cost
+        usual, least, most = map(duration, (cost.hours, cost.least_hours, cost.most_hours))
+        untried = "" if v is not None else "; no engine has run it yet"
+        yield f"The run takes about {usual} ({least} to {most}), simulated{untried}."
+    if v is not None:
+        yield measured.measured_on(v)
+    yield from map(plan.saving, planned.savings if planned else ())
+
+
+def _mixed(findings: Findings) -> Iterator[str]:
+    """Results that do not belong together."""
+    if findings.plan_is_of_this_profile is False:
+        yield "The plan was made from other data than this profile: run `chunkscope recommend`."
+    if findings.verification_is_of_this_plan is False:
+        yield "The measurements are of another plan: run `chunkscope verify`."
+    if findings.simulation_is_of_this_profile is False:
+        yield "The simulation is of other data: run `chunkscope simulate`."
+
+
+def _cautions(findings: Findings) -> Iterator[str]:
+    if findings.profile is not None:
+        if findings.profile.skipped:
+            yield f"{plural(findings.profile.skipped, 'bad row')} skipped"
+        for dataset in findings.profile.failures:
+            yield f"{dataset.name} was not read to its end: {dataset.failed_because}"
+    if findings.plan is not None:
+        yield from map(sentence, findings.plan.notes)
+
+
 def _tiles(findings: Findings) -> Iterator[Tile]:
-    profile, plan, verification = findings.profile, findings.plan, words.measurements(findings)
-    if profile is not None:
-        lengths = profile.overall
-        yield "prompts", number(lengths.count), f"in {plural(len(profile.datasets), 'dataset')}"
+    data, planned, v = findings.profile, findings.plan, _measurements(findings)
+    if data is not None:
+        lengths = data.overall
+        yield "prompts", number(lengths.count), f"in {plural(len(data.datasets), 'dataset')}"
         p95 = number(lengths.percentile(95))
         yield "longest prompt", number(lengths.max), f"tokens; 19 of 20 have at most {p95}"
-    if plan is not None and plan.cost is not None:
-        yield "time", duration(plan.cost.hours), "predicted, without loading the model"
-    if plan is not None and plan.chunks.size:
-        size = number(plan.chunks.size)
-        yield "split prompts", share(plan.chunks.share), f"longer than one step of {size} tokens"
-    run = verification.run("plan") if verification else None
-    predicted = plan.memory if plan else None
+    if planned is not None and planned.cost is not None:
+        yield "time", duration(planned.cost.hours), "predicted, without loading the model"
+    if planned is not None and planned.chunks.size:
+        size = number(planned.chunks.size)
+        yield "split prompts", share(planned.chunks.share), f"longer than one step of {size} tokens"
+    run, label = v.run("plan") if v else None, "measured"
     tokens, peak = (run.kv_cache_tokens, run.activation_peak_gib) if run else (None, None)
-    if tokens is not None or predicted is not None:
-        label = "measured" if tokens is not None else "predicted"
-        tokens = tokens if tokens is not None or predicted is None else predicted.kv_cache_tokens
+    if tokens is None and peak is None and planned is not None and planned.memory is not None:
+        tokens, label = planned.memory.kv_cache_tokens, "predicted"
+        peak = planned.memory.line("activation").gib
+    if tokens is not None:
         yield "KV cache", number(tokens), f"tokens that fit at the same time ({label})"
-    if peak is not None or predicted is not None:
-        label = "measured" if peak is not None else "predicted"
-        peak = peak if peak is not None or predicted is None else predicted.line("activation").gib
+    if peak is not None:
         yield "activations", gib(peak), f"working memory of one step ({label})"
 
 
 def _forms(findings: Findings) -> Iterator[tuple[str, str]]:
     """The settings to use, in every form; none where nothing is set or the limits are broken."""
-    plan = words.plan_to_use(findings)
-    if plan is None or plan.advice.kind is AdviceKind.NO_SETTING or not plan.settings.given():
+    planned = plan_to_use(findings)
+    is_broken = planned is None or planned.advice.kind is AdviceKind.NO_SETTING
+    if planned is None or is_broken or not planned.settings.given():
         return
     for target in Target:
         try:
-            text = emit(plan, target).text.rstrip("\n")
+            text = emit(planned, target).text.rstrip("\n")
         except ChunkscopeError:
             continue
         if text:
@@ -112,41 +193,42 @@ def _forms(findings: Findings) -> Iterator[tuple[str, str]]:
 
 def chapters(findings: Findings, changes: ReportComparison | None = None) -> list[Chapter]:
     """In the order of the page; those of what is not there are left out."""
-    v, before = findings.verification, changes.comparable_profile if changes else None
+    v = findings.verification
     is_demo = v is not None and v.measured is EngineKind.DEMO
-    measured = "What the demo measured" if is_demo else "What was measured"
+    title = "What the demo measured" if is_demo else "What was measured"
     parts: tuple[tuple[str, str, str, Sequence[Section]], ...] = (
         ("changes", "changes", "What changed", _of(changes)),
         ("plan", "why", "Why these settings", _of(findings.plan)),
-        ("lengths", "lengths", "How long the prompts are", _lengths(findings, before)),
+        ("lengths", "lengths", "How long the prompts are", _lengths(findings)),
         ("shared", "shared", "What prompts share", _shared(findings)),
         ("memory", "memory", "Where the memory goes", [memory.section(findings)]),
-        ("measured", "measured", measured, _of(v)),
+        ("measured", "measured", title, _of(v)),
         ("simulated", "simulated", "Simulated settings", _simulated(findings)),
         ("engine", "engine", "What limited the engine", _of(findings.diagnosis)),
-        ("provenance", "sources", "Where the numbers come from", list(_origins(findings))),
+        ("provenance", "sources", "Where the numbers come from", [_origins(findings)]),
     )
     top = hero(findings)
     seen = {top.headline, *top.sentences, *top.notes}  # on the first screen
-    made = []
-    for name, nav, title, shown in parts:
+    seen |= {plan.answer(findings.plan)} if findings.plan else set()
+    shown = []
+    for name, nav, title, every in parts:
         fresh = [
             replace(
                 section,
                 sentences=tuple(text for text in section.sentences if text not in seen),
                 notes=tuple(note for note in section.notes if note not in seen),
             )
-            for section in _folded(shown)
+            for section in _folded(every)
         ]
-        seen |= {note for section in shown for note in section.notes}
-        if kept := tuple(section for section in fresh if not section.is_empty):
-            made.append(Chapter(id=name, nav=nav, title=title, sections=kept))
-    return made
+        seen |= {note for section in every for note in section.notes}
+        if rest := tuple(section for section in fresh if not section.is_empty):
+            shown.append(Chapter(id=name, nav=nav, title=title, sections=rest))
+    return shown
 
 
-def _folded(shown: Sequence[Section]) -> Iterator[Section]:
+def _folded(every: Sequence[Section]) -> Iterator[Section]:
     """Tables on demand where a chart says the same."""
-    for section in shown:
+    for section in every:
         if section.table is None or section.chart is None or section.chart.name not in FOLDED:
             yield section
         else:
@@ -160,66 +242,50 @@ def _of(artefact: object | None) -> list[Section]:
 
 def _simulated(findings: Findings) -> list[Section]:
     """Unless it is what the plan says already."""
-    simulation, plan = findings.simulation, findings.plan
-    if simulation is None or plan is None or simulation.pareto or simulation.runs[0].rate:
+    simulation, planned = findings.simulation, findings.plan
+    if simulation is None or planned is None or simulation.pareto or simulation.runs[0].rate:
         return _of(simulation)
-    tried = [row.run.figures for row in plan.tried]
+    tried = [row.run.figures for row in planned.tried]
     same = all(run.figures in tried and not run.timeline for run in simulation.runs)
     return [] if same else _of(simulation)
 
 
-def _lengths(findings: Findings, before: Profile | None) -> list[Section]:
-    """The chart takes the place of the bars."""
-    profile = findings.profile
-    if profile is None:
-        return []
-    first, *rest = sections_of(profile)
-    data = lengths_chart(profile, before)
-    if data is None:
+def _lengths(findings: Findings) -> list[Section]:
+    """The chart beside the answer, with the lengths that matter to the engine."""
+    first, *rest = _of(findings.profile) or [Section()]
+    if findings.profile is None or (chart := profile.lengths_chart(findings.profile)) is None:
         return [first, *rest]
-    data["marks"] = list(_marks(findings.plan)) if findings.plan else []
-    bars = next((s.chart.bars for s in rest if s.chart), ())
-    chart = Chart(name="lengths", data=data, bars=bars)
-    return [replace(first, chart=chart), *(s for s in rest if not s.chart)]
-
-
-def _marks(plan: Plan) -> Iterator[dict[str, Any]]:
-    """The lengths that matter to the engine, drawn into the distribution."""
-    known = plan.effective.given()
-    for name, label in MARKS.items():
-        value = known.get(name)
-        if type(value) is int and value > 0:
-            yield {"label": label, "tokens": value, "kind": name}
+    marks = [
+        {"label": label, "tokens": tokens, "kind": name}
+        for name, label in MARKS.items()
+        if findings.plan and (tokens := getattr(findings.plan.effective, name))
+    ]
+    chart = replace(chart, data={**chart.data, "marks": marks})
+    return [replace(first, chart=chart), *(section for section in rest if not section.chart)]
 
 
 def _shared(findings: Findings) -> list[Section]:
-    profile = findings.profile
-    if profile is None or not any(dataset.prefixes for dataset in profile.datasets):
+    data = findings.profile
+    if data is None or not any(dataset.prefixes for dataset in data.datasets):
         return []
-    plan = findings.plan if findings.plan_is_of_this_profile else None
-    return sections_of(prefixes(profile, plan))
+    return sections_of(prefixes(data))
 
 
-def _origins(findings: Findings) -> Iterator[Section]:
-    """Digests, versions and commands, artefact by artefact."""
-    artefacts: tuple[Artefact | None, ...] = (
+def _origins(findings: Findings) -> Section:
+    """Digest, version and command of each artefact."""
+    rows = []
+    for artefact in (
         *(findings.profile, findings.plan, findings.simulation),
         *(findings.verification, findings.diagnosis),
-    )
-    for artefact in filter(None, artefacts):
-        name = artefact.default_path.name
-        asked = artefact.source if isinstance(artefact, Plan) else artefact
-        facts = {
-            "content": findings.digests.get(name),
-            "made": f"{getattr(artefact, 'created', '')} by chunkscope {artefact.version}",
-            "command": shlex.join(getattr(asked, "command", ())) or None,
-        }
-        yield Section(title=name, table=fact_table(facts), details=True)
-    if findings.profile is not None:
-        datasets = findings.profile.datasets
-        rows = [(d.path, d.bytes, d.sha256 or "not recorded") for d in datasets]
-        table = table_of(("file", "bytes", "sha256"), rows, words=("sha256",))
-        yield Section(title="Data files", table=table, details=True)
+    ):
+        if artefact is not None:
+            name = artefact.default_path.name
+            command = getattr(getattr(artefact, "source", artefact), "command", ())
+            made = f"{getattr(artefact, 'created', '')} {artefact.version}".strip()
+            rows.append((name, made, findings.digests.get(name), shlex.join(command)))
+    heads = ("file", "made", "content", "command")
+    table = table_of(heads, rows, words=heads)
+    return Section(title="Files and commands", table=table, details=True)
 
 
 # -- on a terminal and as Markdown ---------------------------------------------------------------

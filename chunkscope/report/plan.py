@@ -4,60 +4,274 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from chunkscope.artefacts.note import Label
-from chunkscope.artefacts.numbers import as_written, duration, share
+from chunkscope.artefacts.numbers import (
+    as_written,
+    by,
+    duration,
+    money,
+    number,
+    plural,
+    seconds,
+    share,
+)
+from chunkscope.artefacts.units import SECONDS
 from chunkscope.hardware.memory import Memory
-from chunkscope.planning.plan import Plan, Role
+from chunkscope.planning.plan import AdviceKind, Basis, Cost, Plan, Role, Saving, TriedRow
 from chunkscope.report.runs import runs_table
 from chunkscope.report.section import Section, Table, fact_table, table_of
-from chunkscope.report.words import plan as words
-from chunkscope.report.words import sentence
+from chunkscope.report.words import capital, sentence
+from chunkscope.report.words.plan import STARTED, VARIATIONS
+from chunkscope.simulation.result import SimulatedRun
 from chunkscope.vllm.footprint import Footprint
+from chunkscope.vllm.settings import Settings
 
 MOST_DATASETS = 20
+OUTPUTS = {
+    "asked": "asked for",
+    "data": "from the data",
+    "scored": "scored",
+    "task": "limit of the task",
+    "assumed": "assumed",
+}
+MEMORY_PARTS = {
+    "activation": "activations",
+    "experts": "expert buffers",
+    "cuda_graphs": "CUDA graphs",
+    "logprobs": "prompt logprobs",
+}
+ROWS = {"default": "vLLM's default", "length-rule": "length rule", "best": "best found"}
+STANDINGS = {"not robust": " (not in every case)", "too little": " (under 3 %)"}
 
 
 def sections(plan: Plan) -> list[Section]:
+    is_usable = plan.advice.kind is not AdviceKind.NO_SETTING
+    flags = " ".join(plan.cli_args()) if is_usable else ""
+    memory = _memory_table(plan.memory) if plan.memory else None
+    rule = f"By lengths alone the rule would {_rule(plan)}."
     return [
-        Section(sentences=tuple(savings(plan))),
-        Section(sentences=(words.advice(plan),)),
-        Section(sentences=(words.setup(plan),), table=fact_table(words.facts(plan))),
-        Section(table=tried_table(plan), notes=tuple(map(sentence, plan.notes))),
-        Section(sentences=tuple(words.arguments(plan))),
+        Section(sentences=tuple(map(saving, plan.savings))),
+        Section(sentences=(answer(plan),)),
+        Section(sentences=(_setup(plan),), table=fact_table(facts(plan))),
+        Section(table=_tried(plan), notes=tuple(map(sentence, plan.notes))),
+        Section(sentences=(flags,) if flags else ()),
         Section(title="Each dataset alone", table=_costs(plan), details=True),
         Section(title="Why", table=_reasons(plan), details=True),
-        Section(
-            title="Memory",
-            table=memory_notes(plan.memory) if plan.memory else None,
-            details=True,
-        ),
+        Section(title="Memory", table=memory, details=True),
         Section(
             title="Length rule by dataset",
-            sentences=(words.length_rule(plan),),
+            sentences=(rule,),
             table=_decisions(plan),
             details=True,
         ),
     ]
 
 
-def savings(plan: Plan) -> Iterator[str]:
-    """What would save more than any flag."""
-    return map(words.saving, plan.savings)
+# -- the answer ----------------------------------------------------------------------------------
 
 
-def tried_table(plan: Plan) -> Table | None:
+def saving(one: Saving) -> str:
+    """What to change, and what that saves: tokens and time."""
+    tokens = f"{one.tokens:,} prompt tokens" if one.tokens else ""
+    if one.hours is None:
+        return f"{sentence(one)} ({tokens})." if tokens else f"{sentence(one)}."
+    how = "simulated" if one.simulated else "by the prefill rate"
+    saved = filter(None, (tokens, f"about {duration(one.hours)} ({how})"))
+    return f"{sentence(one)}: saves {' and '.join(saved)}."
+
+
+def listed(settings: Settings) -> str:
+    """
+    >>> listed(Settings(max_num_seqs=64, max_model_len=4096))
+    'max_model_len 4,096, max_num_seqs 64'
+    """
+    return ", ".join(f"{name} {as_written(value)}" for name, value in settings.given().items())
+
+
+def answer(plan: Plan) -> str:
+    return f"{advice(plan)}: {because(plan)}"
+
+
+def advice(plan: Plan) -> str:
+    """What to set, without a full stop: `because` goes on."""
+    choice, needed = plan.advice, listed(plan.advice.needed)
+    sets = choice.kind is AdviceKind.SET and bool(choice.settings.given())
+    text = f"Set {listed(choice.settings)}" if sets else "Keep vLLM's defaults"
+    if choice.kind is AdviceKind.NO_SETTING:
+        request = plan.request
+        sent = f"with {request.concurrency:,} in flight" if request.concurrency else "all at once"
+        sent = f"at {request.arrivals}" if request.is_open else sent
+        text = f"No setting that was tried keeps the limits {sent}"
+    if needed:
+        text += f"{', and' if sets else ', but'} {needed} is needed for vLLM to start"
+    if choice.basis is Basis.MODE:
+        return f"{text}, as --mode {plan.request.mode} asks"
+    return f"{text}, by prompt lengths alone" if choice.basis is Basis.LENGTHS else text
+
+
+def because(plan: Plan) -> str:
+    """What the advice brings, and what that rests on."""
+    choice, ours, default = plan.advice, plan.run, plan.default_run
+    if choice.basis is Basis.MODE:
+        return "whether it pays was not simulated."
+    if choice.basis is Basis.LENGTHS:
+        lacking = [n for n, v in (("--model", plan.model), ("--gpu", plan.gpu)) if v is None]
+        if not lacking:
+            return "the speed of this GPU is not known, so nothing was simulated."
+        return f"which settings pay cannot be said without {' and '.join(lacking)}."
+    if choice.kind is AdviceKind.NO_SETTING:
+        rate = f"About {choice.rate:,.3g} requests a second would keep them" if choice.rate else ""
+        gpus = f"; {plan.request.arrivals} needs about {choice.gpus} GPUs" if choice.gpus else ""
+        nearest = limit_state(plan.nearest_run or default)
+        return f"{nearest} (simulated). {rate or 'No rate keeps them'}{gpus}."
+    doubt = VARIATIONS.get(choice.doubt or "", ("",))[0]
+    if plan.request.slo and choice.kind is AdviceKind.KEEP:
+        return f"with them {limit_state(default)} (simulated)."
+    if plan.request.slo:
+        gain = f"{by(choice.gain)} throughput, and " if choice.gain else ""
+        gain = "" if plan.request.is_open else gain
+        unless = f", though not with {doubt}" if doubt and not choice.least_gain else ""
+        return (
+            f"{gain}{limit_state(ours)}{unless}; with vLLM's default {limit_state(default)} "
+            "(simulated)."
+        )
+    if choice.kind is AdviceKind.KEEP:
+        if choice.alternative is None or choice.gain is None or choice.gain < 0.001:
+            return "no other setting is faster (simulated)."
+        best = f"{listed(choice.alternative)}, {by(choice.gain)}"
+        if doubt:
+            return f"the fastest other setting ({best}) has {by(choice.least_gain)} with {doubt}."
+        return f"no other setting is more than 3 % faster (best: {best}, simulated)."
+    if choice.gain is None:
+        return "vLLM's default does not fit." if plan.tried else "not simulated."
+    worst = f", at least {by(choice.least_gain)} with {doubt}" if doubt else ""
+    gaps = [run.figures.longest_gap_s or 0.0 if run else 0.0 for run in (default, ours)]
+    price = f" The longest gap between tokens grows from {' to '.join(map(seconds, gaps))}."
+    price = price if 0 < 1.5 * gaps[0] <= gaps[1] else ""
+    return f"{by(choice.gain)} throughput over vLLM's default{worst} (simulated).{price}"
+
+
+def limit_state(run: SimulatedRun | None) -> str:
+    """`itl_p99 stays 31 % below its 50 ms`, or by how much it is broken."""
+    if run is None or run.slo is None:
+        return "it does not run"
+    limit, allowed = run.slo.tightest, SECONDS.write(run.slo.tightest.seconds)
+    if run.backlog is not None and run.backlog.grows:
+        return "requests come faster than they are served"
+    if run.slo.is_met:
+        return f"{limit.name} stays {share(1 - run.slo.use)} below its {allowed}"
+    return f"{limit.name} is {seconds(run.slo.found_of(limit))}, limit {allowed}"
+
+
+# -- what it rests on ----------------------------------------------------------------------------
+
+
+def where(model: str, gpu: str | None, gpus: int = 1) -> str:
+    """
+    >>> where("Qwen/Qwen3-8B", "NVIDIA H100 80GB HBM3"), where("Qwen3-8B", "NVIDIA A100", 2)
+    ('Qwen3-8B on one H100 80GB', 'Qwen3-8B on 2 x A100')
+    """
+    name = model.rstrip("/").rpartition("/")[2]
+    if gpu is None:
+        return name
+    many = f"{gpus} x" if gpus > 1 else "one"
+    return f"{name} on {many} {gpu.removeprefix('NVIDIA ').partition(' HBM')[0]}"
+
+
+def place(plan: Plan) -> str:
+    """The model and its machine."""
+    model = plan.model.load_name if plan.model else "any model"
+    return where(model, plan.gpu.title if plan.gpu else None, plan.effective.parallel.gpus)
+
+
+def _setup(plan: Plan) -> str:
+    """What it was planned for: model, machine, version, requests."""
+    started = "" if plan.deployment.entry == "serve" else f", {STARTED[plan.deployment.entry]}"
+    outputs = dict.fromkeys(
+        f"{'at most ' if o.origin in ('data', 'task') else ''}{plural(o.tokens, 'output token')} "
+        f"each ({OUTPUTS[o.origin]})"
+        for o in plan.outputs
+    )
+    prompts = plural(plan.refused.of, "prompt")
+    engine = f"{capital(place(plan))}, vLLM {plan.release.text}{started}"
+    return f"{engine}, {prompts}, {'; '.join(outputs)}"
+
+
+def facts(plan: Plan) -> dict[str, str | None]:
+    """What the run takes, by label; what is not known is left out."""
+    is_batch, facts = not plan.request.is_open, dict[str, str | None]()
+    if (cost := plan.cost) is not None:
+        assumed = " (assumed)" if any(output.is_assumed for output in plan.outputs) else ""
+        work = f"{cost.input_tokens:,} in, {cost.output_tokens:,} out{assumed}"
+        facts["time"] = _time(cost) if is_batch else None
+        facts["tokens"] = f"{work}; loading the model not included"
+    if (memory := plan.memory) is not None:
+        weights, activation = (memory.line(name).gib for name in ("weights", "activation"))
+        facts["memory"] = (
+            f"{memory.requested_gib:.1f} of {memory.total_gib:.1f} GiB: weights {weights:.1f}, "
+            f"KV cache {memory.kv_cache_gib:.1f} ({memory.kv_cache_tokens:,} tokens), activations "
+            f"{activation:.1f}"
+        )
+    many = plan.requests_in_flight
+    if many is not None and is_batch and not plan.request.concurrency:
+        peak = " (the simulated peak)" if plan.run is not None else ""
+        facts["requests"] = f"send at least {many:,} at once{peak}"
+    if (chunks := plan.chunks).prompts and chunks.size is not None and chunks.longest is not None:
+        times = f"2 to {chunks.longest}" if chunks.longest > 2 else "2"
+        size = f"{share(chunks.share)} are longer than {number(chunks.size)} tokens"
+        facts["long prompts"] = f"{size} and are read in {times} chunks"
+    is_saving = any(one.code == "prompts_without_room" for one in plan.savings)
+    if plan.refused.prompts and not is_saving and (plan.model or plan.settings.max_model_len):
+        facts["too long"] = (
+            f"{plan.refused.prompts:,} of {plan.refused.of:,} prompts are over "
+            f"{plan.refused.room_tokens:,} tokens, which leaves no room for "
+            f"{plan.output_tokens:,} output tokens: a server refuses them, lm-eval cuts them, the "
+            "LLM class cuts their answers"
+        )
+    if times_preempted := plan.run.figures.preemptions if plan.run else None:
+        facts["preempted"] = (
+            f"{plural(times_preempted, 'time')}: the KV cache is full. Fewer requests at once or "
+            "--kv-cache-dtype fp8 would help"
+        )
+    return facts
+
+
+def _time(cost: Cost) -> str:
+    """How long, how sure, and what it costs."""
+    *others, last = dict.fromkeys(VARIATIONS[code][1] for code in cost.varied) or ("",)
+    varied = f"{', '.join(others)} and {last}" if others else last
+    hours = (cost.hours, cost.least_hours, cost.most_hours)
+    usual, least, most = map(duration, hours)
+    text = f"{usual} ({least} to {most}{f', depending on {varied}' if varied else ''}), simulated"
+    if cost.price_per_hour is None:
+        return text
+    usual, least, most = (money(one * cost.gpus * cost.price_per_hour) for one in hours)
+    return f"{text}; price {usual} ({least} to {most})"
+
+
+# -- tables --------------------------------------------------------------------------------------
+
+
+def _tried(plan: Plan) -> Table | None:
     """What was simulated, and of how many requests where that is not all of them."""
     rows = [row for row in plan.tried if row.chosen or row.role is not Role.RULE]
-    named = [(words.row_name(row), row.run) for row in rows]
-    table = runs_table(named, strong=[place for place, row in enumerate(rows) if row.chosen])
-    sent = rows[0].run.requests if rows else 0
-    if table is None or sent >= plan.refused.of:
+    table = runs_table(
+        [(_row_name(row), row.run) for row in rows],
+        strong=[at for at, row in enumerate(rows) if row.chosen],
+    )
+    sent, total = rows[0].run.requests if rows else 0, plan.refused.of
+    if table is None or sent >= total:
         return table
-    return replace(table, caption=words.sampled(sent, plan.refused.of))
+    return replace(table, caption=f"simulated on a sample of {sent:,} of {total:,} requests")
+
+
+def _row_name(row: TriedRow) -> str:
+    budget = f"{number(row.settings.max_num_batched_tokens)} tokens per step"
+    return ROWS.get(row.role, budget) + ("" if row.run.slo else STANDINGS.get(row.standing, ""))
 
 
 def _costs(plan: Plan) -> Table | None:
     """What each of several datasets takes by itself."""
-    origins = {output.name: words.OUTPUTS[output.origin] for output in plan.outputs}
+    origins = {output.name: OUTPUTS[output.origin] for output in plan.outputs}
     rows = [
         (
             *(one.name, one.requests, one.input_tokens, one.output_tokens),
@@ -72,18 +286,25 @@ def _costs(plan: Plan) -> Table | None:
 def _reasons(plan: Plan) -> Table | None:
     default, effective = plan.default.given(), plan.effective.given()
     given = plan.settings.given()
-
-    def value(name: str) -> str:
-        return as_written(effective.get(name, "-")) if name in given else "default"
-
     rows = [
         (
-            *(reason.argument, value(reason.argument)),
+            reason.argument,
+            as_written(effective.get(reason.argument, "-"))
+            if reason.argument in given
+            else "default",
             *(as_written(default.get(reason.argument, "-")), sentence(reason)),
         )
         for reason in plan.reasons
     ]
     return table_of(("argument", "value", "default", "why"), rows, words=("why",))
+
+
+def _rule(plan: Plan) -> str:
+    """What the rule by lengths says; it decides only where nothing was simulated."""
+    decision = plan.decision
+    if not decision.threshold:
+        return "switch chunking off"
+    return f"cap chunks at {decision.threshold:,} tokens ({decision.mode.value})"
 
 
 def _decisions(plan: Plan) -> Table | None:
@@ -115,43 +336,55 @@ def _decisions(plan: Plan) -> Table | None:
 
 
 def footprint_sections(footprint: Footprint) -> list[Section]:
-    memory, lengths = footprint.memory, footprint.requests
-    parts = [(part, f"{gib:.2f}", label) for part, gib, label, _ in _parts(memory) if gib >= 0.005]
-    parts.append(("all together", f"{memory.requested_gib:.2f}", f"of {memory.total_gib:.1f} GiB"))
+    lengths = footprint.requests
     fitting = table_of(
         ("tokens per request", *(f"{length:,}" for length in lengths)),
         [("requests that fit", *lengths.values())],
     )
     return [
         Section(
-            sentences=(words.fits(footprint), words.footprint_setup(footprint)),
-            table=table_of(
-                ("memory per GPU", "GiB", " "), parts, words=" ", strong=[len(parts) - 1]
-            ),
+            sentences=tuple(_fits(footprint)),
+            table=_memory_table(footprint.memory),
         ),
-        Section(
-            table=fitting,
-            sentences=(words.kv_per_token(footprint),),
-            notes=tuple(map(sentence, footprint.notes)),
-        ),
-        Section(title="How each line is known", table=memory_notes(memory), details=True),
+        Section(table=fitting, notes=tuple(map(sentence, footprint.notes))),
     ]
 
 
-def _parts(memory: Memory) -> list[tuple[str, float, str, str]]:
-    """What one GPU holds: part, GiB, whether it is measured, and from what it is known."""
-    label = memory.kv_cache_label or Label.PREDICTED
-    tokens = f"{label}, {memory.kv_cache_tokens:,} tokens"
-    names = words.MEMORY_PARTS
-    return [
-        *(
-            (names.get(line.name, line.name), line.gib, line.label.value, sentence(line.note))
-            for line in memory.lines
-        ),
-        ("KV cache", memory.kv_cache_gib, tokens, "what is left"),
+def _fits(footprint: Footprint) -> Iterator[str]:
+    settings, memory = footprint.settings, footprint.memory
+    gpus = where(footprint.shape.load_name, footprint.gpu.title, settings.parallel.gpus)
+    if footprint.refusals:
+        yield f"{gpus} does not run: {'; '.join(map(sentence, footprint.refusals))}."
+    else:
+        longest, most = footprint.requests_of(footprint.context), settings.max_num_seqs or 0
+        each = " per replica" if settings.parallel.data > 1 else ""
+        many = f"all {most:,} requests" if longest >= most else plural(longest, "request")
+        yield (
+            f"{gpus} fits: {memory.kv_cache_tokens:,} tokens of KV cache{each}, enough for "
+            f"{many} of the full {footprint.context:,} tokens."
+        )
+    kib = memory.kv_cache_bytes / 1024 / memory.kv_cache_tokens if memory.kv_cache_tokens else None
+    per_token = f" A token takes {kib:,.4g} KiB of KV cache on each GPU." if kib else ""
+    yield (
+        f"Predicted for vLLM {footprint.deployment.release.text} ({footprint.deployment.entry}): "
+        f"{number(settings.max_num_batched_tokens)} tokens per step, at most "
+        f"{number(settings.max_num_seqs)} requests at once.{per_token}"
+    )
+
+
+def _memory_table(memory: Memory) -> Table | None:
+    """What one GPU holds, line by line: GiB, whether it is measured, and from what it is known."""
+    rows = [
+        (MEMORY_PARTS.get(line.name, line.name), line.gib, line.label.value, sentence(line.note))
+        for line in memory.lines
     ]
-
-
-def memory_notes(memory: Memory) -> Table | None:
-    rows = [(part, f"{gib:.2f}", label, why) for part, gib, label, why in _parts(memory)]
-    return table_of(("part", "GiB", "known", "from"), rows, words=("known", "from"))
+    left = f"what is left: {memory.kv_cache_tokens:,} tokens"
+    rows.append(("KV cache", memory.kv_cache_gib, memory.kv_cache_label or Label.PREDICTED, left))
+    rows.append(("all together", memory.requested_gib, "", f"of {memory.total_gib:.1f} GiB"))
+    rows = [row for row in rows if abs(row[1]) >= 0.005]
+    return table_of(
+        ("memory per GPU", "GiB", "known", "from"),
+        [(part, f"{gib:.2f}", *known) for part, gib, *known in rows],
+        words=("known", "from"),
+        strong=[len(rows) - 1],
+    )

@@ -1,38 +1,141 @@
-"""What prompts share, as sections: what a prefix cache serves, and what would make it more."""
+"""What prompts share: how much of it a prefix cache serves, and what would make that more."""
 
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from chunkscope.lengths.profile import ALL
-from chunkscope.prefixes.reuse import PrefixReuse, reuse_together
-from chunkscope.report.profile import shortened
-from chunkscope.report.reuse import PrefixSummary, enough_for
-from chunkscope.report.section import Chart, Section, Table, table_of
-from chunkscope.report.words import data as words
+from chunkscope.artefacts.note import note
+from chunkscope.artefacts.numbers import share
+from chunkscope.artefacts.schema import plain
+from chunkscope.artefacts.words import Name
+from chunkscope.errors import InputError
+from chunkscope.lengths.profile import ALL, DatasetProfile, Profile
+from chunkscope.prefixes.reuse import FLAT, PrefixReuse, reuse_together
+from chunkscope.report.profile import compared, named, shortened
+from chunkscope.report.section import Section, Table, table_of
+from chunkscope.report.words import sentence
 
-MOST_GROUPS = 10
-MOST_CURVES = 200
 MOST_SIZES = 6
-FLAT_WITHIN = 0.01
-ORDERS = {
-    "as sent": "cached_tokens",
-    "sorted by prefix": "best_order_cached_tokens",
-}
+MATTERS = 0.05  # of all tokens: another order that gains less is not worth a sentence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrefixSummary:
+    """The reuse of all datasets that were measured, and of all together."""
+
+    profile: Profile
+    measured: Sequence[tuple[DatasetProfile, PrefixReuse]]
+    overall: PrefixReuse
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "datasets": [
+                {"name": dataset.name, "path": dataset.path, **_figures(reuse)}
+                for dataset, reuse in self.measured
+            ],
+            "together": _figures(self.overall),
+        }
+
+
+def prefixes(profile: Profile | Name) -> PrefixSummary:
+    """How much of the prompts vLLM's prefix cache would serve."""
+    profile = Profile.given(profile)
+    measured = [(dataset, dataset.prefixes) for dataset in profile.datasets if dataset.prefixes]
+    if not measured:
+        raise InputError(
+            "the profile does not say what its prompts share",
+            hint="measure it: `chunkscope analyze data/`, without prefixes = false",
+        )
+    overall = reuse_together([reuse for _, reuse in measured])
+    return PrefixSummary(profile=profile, measured=measured, overall=overall)
+
+
+def enough_for(reuse: PrefixReuse) -> int | None:
+    """The smallest KV cache, in tokens, that serves nearly all; None where it is not known."""
+    enough = FLAT * reuse.cached_tokens
+    sizes = (at.kv_tokens for at in reuse.capacities if at.cached_tokens >= enough)
+    return next(sizes, None) if reuse.cached_tokens else None
+
+
+def _figures(reuse: PrefixReuse) -> dict[str, Any]:
+    return {"hit_rate": reuse.hit_rate, "flat_at": enough_for(reuse), **plain(reuse)}
+
+
+# -- sections ------------------------------------------------------------------------------------
 
 
 def sections(summary: PrefixSummary) -> list[Section]:
+    rules = tuple(_rules(summary))
     return [
-        Section(
-            sentences=tuple(words.reuse_answer(summary)),
-            table=_shared_table(summary),
-            chart=_chart(summary),
-        ),
-        Section(sentences=tuple(words.reuse_advice(summary))),
+        Section(sentences=tuple(_answer(summary)), table=_shared_table(summary)),
+        Section(sentences=tuple(_advice(summary))),
         Section(title="Served by KV cache size", table=_capacity_table(summary), details=True),
-        Section(title="Largest groups with a common start", table=_groups(summary), details=True),
-        Section(
-            title="How it was computed", sentences=tuple(words.reuse_rules(summary)), details=True
-        ),
+        Section(title="How it was computed", sentences=rules, details=True),
     ]
+
+
+def rate(cached: int | None, tokens: int) -> str:
+    return share(cached / tokens if tokens and cached is not None else None)
+
+
+def _answer(summary: PrefixSummary) -> Iterator[str]:
+    reuse = summary.overall
+    yield (
+        f"vLLM's prefix cache can serve {share(reuse.hit_rate)} of the prompt tokens "
+        f"({reuse.cached_tokens:,} of {reuse.tokens:,}){compared(reuse)}."
+    )
+    if (size := enough_for(reuse)) is not None:
+        yield f"A KV cache of {size:,} tokens is large enough for nearly all of that."
+
+
+def _advice(summary: PrefixSummary) -> Iterator[str]:
+    """What would make more of it: another way to score, another order, another template."""
+    yield from _scoring(summary)
+    for dataset, reuse in summary.measured:
+        gains = [(at, (at.best_order_cached_tokens or 0)) for at in reuse.capacities]
+        gains = [
+            (at, best) for at, best in gains if best - at.cached_tokens > MATTERS * reuse.tokens
+        ]
+        if gains and dataset.kind != "lengths":  # requests of a trace come when they come
+            at, best = gains[-1]  # the largest cache in which it pays
+            now, then = rate(at.cached_tokens, reuse.tokens), rate(best, reuse.tokens)
+            order = sentence(note("better_order", dataset=dataset.name))
+            yield f"{order}: {then} instead of {now} with {at.kv_tokens:,} tokens of KV cache."
+        for near in reuse.near_misses:
+            values = {"prompts": near.prompts, "text": near.text, "other": near.other_text}
+            change = sentence(note("early_difference", dataset=dataset.name, **values))
+            part = rate(near.lost_tokens, dataset.lengths.total)
+            yield f"{change}: saves about {near.lost_tokens:,} prompt tokens ({part})."
+
+
+def _scoring(summary: PrefixSummary) -> Iterator[str]:
+    """How often likelihood requests compute a context, and which way of asking saves that."""
+    scored = [(dataset, reuse) for dataset, reuse in summary.measured if reuse.unread_tokens]
+    if not scored:
+        return
+    saved = sum(reuse.unread_tokens for _, reuse in scored)
+    scoring = [reuse.scoring for _, reuse in scored if reuse.scoring]
+    requests, contexts = (sum(getattr(s, n) for s in scoring) for n in ("requests", "contexts"))
+    single = bool(scoring) and all(one.single_token for one in scoring)
+    advice = note(
+        "score_contexts_once",
+        dataset=scored[0][0].name,
+        others=len(scored) - 1,
+        reads=requests / (contexts or 1),
+        how="generative_scoring" if single else "read_cache",
+    )
+    part = rate(saved, sum(reuse.tokens for _, reuse in scored))
+    yield f"{sentence(advice)}: saves {saved:,} prompt tokens ({part})."
+
+
+def _rules(summary: PrefixSummary) -> Iterator[str]:
+    yield (
+        "Computed by vLLM's rule: full blocks of 16 tokens (a trace's own where it has some), "
+        "never a prompt's last token, in the order of the file, with up to "
+        f"{summary.overall.running or 1:,} requests running."
+    )
+    if left := [d.name for d in summary.profile.datasets if not d.prefixes]:
+        yield f"Not measured: {named(left, 5)}."
 
 
 def _shared_table(summary: PrefixSummary) -> Table | None:
@@ -41,30 +144,20 @@ def _shared_table(summary: PrefixSummary) -> Table | None:
     for name, members in shortened([dataset for dataset, _ in summary.measured]):
         reuse = reuse_together([reuse_of[dataset.name] for dataset in members])
         counts = (reuse.prompts, reuse.tokens, reuse.common_tokens)
-        served = words.rate(reuse.cached_tokens, reuse.tokens)
-        rows.append((name, *counts, served, brief(enough_for(reuse))))
+        rows.append((name, *counts, share(reuse.hit_rate), brief(enough_for(reuse))))
     heads = ("dataset", "prompts", "tokens", "common start", "served", "enough at")
     return table_of(heads, rows, strong=[len(rows) - 1] if rows[1:] else [])
 
 
-def _named(summary: PrefixSummary) -> list[tuple[str, PrefixReuse]]:
-    named = [(dataset.name, reuse) for dataset, reuse in summary.measured]
-    named = [(ALL, summary.overall), *named] if len(named) > 1 else named
-    return [(name, reuse) for name, reuse in named if reuse.capacities]
-
-
 def _capacity_table(summary: PrefixSummary) -> Table | None:
     """As they are sent; blank where two prompts do not fit, or more adds nothing."""
-    named = _named(summary)
-    sizes = sorted({at.kv_tokens for _, reuse in named for at in reuse.capacities})
+    lines = [*((d.name, r) for d, r in summary.measured if r.capacities), (ALL, summary.overall)]
+    sizes = sorted({at.kv_tokens for _, reuse in lines for at in reuse.capacities})
     sizes = sizes[::-1][:: -(-len(sizes) // MOST_SIZES) or 1][::-1]
     rows = []
-    for name, reuse in named:
-        cached = {at.kv_tokens: at.cached_tokens for at in reuse.capacities}
-        served = [
-            words.rate(cached[size], reuse.tokens) if size in cached else "" for size in sizes
-        ]
-        rows.append((name, *served, words.rate(reuse.cached_tokens, reuse.tokens)))
+    for name, reuse in lines if sizes else ():
+        cached = {at.kv_tokens: rate(at.cached_tokens, reuse.tokens) for at in reuse.capacities}
+        rows.append((name, *(cached.get(size, "") for size in sizes), share(reuse.hit_rate)))
     return table_of(("KV cache, tokens", *map(brief, sizes), "no limit"), rows)
 
 
@@ -76,41 +169,3 @@ def brief(tokens: int | None) -> str:
     if not tokens:
         return "-"
     return f"{tokens >> 20}M" if tokens >= 1 << 20 else f"{tokens >> 10}K"
-
-
-def _groups(summary: PrefixSummary) -> Table | None:
-    groups = [(dataset, group) for dataset, reuse in summary.measured for group in reuse.groups]
-    groups.sort(key=lambda pair: -pair[1].prompts * pair[1].shared_tokens)
-    rows = [
-        (f"{dataset.path} {dataset.unit} {group.position:,}", group.prompts, group.shared_tokens)
-        for dataset, group in groups[:MOST_GROUPS]
-    ]
-    return table_of(("first of them", "prompts", "tokens"), rows)
-
-
-def _chart(summary: PrefixSummary) -> Chart | None:
-    """For the page: what is served by the size of the KV cache, a line for each order."""
-    sets: list[dict[str, Any]] = [
-        {
-            "name": name,
-            "lines": {
-                order: [
-                    [at.kv_tokens, getattr(at, field) / reuse.tokens] for at in reuse.capacities
-                ]
-                for order, field in ORDERS.items()
-                if all(getattr(at, field) is not None for at in reuse.capacities)
-            },
-            "ideal": reuse.hit_rate,
-            "flat_at": enough_for(reuse),
-        }
-        for name, reuse in _named(summary)[:MOST_CURVES]
-    ]
-    planned = summary.planned
-    mark = planned and {
-        "tokens": planned.kv_tokens,
-        "found": planned.cached_tokens / planned.tokens if planned.tokens else 0.0,
-    }
-    # A chart of flat lines says less than the sentence above it.
-    shares = [part for one in sets for line in one["lines"].values() for _, part in line]
-    bends = any(abs(part - shares[0]) > FLAT_WITHIN for part in shares)
-    return Chart(name="reuse", data={"sets": sets, "plan": mark}) if bends else None

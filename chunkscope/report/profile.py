@@ -3,23 +3,21 @@
 Also the shortened list of datasets that plans, prefixes and the page use.
 """
 
-from collections.abc import Sequence
-from itertools import pairwise
-from math import ceil, floor, log2
-from typing import Any
+import shlex
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from chunkscope.artefacts.numbers import number, ratio, share
+from chunkscope.artefacts.numbers import number, plural, ratio, share
 from chunkscope.console import printable
 from chunkscope.lengths.histogram import LengthHistogram
-from chunkscope.lengths.profile import (
-    ALL,
-    LONG_LENGTHS,
-    DatasetProfile,
-    Profile,
-    together,
-)
-from chunkscope.report.section import Cell, Chart, Section, Table, table_of
-from chunkscope.report.words import data as words
+from chunkscope.lengths.profile import ALL, LONG_LENGTHS, DatasetProfile, Profile, together
+from chunkscope.prefixes.reuse import PrefixReuse, reuse_together
+from chunkscope.report.section import Cell, Chart, Section, Table, Written, table_of
+from chunkscope.report.words import sentence
+
+if TYPE_CHECKING:
+    from chunkscope.lengths.trace_export import TraceExport
 
 FIGURES = ("p50", "p95", "p99", "max", ">2K", ">8K")
 WIDE = ("mean", "p75", "p90")
@@ -30,18 +28,15 @@ MEANINGS = {
     "max": "the longest prompt, in tokens",
     ">2K": "share of prompts over 2,048 tokens",
     ">8K": "share of prompts over 8,192 tokens",
-    "prompt field": "which part of a row is the prompt",
 }
+LONG = 2_048  # tokens: shorter prompts fit a step of every setting people use
 MOST_LINES = 20  # datasets in the short answer
 MOST_ROWS = 1_000  # datasets in the details and on the page
-MOST_CURVES = 200
-BINS_PER_DOUBLING = 4
-# Where the cumulative curve is exact: every percent, and closer where the long prompts are.
-PERCENTS = (*range(100), 99.5, 99.9, 100)
+MOST_CHARTS = 200
+MOST_NOTES = 20
 
 
 def sections(profile: Profile) -> list[Section]:
-    bars = tuple((f"{a:,} to {b - 1:,}", n, f"{n:,}") for a, b, n in profile.overall.doubling())
     longest = [
         (f"{dataset.path} {dataset.unit} {prompt.position:,}", prompt.tokens)
         for dataset in profile.datasets
@@ -49,24 +44,116 @@ def sections(profile: Profile) -> list[Section]:
     ]
     longest.sort(key=lambda prompt: (-prompt[1], prompt[0]))
     return [
-        Section(
-            sentences=tuple(words.answer(profile)),
-            table=lengths_table(shortened(profile.datasets)),
-        ),
-        Section(chart=Chart(name="lengths", bars=bars)),
-        Section(sentences=(words.counted_with(profile),), notes=tuple(words.cautions(profile))),
-        Section(
-            title="By dataset",
-            table=_every_dataset(profile),
-            sentences=tuple(words.counting(profile)),
-            details=True,
-        ),
+        Section(sentences=tuple(answer(profile)), table=lengths_table(profile.datasets)),
+        Section(chart=lengths_chart(profile)),
+        Section(sentences=(_counted_with(profile),), notes=tuple(cautions(profile))),
+        Section(title="By dataset", table=_every_dataset(profile), details=True),
         Section(
             title="Longest prompts",
             table=table_of(("where", "tokens"), longest[:10]),
             details=True,
         ),
     ]
+
+
+# -- what is said --------------------------------------------------------------------------------
+
+
+def answer(profile: Profile) -> Iterator[str]:
+    lengths = profile.overall
+    p50, p95 = (number(lengths.percentile(p)) for p in (50, 95))
+    sampled = " (a sample)" if any(dataset.sample for dataset in profile.datasets) else ""
+    prompts = f"{plural(lengths.count, 'prompt')} in {plural(len(profile.datasets), 'dataset')}"
+    yield f"{prompts}{sampled}: median {p50} tokens, p95 {p95}, longest {number(lengths.max)}."
+    long = lengths.share_over(LONG)
+    matters = f"{share(long)} are longer than {LONG:,} tokens, where chunked prefill matters."
+    if not long:
+        matters = f"No prompt is longer than {LONG:,} tokens, so chunked prefill hardly matters."
+    yield " ".join(filter(None, (matters, _shared(profile))))
+
+
+def _shared(profile: Profile) -> str:
+    """What the prefix cache can do; empty where it was not measured."""
+    measured = [dataset.prefixes for dataset in profile.datasets if dataset.prefixes]
+    if not measured:
+        return ""
+    reuse = reuse_together(measured)
+    if not reuse.cached_tokens + reuse.unread_tokens:
+        return f"No prompt starts like an earlier one{compared(reuse)}."
+    use = "so vLLM's prefix cache can serve them"
+    tokens = reuse.cached_tokens
+    if reuse.unread_tokens > tokens:
+        use = "but likelihood requests do not read vLLM's prefix cache"
+        tokens += reuse.unread_tokens
+    return (
+        f"{share(tokens / reuse.tokens)} of the prompt tokens repeat the start of an earlier "
+        f"prompt{compared(reuse)}, {use} (see `chunkscope prefixes`)."
+    )
+
+
+def compared(reuse: PrefixReuse) -> str:
+    """Of how many prompts a figure is, where not all were compared; to be put behind it."""
+    if not reuse.is_partial:
+        return ""
+    return f" (judged by {reuse.prompts:,} of {reuse.out_of_prompts:,} prompts)"
+
+
+def _counted_with(profile: Profile) -> str:
+    tokenizer = profile.tokenizer
+    if tokenizer.kind == "none":
+        return "The lengths came with the data; no tokenizer was needed."
+    text = f"Counted with the tokenizer {tokenizer.name}."
+    given = profile.options.tokenizer is not None
+    return text if given else f"{text} For your model's: --model NAME or --tokenizer NAME."
+
+
+def cautions(profile: Profile) -> Iterator[str]:
+    """What may be missing or wrong, most important first."""
+    missing: dict[str, list[str]] = {}
+    for dataset in profile.datasets:
+        for one in dataset.uncounted:
+            missing.setdefault(sentence(one), []).append(dataset.name)
+    for text, names in list(missing.items())[:MOST_NOTES]:
+        yield f"{named(names)}: {text}"
+    yield from map(sentence, profile.tokenizer.notes)
+    notes = [(dataset, one) for dataset in profile.datasets for one in dataset.notes]
+    for dataset, one in notes[:MOST_NOTES]:
+        yield f"{dataset.name}: {sentence(one)}"
+    if len(notes) > MOST_NOTES:
+        yield f"{len(notes) - MOST_NOTES:,} more notes are in the profile"
+
+
+def bad_rows(profile: Profile) -> Iterator[str]:
+    """The first rows that could not be used, how many there were, and datasets that failed."""
+    rows = [(dataset, row) for dataset in profile.datasets for row in dataset.bad_rows]
+    for dataset, row in rows[:MOST_NOTES]:
+        yield f"bad row: {dataset.path} {dataset.unit} {row.position}: {row.reason}"
+    if profile.skipped:
+        yield f"{plural(profile.skipped, 'bad row')} skipped and not counted"
+    for dataset in profile.failures:
+        yield f"error: {dataset.name}: {dataset.failure}"
+
+
+def exported(export: "TraceExport", file: Path) -> Iterator[str]:
+    """What is in a trace that was written, and how it is replayed."""
+    trace = export.summary
+    assumed = f", {trace.assumed_outputs:,} output lengths assumed" if trace.assumed_outputs else ""
+    yield f"wrote {file}: {plural(trace.requests, 'request')}, all at once{assumed}"
+    yield (
+        f"replay it: vllm bench serve --backend vllm --model MODEL --dataset-name timed_trace "
+        f"--dataset-path {shlex.quote(str(file))} --num-prompts {trace.requests} "
+        f"--timed-trace-chunk-hash-size {export.block_size} --timed-trace-sec-multiplier 0.001"
+    )
+
+
+def named(names: Sequence[str], most: int = 2) -> str:
+    """
+    >>> named(["a", "b"]), named(["a", "b", "c"])
+    ('a and b', 'a, b and 1 more')
+    """
+    if len(names) <= most:
+        return " and ".join(names)
+    return f"{', '.join(names[:most])} and {len(names) - most:,} more"
 
 
 # -- the list of datasets ------------------------------------------------------------------------
@@ -99,11 +186,11 @@ def shortened(datasets: Sequence[DatasetProfile], most: int = MOST_LINES) -> lis
     return [*lines, *whole]
 
 
-def lengths_table(lines: Sequence[Group]) -> Table | None:
+def lengths_table(datasets: Sequence[DatasetProfile]) -> Table | None:
     names = ("prompts", *FIGURES, *WIDE)
-    sums = [(name, together(members)) for name, members in lines]
+    sums = [(name, together(members)) for name, members in shortened(datasets)]
     rows = [(name, *(written(lengths, column) for column in names)) for name, lengths in sums]
-    strong = [len(lines) - 1] if lines[1:] else []
+    strong = [len(rows) - 1] if rows[1:] else []
     heads = ("tokens per prompt", *names)
     return table_of(heads, rows, wide=WIDE, meanings=MEANINGS, strong=strong)
 
@@ -124,60 +211,39 @@ def written(lengths: LengthHistogram, column: str) -> str:
 def _every_dataset(profile: Profile) -> Table | None:
     """One line a dataset, to sort and filter on the page."""
     names = ("prompts", *FIGURES)
-    rows = [
+    rows: list[tuple[Written, ...]] = [
         (
-            Cell(text=dataset.name, note=words.remark(dataset)),
+            Cell(text=dataset.name, note=_remark(dataset)),
             *(written(dataset.lengths, name) for name in names),
             *(ratio(dataset.chars_per_token), dataset.field or "-"),
         )
         for dataset in profile.datasets[:MOST_ROWS]
     ]
     heads = ("dataset", *names, "chars per token", "prompt field")
-    how = {"meanings": MEANINGS, "searchable": len(rows) > 1}
-    return table_of(heads, rows, words=heads[-1:], **how)  # type: ignore[arg-type]
+    is_long = len(rows) > 1
+    return table_of(heads, rows, words=heads[-1:], meanings=MEANINGS, searchable=is_long)
+
+
+def _remark(dataset: DatasetProfile) -> str:
+    if dataset.failure:
+        return f"not read to its end: {dataset.failed_because}"
+    if dataset.skipped:
+        return f"{plural(dataset.skipped, 'bad row')} skipped"
+    return f"a sample of {dataset.sample.out_of:,} rows" if dataset.sample else ""
 
 
 # -- for the page and for other programs ---------------------------------------------------------
 
 
-def lengths_chart(profile: Profile, before: Profile | None = None) -> dict[str, Any] | None:
-    """Histogram and cumulative curve of all prompts and of each dataset; None without prompts."""
-    overall = profile.overall
-    if not overall.count:
-        return None
-    edges = bin_edges(max(1, overall.min or 1), max(1, overall.max or 1))
-    sets = [{"name": ALL, **_curve(overall, edges)}]
-    filled = [dataset for dataset in profile.datasets if dataset.lengths.count]
-    if len(filled) > 1:
-        longest = sorted(filled, key=lambda dataset: -(dataset.lengths.max or 0))[:MOST_CURVES]
-        sets += [{"name": d.name, **_curve(d.lengths, edges)} for d in filled if d in longest]
-    old = before.overall if before is not None and before.overall.count else None
-    earlier = _percentiles(old) if old else None
-    return {"edges": edges, "percents": list(PERCENTS), "sets": sets, "before": earlier}
-
-
-def bin_edges(shortest: int, longest: int) -> list[int]:
-    """Whole numbers, evenly apart on a log axis, around all lengths.
-
-    >>> bin_edges(5, 20)
-    [5, 6, 7, 8, 10, 12, 14, 16, 20, 23]
-    """
-    first = floor(log2(shortest) * BINS_PER_DOUBLING)
-    last = floor(log2(longest) * BINS_PER_DOUBLING) + 1
-    edges = sorted({ceil(2 ** (at / BINS_PER_DOUBLING)) for at in range(first, last + 1)})
-    return [min(edges[0], shortest), *edges[1:-1], max(edges[-1], longest + 1)]
-
-
-def _curve(lengths: LengthHistogram, edges: list[int]) -> dict[str, Any]:
-    """An empty prompt has no place on a log axis: it is counted with those of one token."""
-    counts = [lengths.over(low - 1) - lengths.over(high - 1) for low, high in pairwise(edges)]
-    counts[0] += lengths.count - lengths.over(edges[0] - 1)
-    return {"rows": lengths.count, "counts": counts, "at": _percentiles(lengths)}
-
-
-def _percentiles(lengths: LengthHistogram) -> list[float]:
-    values = (lengths.percentile(percent) for percent in PERCENTS)
-    return [round(value, 1) for value in values if value is not None]
+def lengths_chart(profile: Profile) -> Chart | None:
+    """How many prompts are how long, in doubling steps: of all, and on the page of each dataset."""
+    steps = profile.overall.doubling()
+    longest = sorted(profile.datasets, key=lambda d: -(d.lengths.max or 0))[:MOST_CHARTS]
+    some = [dataset for dataset in profile.datasets if dataset in longest and dataset.rows]
+    sets = [(ALL, steps), *((d.name, d.lengths.doubling()) for d in some if len(some) > 1)]
+    bars = tuple((f"{low:,} to {high - 1:,}", n, f"{n:,}") for low, high, n in steps)
+    data = {"sets": [{"name": name, "bins": bins} for name, bins in sets], "marks": []}
+    return Chart(name="lengths", data=data, bars=bars) if bars else None
 
 
 def as_csv(profile: Profile) -> str:

@@ -17,11 +17,11 @@ LAYOUTS = {
     "PrefixSummary": "prefixes",
     "Footprint": "plan.footprint_sections",
     "Plan": "plan",
-    "Simulation": "runs",
+    "Simulation": "simulation",
     "Verification": "verification",
     "Demonstration": "verification.demo_sections",
     "Diagnosis": "diagnosis",
-    "GateResult": "ci",
+    "GateResult": "gate",
     "Findings": "findings",
     "ReportComparison": "comparison",
 }

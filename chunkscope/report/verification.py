@@ -1,47 +1,66 @@
-"""Measured runs as sections: the verdict, the figures that decide, then every figure."""
+"""Measured runs as sections: the verdict, the figures that decide, then every figure; the demo."""
 
-from collections.abc import Sequence
-from statistics import mean
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from chunkscope.artefacts.numbers import as_written, seconds
+from chunkscope.artefacts.figures import BY_KEY, TIGHTEST_LIMIT, Figure
+from chunkscope.artefacts.numbers import change, plural, seconds, share
+from chunkscope.planning.plan import Plan
 from chunkscope.reference.demo import Demonstration
+from chunkscope.report.plan import listed, where
 from chunkscope.report.runs import every_figure, runs_table, steps_table
-from chunkscope.report.section import Chart, Section, Table, Written, table_of
-from chunkscope.report.words import sentence
-from chunkscope.report.words import verdicts as words
-from chunkscope.verification.result import EngineKind, Run, Verification
+from chunkscope.report.section import Chart, Section, table_of
+from chunkscope.report.simulation import sent_when
+from chunkscope.report.words import capital, sentence
+from chunkscope.verification.outputs import TOKENS, is_noise, reference_run
+from chunkscope.verification.result import (
+    DEFAULT,
+    PLAN,
+    Conclusion,
+    EngineKind,
+    MeasuredVerdict,
+    Run,
+    Verification,
+)
+from chunkscope.verification.verdict import arguments, value, worse_figures
+from chunkscope.vllm.log.failures import Status
+from chunkscope.vllm.settings import Settings
 
+STATUS = {
+    Status.OK: "ok",
+    Status.OUT_OF_MEMORY: "out of memory",
+    Status.TIMEOUT: "timed out",
+    Status.REFUSED: "refused by vLLM",
+    Status.DIED: "the engine died",
+}
 TIMES = ("ttft_s", "itl_s")
-STEPS, MOST_STEPS = 3, 30  # of each setting of the demo, in the short answer and in the details
+MOST_WORSE = 3  # figures that got worse, in a sentence
+STEPS = 3  # of each setting of the demo
 
 
 def sections(v: Verification) -> list[Section]:
     ran = [(titled(run), run) for run in v.runs if run.ok]
-    failed = [f"{words.failure(run)}." for run in v.runs if not run.ok]
-    is_demo = v.measured is EngineKind.DEMO
-    answer = words.demo(v) if is_demo else words.verdict(v) or words.without_plan(v)
+    failed = [f"{failure(run)}." for run in v.runs if not run.ok]
     use = v.verdict.use if v.verdict else None
     strong = [at for at, (_, run) in enumerate(ran) if use is not None and run.is_called(use)]
+    settings = [(titled(run), listed(run.settings) or "vLLM's defaults") for run in v.runs]
     return [
         Section(
-            sentences=(answer, words.measured_on(v), *failed),
+            sentences=(answer(v), measured_on(v), *failed),
             table=runs_table(ran, strong=strong),
             chart=_chart(v.runs),
         ),
         Section(
-            sentences=tuple(words.outputs(v)),
+            sentences=tuple(_outputs(v)),
             notes=tuple(f"{run.setting}: {sentence(n)}" for run in v.runs for n in run.notes),
         ),
         Section(title="Every figure", table=every_figure(ran), details=True),
         Section(
             title="Settings",
-            table=table_of(
-                ("", "sets"), [(titled(run), _settings(run)) for run in v.runs], words=("sets",)
-            ),
+            sentences=(_method(v),),
+            table=table_of(("", "sets"), settings, words=("sets",)),
             details=True,
         ),
-        Section(title="How it was measured", sentences=tuple(words.method(v)), details=True),
     ]
 
 
@@ -50,9 +69,13 @@ def titled(run: Run) -> str:
     return " = ".join((run.setting, *run.same_as))
 
 
-def _settings(run: Run) -> str:
-    given = run.settings.given().items()
-    return ", ".join(f"{name} {as_written(value)}" for name, value in given) or "vLLM's defaults"
+def failure(run: Run) -> str:
+    """`off: out of memory at 8,192 tokens per step, while loading: ...`"""
+    return f"{run.setting}: {_reason(run)}"
+
+
+def _reason(run: Run) -> str:
+    return sentence(run.failure) if run.failure else STATUS[run.status]
 
 
 def _chart(runs: Sequence[Run]) -> Chart | None:
@@ -69,56 +92,173 @@ def _chart(runs: Sequence[Run]) -> Chart | None:
     return Chart(name="measured", data=data) if curves else None
 
 
+# -- the verdict ---------------------------------------------------------------------------------
+
+
+def answer(v: Verification) -> str:
+    """What to do after measuring, and what it costs."""
+    if v.measured is EngineKind.DEMO:
+        means = [
+            f"{seconds(run.figures.short.ttft_s.mean)} {run.setting}"
+            for run in v.runs
+            if run.figures and run.figures.short
+        ]
+        return f"Short prompts waited {', '.join(means)} for their first token (mean)."
+    if v.run(PLAN) is None or v.verdict is None:
+        return f"{plural(len(v.runs), 'setting')} measured, without a plan to judge."
+    use, other = v.run(v.verdict.use), v.run(DEFAULT) or v.run(PLAN)
+    worse = worse_figures(use, other) if use and other and use is not other else []
+    parts = [
+        f"{figure.title} {_shown(figure, use)} instead of {_shown(figure, other)}"
+        for figure in worse[:MOST_WORSE]
+    ]
+    text = f"{capital(verdict(v, v.verdict))}."
+    return f"{text} Worse: {', '.join(parts)}." if parts else text
+
+
+def verdict(v: Verification, judged: MeasuredVerdict) -> str:
+    """What to do, without a full stop, to go on with."""
+    plan, default, use = v.run(PLAN), v.run(DEFAULT), v.run(judged.use)
+    goal = BY_KEY[judged.goal]
+    assert plan is not None  # noqa: S101  (there is a verdict)
+    if judged.conclusion is Conclusion.PLAN_FAILED:
+        best = f"; {_name(use)} does: {_goal(use, goal)}" if use else ", nor does anything else"
+        return f"the plan does not run ({_reason(plan)}){best}"
+    if judged.conclusion is Conclusion.USE_ANOTHER and use is not None:
+        sets = listed(Settings.of(arguments(use))) or "vLLM's defaults"
+        return f"use {sets} instead of the plan: {_beside(use, plan, goal)}"
+    if judged.conclusion is Conclusion.DROP_FLAGS and use is not None:
+        both = f"{_goal(plan, goal)} with, {_shown(goal, use)} without"
+        return f"leave out {' and '.join(judged.drop)}, a tie: {both} (measured)"
+    if judged.conclusion is Conclusion.KEEP_DEFAULT:
+        others = ", and no other setting is better" if len(v.runs) > 1 else ""
+        return f"keep vLLM's defaults: {_goal(plan, goal)}{others} (measured)"
+    if default is not None and default.ok:
+        return f"keep the plan: {_beside(plan, default, goal)}"
+    return f"keep the plan: {_goal(plan, goal)} (measured; vLLM's default was not)"
+
+
+def _beside(run: Run, other: Run, goal: Figure) -> str:
+    by = change(value(other, goal), value(run, goal))
+    part = f"{by}, measured" if by else "measured"
+    return f"{_goal(run, goal)} instead of {_shown(goal, other)} with {_name(other)} ({part})"
+
+
+def _name(run: Run) -> str:
+    return "vLLM's default" if run.is_called(DEFAULT) else run.setting.replace("plan", "the plan")
+
+
+def _goal(run: Run, goal: Figure) -> str:
+    if goal is TIGHTEST_LIMIT:
+        return f"{_shown(goal, run)} of the tightest limit"  # over 100 % it is broken
+    return f"{goal.title} {_shown(goal, run)}"
+
+
+def _shown(figure: Figure, run: Run | None) -> str:
+    return figure.unit.brief(value(run, figure) if run else None)
+
+
+# -- where and how -------------------------------------------------------------------------------
+
+
+def where_measured(v: Verification) -> str:
+    machine = v.machine
+    if machine is None:
+        return v.model.name
+    if machine.gpu is None:
+        return f"{v.model.name} on {'a CPU' if machine.device == 'cpu' else 'a server'}"
+    return where(v.model.name, machine.gpu, max(1, machine.gpus))
+
+
+def measured_on(v: Verification) -> str:
+    machine, workload = v.machine, v.workload
+    engine = f", vLLM {machine.vllm}" if machine and machine.vllm else ""
+    dummy = " (random weights: times and memory are real, answers are not)" if v.model.dummy else ""
+    sent = sent_when(workload.arrivals, workload.concurrency)
+    repeats = f", median of {plural(v.repeats, 'repeat')}" if v.repeats > 1 else ""
+    return (
+        f"Measured: {where_measured(v)}{engine}{dummy}; "
+        f"{plural(len(workload.requests), 'request')} {sent}{repeats}."
+    )
+
+
+def _method(v: Verification) -> str:
+    """For those who check it."""
+    workload = v.workload
+    left = f", {workload.left_out:,} too long and left out" if workload.left_out else ""
+    prompts = "real prompts" if v.source.datasets else "random tokens"
+    return (
+        f"{workload.input_tokens:,} tokens in, {workload.output_tokens:,} out, greedy sampling; "
+        f"{prompts}, seed {workload.seed}{left}. Prompts over {workload.long_over:,} tokens are "
+        "long. A difference within the spread of repeats is a tie."
+    )
+
+
+def _outputs(v: Verification) -> Iterator[str]:
+    """Of `--check-outputs`; nothing where no answers were compared."""
+    reference = reference_run(v)
+    if reference is None or reference.outputs is None:
+        return
+    random = "; random weights, so rounding decides" if v.model.dummy else ""
+    yield (
+        f"Answers to {plural(len(reference.outputs.answers), 'prompt')}, up to {TOKENS} tokens, "
+        f"compared with those of {reference.setting} and of the same requests sent again{random}."
+    )
+    for run in v.runs:
+        if run.outputs is None or run.outputs.equal is None or run.outputs.equal == 1:
+            continue
+        again = min(run.outputs.again, reference.outputs.again)
+        noise = ", so batching explains it" if is_noise(run.outputs, reference.outputs) else ""
+        yield (
+            f"{run.setting}: {share(run.outputs.equal)} of the answers are equal, {share(again)} "
+            f"when they are sent again{noise}."
+        )
+
+
+def measured_elsewhere(plan: Plan, v: Verification) -> Iterator[str]:
+    """Where the plan was made for another vLLM or GPU than it was measured on."""
+    machine = v.machine
+    planned, here = plan.release.text, machine.vllm if machine else None
+    if here and planned.split(".")[:2] != here.split(".")[:2]:
+        yield f"planned for vLLM {planned}, this is {here}: recommend again with --vllm-version"
+    if machine and machine.gpu and plan.gpu and plan.gpu.title != machine.gpu:
+        yield f"planned for {plan.gpu.title}, this is {machine.gpu}"
+
+
 # -- the demo ------------------------------------------------------------------------------------
 
 
 def demo_sections(demo: Demonstration) -> list[Section]:
+    v = demo.measured
+    named = [(run.setting, run) for run in v.runs]
     return [
         Section(
-            sentences=(words.demo(demo.measured), words.demo_setup(demo), words.demo_answers(demo)),
-            table=_demo_summary(demo),
+            sentences=(answer(v), _demo_setup(demo), _demo_answers(demo)),
+            table=runs_table(named),
         ),
         *(
-            Section(
-                title=f"First steps {name}",
-                table=steps_table(run.run.timeline[:steps]),
-                details=steps == MOST_STEPS,
-            )
-            for steps in (STEPS, MOST_STEPS)
+            Section(title=f"First steps {name}", table=steps_table(run.run.timeline[:STEPS]))
             for name, run in demo.runs.items()
         ),
-        Section(title="Every request: first token, end", table=_demo_requests(demo), details=True),
+        Section(title="Every figure", table=every_figure(named), details=True),
     ]
 
 
-def _demo_summary(demo: Demonstration) -> Table | None:
-    rows = []
-    for name, run in demo.runs.items():
-        measured, memory = demo.measured.run(name), run.beyond_weights_bytes
-        short = measured.figures.short if measured and measured.figures else None
-        rows.append(
-            (
-                name,
-                seconds(short.ttft_s.mean if short else None),
-                seconds(run.run.figures.longest_gap_s),
-                seconds(run.run.figures.makespan_s),
-                seconds(mean(run.chunk_s)),
-                "not measured" if memory is None else f"{memory / 2**20:,.0f} MiB",
-            )
-        )
-    heads = ("setting", "short wait", "longest gap", "all done", "prompt step", "memory")
-    return table_of(heads, rows, caption=words.DEMO_KEY)
+def _demo_setup(demo: Demonstration) -> str:
+    model = demo.measured.model
+    lengths = [len(request.prompt) for request in demo.requests]
+    long = [tokens for tokens in lengths if tokens > demo.measured.workload.long_over]
+    early = sum(request.arrival_s == 0 for request in demo.requests)
+    return (
+        f"{where_measured(demo.measured)} ({(model.parameters or 0) / 1e6:,.1f} M parameters). "
+        f"{early} short requests are being answered when {len(long)} prompts of {long[0]:,} tokens "
+        f"arrive, with {len(lengths) - len(long) - early} short ones behind them."
+    )
 
 
-def _demo_requests(demo: Demonstration) -> Table | None:
-    over = demo.measured.workload.long_over
-    answers = zip(*(run.answers for run in demo.runs.values()), strict=True)
-    rows: list[tuple[Written, ...]] = [
-        (
-            f"{place} {'long' if len(request.prompt) > over else 'short'}",
-            len(request.prompt),
-            *(f"{seconds(a.first_s)}, {seconds(a.all_s)}" for a in settings),
-        )
-        for place, (request, settings) in enumerate(zip(demo.requests, answers, strict=True), 1)
-    ]
-    return table_of(("request", "tokens", *demo.runs), rows)
+def _demo_answers(demo: Demonstration) -> str:
+    same, total = demo.same_answers, len(demo.requests)
+    if same == total:
+        return f"All {total} answers are the same, token by token."
+    apart = f"{demo.logits_apart:.2g}"
+    return f"{same} of {total} answers are the same; by rounding, logits differ by up to {apart}."

@@ -97,8 +97,8 @@ class SimulatedRun:
     def shown_as(self) -> str:
         """Its name; of a sweep, what tells its settings apart."""
         threshold = self.settings.long_prefill_token_threshold
-        capped = f", threshold {threshold:,}" if threshold else ""
-        return self.setting or f"budget {self.settings.step_tokens:,}{capped}"
+        capped = f", at most {threshold:,} of one prompt" if threshold else ""
+        return self.setting or f"{self.settings.step_tokens:,} tokens per step{capped}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

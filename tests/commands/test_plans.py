@@ -170,20 +170,15 @@ def test_memory_that_does_not_fit_says_so(tmp_path) -> None:
     assert "GiB" in run.out.splitlines()[0] + run.out.splitlines()[1]
 
 
-def test_prefixes_use_the_plan_of_this_profile_only(tmp_path) -> None:
+def test_prefixes_say_how_much_is_served(tmp_path) -> None:
     from tests.commands.helpers import analyze, write_jsonl
 
     rows = [{"prompt": "the same long beginning of it all " * 20 + str(n)} for n in range(30)]
     write_jsonl(tmp_path / "data.jsonl", rows)
     analyze(tmp_path, "data.jsonl")
-    assert chunkscope(tmp_path, "recommend", *MACHINE).code == 0
     shown = json.loads(chunkscope(tmp_path, "prefixes", "--json").out)
-    assert shown["plan"] is not None
     assert shown["together"]["hit_rate"] > 0.5
     assert python.prefixes(tmp_path / "reports" / "profile.json").overall.hit_rate > 0.5
-    write_jsonl(tmp_path / "data.jsonl", rows[:20])
-    analyze(tmp_path, "data.jsonl")
-    assert json.loads(chunkscope(tmp_path, "prefixes", "--json").out)["plan"] is None
 
 
 def test_data_frames_have_a_row_for_each_setting(planned) -> None:

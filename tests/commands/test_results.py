@@ -127,11 +127,9 @@ def test_the_answer_comes_first_and_the_diagnosis_is_kept(place) -> None:
     assert shown["schema"].startswith("chunkscope/doctor/")
 
 
-def test_a_log_from_a_pipe_as_markdown_and_annotations(place) -> None:
+def test_a_log_from_a_pipe_as_markdown(place) -> None:
     log = examples.LOG.read_bytes()
     assert chunkscope(place, "doctor", "-", "--format", "md", stdin=log).out
-    run = chunkscope(place, "doctor", "-", "--format", "github", stdin=log)
-    assert run.out.startswith("::")
 
 
 @pytest.mark.parametrize(

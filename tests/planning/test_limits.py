@@ -12,7 +12,7 @@ from chunkscope.planning.problem import Problem
 from chunkscope.planning.recommend import recommend
 from chunkscope.planning.request import Aim
 from chunkscope.planning.search import WORTH, search
-from chunkscope.report.words.plan import advice
+from chunkscope.report.plan import answer as advice
 from chunkscope.simulation.slo import read_slo
 from chunkscope.vllm.enums import Mode
 from tests.build import LONG, MIXED, advised, profile

@@ -20,7 +20,7 @@ from chunkscope.prefixes.reuse import (
     reuse_together,
 )
 from chunkscope.prefixes.tree import PrefixTree
-from chunkscope.report.words.data import compared
+from chunkscope.report.profile import compared
 
 Prompt = list[int]
 

@@ -78,7 +78,7 @@ def test_every_chart_has_data_and_every_chapter_a_place(findings) -> None:
     (data,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page, re.S)
     names = re.findall(r'data-chart="([^"]+)"', page)
     assert set(names) == orjson.loads(data).keys()
-    assert {"lengths", "memory", "measured", "engine-0"} <= set(names)
+    assert {"lengths", "memory", "measured"} <= set(names)
     for chapter in chapters(findings):
         assert f'id="{chapter.id}"' in page
         assert f'href="#{chapter.id}"' in page

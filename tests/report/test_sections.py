@@ -12,11 +12,11 @@ from chunkscope import console as streams
 from chunkscope.artefacts.note import Note
 from chunkscope.planning.plan import AdviceKind
 from chunkscope.report import terminal
+from chunkscope.report.findings import plan_to_use
 from chunkscope.report.markdown import markdown
-from chunkscope.report.profile import as_csv, bin_edges, lengths_chart, shortened
+from chunkscope.report.profile import as_csv, lengths_chart, shortened
 from chunkscope.report.section import LAYOUTS, sections
 from chunkscope.report.words import sentence
-from chunkscope.report.words.answer import plan_to_use
 from chunkscope.vllm.footprint import memory
 from tests import build
 from tests.report import examples
@@ -44,8 +44,7 @@ def test_the_short_answer_is_short_and_details_have_more(name: str) -> None:
     short, details = shown(ARTEFACTS[name]()), shown(ARTEFACTS[name](), details=True)
     assert len(short.splitlines()) <= 40
     assert len(short.split()) <= 320
-    assert len(details) > len(short)
-    assert "--details" in short
+    assert ("--details" in short) == (len(details) > len(short))
     assert "--details" not in details
 
 
@@ -159,28 +158,16 @@ def test_a_spreadsheet_finds_no_formula() -> None:
 # -- charts --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("shortest", "longest"), [(1, 1), (1, 7), (100, 100_000), (5, 20), (3, 4), (16, 16)]
-)
-def test_every_length_has_a_bin(shortest: int, longest: int) -> None:
-    edges = bin_edges(shortest, longest)
-    assert edges[0] <= shortest
-    assert edges[-1] > longest
-    assert edges == sorted(set(edges))
-
-
-def test_bins_hold_every_prompt_and_the_curve_is_exact() -> None:
+def test_bins_hold_every_prompt() -> None:
     profile = examples.profile()
     chart = lengths_chart(profile)
     assert chart is not None
     for drawn, lengths in zip(
-        chart["sets"],
+        chart.data["sets"],
         [profile.overall, *(dataset.lengths for dataset in profile.datasets)],
         strict=True,
     ):
-        assert sum(drawn["counts"]) == lengths.count
-        assert drawn["at"][50] == lengths.percentile(50)
-        assert drawn["at"][-1] == lengths.max
+        assert sum(count for _, _, count in drawn["bins"]) == lengths.count
 
 
 def test_a_profile_without_prompts_has_no_chart() -> None:

@@ -12,9 +12,8 @@ from chunkscope._version import __version__
 from chunkscope.console import NO_BREAK
 from chunkscope.findings import Findings
 from chunkscope.report.comparison import ReportComparison
-from chunkscope.report.findings import chapters, hero
+from chunkscope.report.findings import GLOSSARY, chapters, hero
 from chunkscope.report.terminal import unbroken
-from chunkscope.report.words.answer import GLOSSARY
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -24,8 +23,8 @@ HERE = Path(__file__).parent
 LIBRARIES = (("d3.min.js", "d3.LICENSE"), ("plot.umd.min.js", "plot.LICENSE"))
 # The page's own, one after the other in a scope of their own.
 OWN = (
-    *("draw.js", "lengths.js", "reuse.js", "memory.js"),
-    *("curves.js", "measured.js", "simulated.js", "engines.js"),
+    *("draw.js", "lengths.js", "memory.js"),
+    *("curves.js", "measured.js", "simulated.js"),
     *("table.js", "buttons.js", "start.js"),
 )
 # In JSON these can only stand inside strings; there, a browser must not take them for markup.

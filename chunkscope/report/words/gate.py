@@ -1,122 +1,16 @@
-"""What is said of the gate's checks."""
+"""What is said of the gate's checks: why a value fails, and what it rests on."""
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
 
-from chunkscope.artefacts.numbers import as_written, number, plural
-from chunkscope.console import printable
-from chunkscope.report.words import Template, sentence
-
-if TYPE_CHECKING:
-    from chunkscope.gating.check import Check, GateResult
+from chunkscope.artefacts.numbers import number
+from chunkscope.report.words import Template
 
 NAMED = 3  # datasets in a sentence
-VALUES = {  # of a check that compares no numbers
-    "same": "the same",
-    "new": "not in the profile",
-    "this": "it is",
-    "another": "made from another",
-}
 
 
-def answer(result: "GateResult") -> str:
-    count, failed = len(result.checks), len(result.failed)
-    if failed:
-        return f"{failed:,} of {plural(count, 'check')} in {result.budget} fail."
-    return f"All {plural(count, 'check')} in {result.budget} pass."
-
-
-def failure(result: "GateResult") -> str:
-    """The error of a gate that says no."""
-    titles = [printable(check.title) for check in result.failed]
-    return f"{plural(len(titles), 'check')} failed: {_first(titles)}"
-
-
-def limit_text(check: "Check") -> str:
-    """What the budget asks for: "at most 8,000 tokens"."""
-    return _texts(check)[0]
-
-
-def value_text(check: "Check") -> str:
-    """What the artefacts say."""
-    return _texts(check)[1]
-
-
-def _texts(check: "Check") -> tuple[str, str]:
-    """Limit and value, by how they stand to each other."""
-    limit, value, relation = check.limit, check.value, str(check.relation)
-    match relation:
-        case "present":
-            rows = "not in the profile" if value is None else plural(value, "row")  # type: ignore[arg-type]
-            return "there", rows
-        case "unchanged":
-            return "unchanged", VALUES.get(str(value), str(value or "not known"))
-        case "made from":
-            return f"made from this {limit}", VALUES.get(str(value), "not known")
-        case "accepted":
-            asked = f"vLLM {limit} takes it" if limit else "as the plan"
-            return asked, "it does" if check.passed else "it does not"
-        case "allowed":
-            return "allowed" if check.passed else "left to vLLM", str(value)
-        case "held":
-            tokens = f", with a request of {number(limit)} tokens" if limit else ""  # type: ignore[arg-type]
-            cache = "not known" if value is None else f"a KV cache of {value:,} tokens, predicted"
-            return f"fits the memory{tokens}", cache
-        case "equal":
-            return _setting(limit), _setting(value)
-    texts = _numbers(check)
-    return f"{relation} {texts[0]}", texts[1]
-
-
-def found(check: "Check") -> str:
-    """The value, with what is to be said of it."""
-    text = value_text(check)
-    return f"{text} ({sentence(check.reason)})" if check.reason else text
-
-
-def both(check: "Check") -> str:
-    return f"limit {limit_text(check)}, found {value_text(check)}"
-
-
-def remedy(checks: "Sequence[Check]") -> Iterator[str]:
-    first = checks[0]
-    if first.cause:
-        names = ", ".join(dict.fromkeys(check.name for check in checks))
-        yield f"{sentence(first.cause)}. Failing because of that: {names}."
-    if first.remedy:
-        yield f"If that is intended: {first.remedy}"
-
-
-def _numbers(check: "Check") -> tuple[str, str]:
-    """Limit and value; two that differ never look the same."""
-    from chunkscope.gating.check import UNITS
-
-    limit, value, unit = check.limit, check.value, UNITS[check.unit]
-    if not isinstance(limit, int | float):
-        return "", "not known"
-    if value is None or isinstance(value, str):
-        return unit.write(limit), "not known"
-    if check.relation == "within":
-        texts = unit.write_both(limit, abs(value))
-        return texts[0], f"{'+' if value > 0 else '-' if value else ''}{texts[1]}"
-    return unit.write_both(limit, value)
-
-
-def _setting(value: Any) -> str:
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    return "left to vLLM" if value is None else as_written(value)
-
-
-def _first(names: "Sequence[str]") -> str:
+def first_names(names: Sequence[str]) -> str:
     more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
     return f"{', '.join(names[:NAMED])}{more}"
-
-
-def _written(value: float, unit: str) -> str:
-    from chunkscope.gating.check import UNITS
-
-    return UNITS[unit].write(value)
 
 
 def _rows_changed(added: int | None, removed: int | None, before: int, now: int) -> str:
@@ -169,7 +63,7 @@ SENTENCES: dict[str, Template] = {
     "gate_within_plan": "predicted with {requests} requests, beside the plan",
     "gate_limit_breaks": "predicted with {requests} requests: a limit breaks that the plan keeps",
     "gate_data_changed": lambda profile, names: (
-        f"The data changed since {profile} was written: {_first(names)}"
+        f"The data changed since {profile} was written: {first_names(names)}"
     ),
     "gate_other_profile": "{plan} was made from another profile than {profile}",
     "gate_other_plan": "{verify} was measured with another plan than {plan}",

@@ -1,13 +1,6 @@
 """What is said of engines and servers that were measured: failures and notes."""
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
-
 from chunkscope.report.words import Template
-
-if TYPE_CHECKING:
-    from chunkscope.planning.plan import Plan
-    from chunkscope.verification.result import Verification
 
 
 def _killed(phase: str, signal: str) -> str:
@@ -40,13 +33,3 @@ SENTENCES: dict[str, Template] = {
     "prompts_counted_otherwise": "the server counts {counted} prompt tokens, the workload {sent}: "
     "another tokenizer, or special tokens",
 }
-
-
-def measured_elsewhere(plan: "Plan", verification: "Verification") -> Iterator[str]:
-    """Where the plan was made for another vLLM or GPU than it was measured on."""
-    machine = verification.machine
-    planned, here = plan.release.text, machine.vllm if machine else None
-    if here and planned.split(".")[:2] != here.split(".")[:2]:
-        yield f"planned for vLLM {planned}, this is {here}: recommend again with --vllm-version"
-    if machine and machine.gpu and plan.gpu and plan.gpu.title != machine.gpu:
-        yield f"planned for {plan.gpu.title}, this is {machine.gpu}"

@@ -1,4 +1,4 @@
-/* Histogram and cumulative curve of the prompts' lengths, of one dataset or all. */
+/* Histogram of the prompts' lengths in doubling steps, of one dataset or all. */
 
 const MARK_COLOURS = {
   long_prefill_token_threshold: "var(--c2)",
@@ -7,12 +7,12 @@ const MARK_COLOURS = {
 };
 const MARK_INKS = { long_prefill_token_threshold: "var(--c2-ink)" }; // words need more contrast
 let shown = 0;
+const first = (low) => Math.max(low, 32); // a log axis has no place for 0, where the first step begins
 
 function lengthAxis(width) {
-  const { edges, sets, before } = data.lengths;
-  const marks = data.lengths.marks.map((mark) => mark.tokens);
-  const low = Math.max(1, edges[0]);
-  const high = Math.max(edges[edges.length - 1], ...marks, ...(before || []).slice(-1));
+  const bins = data.lengths.sets[0].bins;
+  const low = first(bins[0][0]);
+  const high = Math.max(bins[bins.length - 1][1], ...data.lengths.marks.map((mark) => mark.tokens));
   const ticks = [];
   const every = Math.log2(high / low) > (width < 500 ? 8 : 16) ? 2 : 1;
   for (let power = Math.ceil(Math.log2(low)); 2 ** power <= high; power += every) ticks.push(2 ** power);
@@ -21,7 +21,7 @@ function lengthAxis(width) {
 
 const tokensAt = (tick) => (tick >= 1024 ? `${+(tick / 1024).toFixed(1)}K` : `${tick}`);
 
-function markRules(withLabels) {
+function markRules() {
   const high = lengthAxis(1000).domain[1];
   return data.lengths.marks.flatMap((mark, row) => {
     const colour = MARK_COLOURS[mark.kind];
@@ -43,14 +43,14 @@ function markRules(withLabels) {
       stroke: "var(--card)",
       strokeWidth: 4,
     });
-    return withLabels ? [rule, label] : [rule];
+    return [rule, label];
   });
 }
 
 function histogram(width) {
-  const { edges, sets } = data.lengths;
-  const bins = sets[shown].counts.map((count, i) => ({ low: edges[i], high: edges[i + 1], count }));
+  const bins = data.lengths.sets[shown].bins.map(([low, high, count]) => ({ low, high, count }));
   const filled = bins.filter((bin) => bin.count);
+  const rows = bins.reduce((sum, bin) => sum + bin.count, 0);
   // What is there at all is visible: the few long prompts are what this is about.
   const visible = 0.012 * Math.max(...bins.map((bin) => bin.count));
   return Plot.plot(
@@ -62,11 +62,11 @@ function histogram(width) {
       x: lengthAxis(width),
       y: { nice: true },
       marks: [
-        Plot.axisX({ ticks: lengthAxis(width).ticks, tickFormat: tokensAt, label: null }),
+        Plot.axisX({ ticks: lengthAxis(width).ticks, tickFormat: tokensAt, label: "tokens per prompt", labelAnchor: "center", labelArrow: "none" }),
         Plot.axisY({ ticks: 4, label: "prompts", tickFormat: shortTick, tickSize: 0 }),
         Plot.gridY({ ticks: 4, stroke: LINE, strokeOpacity: 1 }),
         Plot.rectY(filled, {
-          x1: "low",
+          x1: (bin) => first(bin.low),
           x2: "high",
           y: (bin) => Math.max(bin.count, visible),
           fill: "var(--c1)",
@@ -75,103 +75,31 @@ function histogram(width) {
           ry: 1,
         }),
         Plot.ruleY([0], { stroke: FAINT }),
-        ...markRules(true),
+        ...markRules(),
         Plot.tip(
           filled,
           Plot.pointerX({
-            x: (d) => Math.sqrt(d.low * d.high),
+            x: (d) => Math.sqrt(first(d.low) * d.high),
             y: "count",
             title: (d) =>
-              `${whole.format(d.count)} of ${whole.format(sets[shown].rows)} prompts\n` +
-              (d.high - d.low > 1
-                ? `${whole.format(d.low)} to ${whole.format(d.high - 1)} tokens`
-                : `${whole.format(d.low)} tokens`),
+              `${whole.format(d.count)} of ${whole.format(rows)} prompts\n` +
+              `${whole.format(d.low)} to ${whole.format(d.high - 1)} tokens`,
           }),
         ),
       ],
     }),
   );
-}
-
-function curve(at, name) {
-  return at.map((tokens, i) => ({
-    tokens: Math.max(1, tokens),
-    exact: tokens,
-    percent: data.lengths.percents[i],
-    name,
-  }));
-}
-
-function cumulative(width) {
-  const { sets, before } = data.lengths;
-  const others = sets.flatMap((set, i) => (i === shown || i === 0 ? [] : curve(set.at, set.name)));
-  const chosen = curve(sets[shown].at, sets[shown].name);
-  const line = { x: "tokens", y: "percent", z: "name", clip: true };
-  const chart = Plot.plot(
-    base(width, {
-      height: 240,
-      marginLeft: 48,
-      marginBottom: 42,
-      ariaLabel: "share of prompts that are at most so long",
-      x: lengthAxis(width),
-      y: { domain: [0, 100] },
-      marks: [
-        Plot.axisX({
-          ticks: lengthAxis(width).ticks,
-          tickFormat: tokensAt,
-          label: "tokens per prompt",
-          labelAnchor: "center",
-          labelArrow: "none",
-        }),
-        Plot.axisY({ ticks: [0, 25, 50, 75, 95], label: null, tickFormat: (p) => `${p} %`, tickSize: 0 }),
-        Plot.gridY({ ticks: [25, 50, 75, 95], stroke: LINE, strokeOpacity: 1 }),
-        Plot.lineY(others, {
-          ...line,
-          stroke: FAINT,
-          strokeOpacity: sets.length > 20 ? 0.2 : 0.4,
-          strokeWidth: 1,
-        }),
-        shown
-          ? Plot.lineY(curve(sets[0].at, sets[0].name), { ...line, stroke: INK, strokeWidth: 1.5 })
-          : null,
-        before
-          ? Plot.lineY(curve(before, "before"), {
-              ...line,
-              stroke: "var(--c2)",
-              strokeDasharray: "2,3",
-              strokeWidth: 2,
-            })
-          : null,
-        Plot.lineY(chosen, { ...line, stroke: "var(--c1)", strokeWidth: 2.5 }),
-        ...markRules(false),
-        Plot.dot(chosen, Plot.pointerX({ x: "tokens", y: "percent", fill: "var(--c1)", r: 4 })),
-        Plot.tip(
-          chosen,
-          Plot.pointerX({
-            x: "tokens",
-            y: "percent",
-            title: (d) => `p${d.percent}: ${whole.format(d.exact)} tokens\n${cut(d.name, 40)}`,
-          }),
-        ),
-      ],
-    }),
-  );
-  const key = [[sets[shown].name, "var(--c1)"]];
-  if (shown) key.push([sets[0].name, INK]);
-  if (others.length) key.push(["each other dataset", FAINT]);
-  if (before) key.push(["all together, before", "var(--c2)"]);
-  return [legend(key), chart];
 }
 
 CHARTS.lengths = (place) => {
-  const figures = [];
+  let figure;
   chooser(
     place,
     data.lengths.sets.map((set) => set.name),
     (index) => {
       shown = index;
-      figures.forEach(redraw);
+      redraw(figure);
     },
   );
-  figures.push(draw(place, histogram, "histogram"), draw(place, cumulative, "cumulative"));
+  figure = draw(place, histogram, "histogram");
 };

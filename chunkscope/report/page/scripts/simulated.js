@@ -104,7 +104,7 @@ function tradeoffPlot(width, points, named) {
           Plot.pointer({
             ...place,
             title: (p) =>
-              `${p.setting}${p.named ? ` (${p.details})` : ""}\n${data.tradeoff.axes.x}: ${seconds(p.x)}\n${data.tradeoff.axes.y}: ${seconds(p.y)}`,
+              `${p.setting}\n${data.tradeoff.axes.x}: ${seconds(p.x)}\n${data.tradeoff.axes.y}: ${seconds(p.y)}`,
           }),
         ),
       ],

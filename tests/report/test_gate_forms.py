@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from chunkscope.errors import InputError
 from chunkscope.gating.check import Check, GateResult, Relation
-from chunkscope.report import ci
+from chunkscope.report import gate
 from tests import build
 from tests.report.examples import HOSTILE
 
@@ -28,7 +28,7 @@ def named(result: GateResult, name: str) -> GateResult:
 
 
 def test_junit_has_a_case_for_each_check_and_a_failure_for_each_that_fails(result) -> None:
-    root = ElementTree.fromstring(ci.junit(result))
+    root = ElementTree.fromstring(gate.junit(result))
     assert len(root.findall(".//testcase")) == len(result.checks)
     assert len(root.findall(".//failure")) == len(result.failed) == 1
     assert root.get("failures") == "1"
@@ -46,43 +46,45 @@ def test_junit_is_xml_and_an_annotation_one_line_whatever_a_dataset_is_called(na
         unit="count",
     )
     result = GateResult(budget=Path("chunkscope.toml"), folder=Path("reports"), checks=(check,))
-    assert ElementTree.fromstring(ci.junit(result)) is not None
-    line, end = ci.gate_annotations(result).split("\n")
+    assert ElementTree.fromstring(gate.junit(result)) is not None
+    line, end = gate.annotations(result).split("\n")
     assert line.startswith("::error ")
     assert "\r" not in line
     assert not end
 
 
 def test_an_annotation_stands_at_the_line_of_its_check(result) -> None:
-    (line,) = ci.gate_annotations(result).splitlines()
+    (line,) = gate.annotations(result).splitlines()
     assert "line=2" in line
     assert "100" in line
 
 
 def test_when_all_checks_pass_there_is_a_notice(result) -> None:
     passing = replace(result, checks=tuple(c for c in result.checks if c.passed))
-    assert ci.gate_annotations(passing).startswith("::notice ")
+    assert gate.annotations(passing).startswith("::notice ")
 
 
 def test_no_name_can_end_an_annotation_or_start_another(result) -> None:
-    text = ci.gate_annotations(named(result, HOSTILE))
+    text = gate.annotations(named(result, HOSTILE))
     assert len(text.splitlines()) == 1
     assert text.count("::error") == 1 or "%0A" in text
 
 
 def test_the_summary_is_appended_where_github_wants_it(result, tmp_path, monkeypatch) -> None:
-    assert ci.job_summary(result) is None
+    assert gate.job_summary(result) is None
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary.md"))
-    assert ci.job_summary(named(result, HOSTILE)) is None
+    assert gate.job_summary(named(result, HOSTILE)) is None
     text = (tmp_path / "summary.md").read_text()
     assert "longest" in text
     assert "<b>" not in text.replace("\\<b\\>", "")
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "nowhere" / "summary.md"))
-    assert "summary" in str(ci.job_summary(result))
+    assert "summary" in str(gate.job_summary(result))
 
 
 def test_a_gate_that_cannot_judge_is_annotated(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary.md"))
-    text = ci.error_annotation(InputError("no such file", hint="make it"), Path("chunkscope.toml"))
+    text = gate.error_annotation(
+        InputError("no such file", hint="make it"), Path("chunkscope.toml")
+    )
     assert "make it" in text
     assert (tmp_path / "summary.md").read_text()

@@ -1,0 +1,215 @@
+"""A simulation as sections: what it found, for what, and by which step times."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from chunkscope.artefacts.numbers import change, per_second, plural, seconds, share
+from chunkscope.report.plan import limit_state, where
+from chunkscope.report.runs import every_figure, runs_table, steps_table
+from chunkscope.report.section import Chart, Section, fact_table, table_of
+from chunkscope.report.words import capital, sentence
+from chunkscope.report.words.plan import SENTENCES
+from chunkscope.simulation.result import SimulatedRun, Simulation
+from chunkscope.simulation.sweep import axes
+from chunkscope.vllm.enums import SendOrder
+
+WORTH = 0.03  # a smaller difference in time is no difference
+WAITS = 1.15  # times what the GPU computes: from there on the run waits for the host
+HOST_SPREAD = (-0.18, 0.29)  # of such runs from their median (reports/h200/qwen2.5-1.5b-mixed)
+NAMES = {
+    "default": "vLLM's default",
+    "plan": "the plan",
+    "asked": "your setting",
+    "length-rule": "length rule",
+    "best": "best found",
+}
+ORDERS = {
+    SendOrder.DATA: "in the data's order",
+    SendOrder.LONGEST: "longest first",
+    SendOrder.SHUFFLED: "shuffled",
+}
+
+
+def sections(simulation: Simulation) -> list[Section]:
+    runs = simulation.runs
+    named = list(zip(run_names(runs), runs, strict=True))
+    strong = [simulation.knee] if simulation.knee is not None else []
+    settings = [
+        (
+            *(name, run.settings.step_tokens, run.settings.long_prefill_token_threshold or None),
+            *(run.settings.max_num_seqs, run.pool.tokens),
+        )
+        for name, run in named
+    ]
+    heads = ("setting", "tokens per step", "of one prompt", "requests at once", "KV tokens")
+    return [
+        Section(
+            sentences=(answer(simulation), _setup(simulation)),
+            table=runs_table(named, strong=strong),
+            chart=_tradeoff_chart(simulation, named),
+        ),
+        *(
+            Section(title=f"First steps: {name}", table=steps_table(run.timeline))
+            for name, run in named
+            if run.timeline
+        ),
+        Section(
+            sentences=tuple(_observations(simulation)),
+            notes=tuple(map(sentence, simulation.notes)),
+        ),
+        Section(title="Settings", table=table_of(heads, settings), details=True),
+        Section(title="Every figure", table=every_figure(named), details=True),
+        Section(title="How it was computed", table=fact_table(_basis(simulation)), details=True),
+    ]
+
+
+def run_name(run: SimulatedRun) -> str:
+    """`the plan (vLLM's default)`, or the arguments that tell a setting of a sweep apart."""
+    names = [NAMES.get(name, name) for name in (run.shown_as, *run.same_as)]
+    return f"{names[0]} ({', '.join(names[1:])})" if names[1:] else names[0]
+
+
+def run_names(runs: Sequence[SimulatedRun]) -> list[str]:
+    """Unique: with the number of requests at once where the rest does not tell them apart."""
+    names = [run_name(run) for run in runs]
+    several = {name for name, times in Counter(names).items() if times > 1}
+    return [
+        f"{name}, {run.settings.most_running:,} requests" if name in several else name
+        for name, run in zip(names, runs, strict=True)
+    ]
+
+
+def sent_when(arrivals: str, concurrency: int | None) -> str:
+    """
+    >>> sent_when("batch", None), sent_when("8/s", None), sent_when("batch", 4)
+    ('all at once', 'arriving at 8/s', 'at most 4 in flight')
+    """
+    words = {"batch": "all at once", "given": "arriving as given"}.get(arrivals, arrivals)
+    words = f"arriving at {words}" if words[:1].isdigit() else words
+    if concurrency is None:
+        return words
+    return f"{words}, at most {concurrency:,} in flight".removeprefix("all at once, ")
+
+
+# -- what is said --------------------------------------------------------------------------------
+
+
+def answer(simulation: Simulation) -> str:
+    first, *others = simulation.runs
+    if first.rate:
+        return _best_rate(simulation.runs)
+    if simulation.pareto:
+        return _best_of_sweep(simulation)
+    is_open = first.backlog is not None
+    what = "p95 first token" if is_open else f"{plural(first.requests, 'request')} take"
+
+    def took(run: SimulatedRun) -> float:
+        return run.figures.ttft_s.p95 if is_open else run.figures.makespan_s
+
+    text = f"{capital(run_name(first))}: {what} {seconds(took(first))} (simulated)"
+    other = next((run for run in others if "default" in (run.setting, *run.same_as)), None)
+    if other is None:
+        return f"{text}."
+    if abs(1 - took(first) / took(other)) < WORTH:
+        return f"{text}; with vLLM's default the same, within {share(WORTH)}."
+    difference = change(took(other), took(first))
+    return f"{text}; with vLLM's default {seconds(took(other))} ({difference})."
+
+
+def _best_rate(runs: Sequence[SimulatedRun]) -> str:
+    """Which setting sustains most; the first, vLLM's default, unless another does by WORTH."""
+    rates = {run: run.rate.rate_per_s for run in runs if run.rate and run.rate.rate_per_s}
+    if not rates:
+        broken = sorted({run.rate.breaks for run in runs if run.rate and run.rate.breaks})
+        return f"No setting keeps the limits at any rate: {', '.join(broken)} breaks (simulated)."
+    best = max(rates, key=lambda run: rates[run])
+    default = next((run for run in rates if "default" in (run.setting, *run.same_as)), None)
+    if default is not None and rates[best] < rates[default] * (1 + WORTH):
+        best = default
+    others = f"; {NAMES['default']} {per_second(rates[default])}" if default else ""
+    others = "; no other setting sustains 3 % more" if best is default else others
+    return f"Best: {run_name(best)}, {per_second(rates[best])} (simulated){others}."
+
+
+def _best_of_sweep(simulation: Simulation) -> str:
+    """The ends of the front, and where it bends."""
+    runs, front = simulation.runs, simulation.pareto
+    across, up = axes(runs)
+    places = {"Fastest": front[0]}
+    if len(front) > 1:
+        places["Smoothest"] = front[-1]
+    if simulation.knee is not None:
+        places["In between"] = simulation.knee
+    parts = []
+    for title, place in places.items():
+        time, gap = (figure.value(runs[place].figures) for figure in (across, up))
+        more = "" if gap is None else f", {up.title} {seconds(gap)}"
+        parts.append(f"{title}: {run_name(runs[place])}, {seconds(time)}{more}")
+    return f"{'. '.join(parts)} (simulated)."
+
+
+def _setup(simulation: Simulation) -> str:
+    cost, work, run = simulation.cost_model, simulation.workload, simulation.runs[0]
+    order = f", {ORDERS[work.order]}" if work.order else ""
+    cached = f" ({share(run.cached_tokens / run.input_tokens)} cached)" if run.cached_tokens else ""
+    return (
+        f"{where(cost.model, cost.gpu)}, vLLM {simulation.vllm}. "
+        f"{plural(work.requests, 'request')} from {work.source}, "
+        f"{sent_when(work.arrivals, work.concurrency)}{order}: "
+        f"{run.input_tokens:,} tokens in{cached}, {run.output_tokens:,} out."
+    )
+
+
+def _observations(simulation: Simulation) -> Iterator[str]:
+    """Overload, waiting for the CPU, the tightest limit."""
+    first, runs = simulation.runs[0], simulation.runs
+    if first.rate:
+        yield "Saturated: requests come faster than they are answered. Arrivals are Poisson."
+        return
+    grows = [run_name(run) for run in runs if run.backlog and run.backlog.grows]
+    if grows:
+        yield f"The queue keeps growing with {', '.join(grows)}: requests come too fast."
+    if simulation.pareto:
+        return
+    took = first.figures.makespan_s
+    if first.gpu_s is not None and first.backlog is None and took >= WAITS * first.gpu_s:
+        least, most = (seconds(took * (1 + off)) for off in HOST_SPREAD)
+        part = share(1 - first.gpu_s / took)
+        yield f"The GPU waits for the CPU {part} of the time: expect {least} to {most}."
+    if first.slo is not None:
+        yield f"With {run_name(first)} {limit_state(first)}."
+
+
+def _basis(simulation: Simulation) -> dict[str, str | None]:
+    """What the step times rest on, by label."""
+    cost, seed = simulation.cost_model, simulation.workload.seed
+    off = f"; median error {share(cost.error)}" if cost.error is not None else ""
+    return {
+        "step times": f"{cost.step.origin}{off}",
+        "model": cost.kind,
+        "scheduling": str(SENTENCES[f"policy_{simulation.runs[0].policy}"]),
+        "seed": None if seed is None else str(seed),
+    }
+
+
+def _tradeoff_chart(
+    simulation: Simulation, named: Sequence[tuple[str, SimulatedRun]]
+) -> Chart | None:
+    """For the page: two figures of each setting of a sweep."""
+    if not simulation.pareto:
+        return None
+    across, up = axes(simulation.runs)
+    points = [
+        {
+            "setting": name,
+            "x": across.value(run.figures),
+            "y": up.value(run.figures),
+            "best": at in simulation.pareto,
+            "knee": at == simulation.knee,
+            "named": bool(run.setting),
+        }
+        for at, (name, run) in enumerate(named)
+        if up.value(run.figures) is not None
+    ]
+    titles = {"x": across.title, "y": up.title}
+    return Chart(name="tradeoff", data={"points": points, "axes": titles}) if points else None
