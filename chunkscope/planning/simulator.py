@@ -16,7 +16,7 @@ from chunkscope.simulation.loop import Scenario, run_setting
 from chunkscope.simulation.result import SimulatedRun
 from chunkscope.simulation.workload import Workload, draw_workload, served_prompts
 from chunkscope.vllm.deployment import Deployment
-from chunkscope.vllm.enums import ChunkPolicy, Task
+from chunkscope.vllm.enums import ChunkPolicy
 from chunkscope.vllm.rules import Rules
 from chunkscope.vllm.settings import KvPool, Settings
 
@@ -165,8 +165,7 @@ class Simulator:
             rules=self.rules or self.deployment.release.rules,
             step=self.step or self._roofline(settings),
             stretches=self.workload.stretches,
-            prompt_logprobs=self.workload.task is Task.LOGLIKELIHOOD,
-            scored=frozenset(self.workload.scored),
+            scored=self.workload.likelihoods,
             policy=self.policy,
             concurrency=self.workload.concurrency,
             slo=self.request.slo,

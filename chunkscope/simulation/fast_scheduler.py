@@ -6,40 +6,34 @@ tests/simulation/test_fast_scheduler.py holds the two side by side.
 """
 
 from collections.abc import Iterable, Iterator
-from heapq import heappop, heappush
+from typing import Any
 
-from chunkscope.hardware.step_time import NO_WINDOW, AttentionWindow
+from chunkscope.hardware.step_time import AttentionWindow
 from chunkscope.simulation.kv_cache import GroupBlocks
-from chunkscope.simulation.policies import Policy
 from chunkscope.simulation.requests import RequestState, Step
 from chunkscope.simulation.scheduler import Scheduler
-from chunkscope.vllm.rules import Rules
-from chunkscope.vllm.settings import KvPool, Settings
 
 
 class FastScheduler(Scheduler):
     """`running` is split in two: the `decoding` group, and those that must be asked."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        pool: KvPool,
-        rules: Rules,
-        policy: Policy,
-        window: AttentionWindow = NO_WINDOW,
-    ) -> None:
-        super().__init__(settings, pool, rules, policy, window)
-        self.decoding = DecodingGroup(pool.block_size, self.kv_cache.groups, window)
+    def __init__(self, *parts: Any) -> None:
+        super().__init__(*parts)
+        groups = self.kv_cache.groups
+        self.decoding = DecodingGroup(self.kv_cache.block_size, groups, self.window)
         self._single: dict[RequestState, None] = {}
         self._turned_away = False  # the first that waits finds no room, and nothing has changed
 
     def _in_turn(self) -> Iterable[RequestState]:
         return tuple(self._single)
 
+    @property
+    def _can_come(self) -> bool:
+        return bool(self.waiting) and len(self.running) < self.settings.most_running
+
     def schedule(self) -> Step:
         """Where nobody must be asked and nobody can come, the step only decodes."""
-        can_come = self.waiting and len(self.running) < self.settings.most_running
-        if self._single or can_come or self.decoding.blocks_to_come > self.kv_cache.num_free:
+        if self._single or self._can_come or self.decoding.blocks_to_come > self.kv_cache.num_free:
             step = super().schedule()
             unread = not (step.num_scheduled_tokens or step.preempted)
             self._turned_away = unread and bool(self.settings.enable_chunked_prefill)
@@ -51,10 +45,9 @@ class FastScheduler(Scheduler):
 
     def steps_alike(self) -> int:
         """Until somebody ends, is preempted, or may come: free blocks only get fewer till then."""
-        can_come = self.waiting and len(self.running) < self.settings.most_running
         # Rows that leave a window make room for others.
         is_turned_away = self._turned_away and not self.kv_cache.groups.window
-        if self._single or (can_come and not is_turned_away):
+        if self._single or (self._can_come and not is_turned_away):
             return 0
         return self.decoding.steps_alike(self.kv_cache.num_free)
 
@@ -106,9 +99,8 @@ class FastScheduler(Scheduler):
                     return False
                 tokens = left  # nobody is behind it
             left -= tokens
-            after = self.kv_cache.blocks_for(request.num_computed_tokens + tokens)
-            rows = after - self.kv_cache.blocks_for(request.num_computed_tokens)
-            blocks += self.kv_cache.groups.per_row * rows
+            groups, computed = self.kv_cache.groups, request.num_computed_tokens
+            blocks += groups.per_row * (groups.rows(computed + tokens) - groups.rows(computed))
         return left >= 0 and blocks <= self.kv_cache.num_free
 
     def _make_room(self, step: Step) -> int:
@@ -144,11 +136,9 @@ class FastScheduler(Scheduler):
                 self._single[request] = None  # there is more to read
                 continue
             self._single.pop(request, None)
-            if request.has_ended:
-                continue
-            if self.decoding.can_join(request):
+            if not request.has_ended and self.decoding.can_join(request):
                 self.decoding.join(request)
-            else:
+            elif not request.has_ended:
                 self._single[request] = None
 
 
@@ -159,8 +149,9 @@ class DecodingGroup:
         self._block_size = block_size
         self._groups = groups
         self._window = window
-        self._windowed = WindowedContext(window.tokens) if window.tokens else None
-        self._leaving = WindowedBlocks(groups, block_size) if groups.window else None
+        size = groups.window + groups.keeps_running
+        self._context = PastWindow(window.tokens, block_size) if window.tokens else None
+        self._rows = PastWindow(size, block_size) if groups.window else None
         self._members: dict[RequestState, None] = {}
         self._clock = 0
         self._offset = 0  # the sum over all members
@@ -184,7 +175,7 @@ class DecodingGroup:
     @property
     def blocks_to_leave(self) -> int:
         """Blocks that leave their windows when their next token is scheduled."""
-        return self._leaving.leaving(self._clock) if self._leaving else 0
+        return self._groups.sliding * self._rows.past(self._clock) if self._rows else 0
 
     def can_join(self, request: RequestState) -> bool:
         """Has it given back what a request that was decoding before would have?"""
@@ -195,26 +186,23 @@ class DecodingGroup:
         """What they look back on, each at itself too, so many steps after the last scheduled."""
         clock = self._clock + steps
         every = self._offset + len(self._members) * clock
-        if self._windowed is None:
-            return every
-        return self._window.mixed(every, self._windowed.tokens(clock))
+        return self._window.mixed(every, self._context.tokens(clock)) if self._context else every
 
     def join(self, request: RequestState) -> None:
         request.offset = request.num_computed_tokens - self._clock
         self._members[request] = None
-        self._offset += request.offset
-        if self._windowed is not None:
-            self._windowed.join(request.offset, self._clock)
-        self._phases[request.offset % self._block_size] += 1
-        if self._leaving:
-            self._leaving.count(request.offset, self._clock, 1)
-        self._ends.setdefault(self._end_of(request), {})[request] = None
+        self._count(request.offset, 1)
+        self._ends.setdefault(request.most_computed - request.offset, {})[request] = None
+
+    def _count(self, offset: int, by: int) -> None:
+        self._offset += by * offset
+        self._phases[offset % self._block_size] += by
+        for window in filter(None, (self._context, self._rows)):
+            window.count(offset, self._clock, by)
 
     def advance(self) -> list[RequestState]:
         """One token more for all; those whose last it was are still members."""
         self._clock += 1
-        if self._leaving:
-            self._leaving.pass_by(self._clock)
         return list(self._ends.get(self._clock, ()))
 
     def steps_alike(self, free_blocks: int) -> int:
@@ -236,13 +224,8 @@ class DecodingGroup:
     def leave(self, request: RequestState, last_step: int) -> None:
         """`last_step` is the one in which it got its latest token."""
         del self._members[request]
-        self._offset -= request.offset
-        if self._windowed is not None:
-            self._windowed.leave(request.offset, self._clock)
-        self._phases[request.offset % self._block_size] -= 1
-        if self._leaving:
-            self._leaving.count(request.offset, self._clock, -1)
-        end = self._end_of(request)
+        self._count(request.offset, -1)
+        end = request.most_computed - request.offset
         del self._ends[end][request]
         if not self._ends[end]:
             del self._ends[end]
@@ -253,78 +236,45 @@ class DecodingGroup:
         before = request.num_computed_tokens - 1 - self._groups.keeps_running
         request.num_skipped_blocks = self._groups.skipped(before)
 
-    def _end_of(self, request: RequestState) -> int:
-        return request.most_computed - request.offset
 
+class PastWindow:
+    """Members whose context, their `offset` plus a clock that only goes forward, fills a window of
+    `size` tokens: how many there are, and how many by `offset` modulo the block size."""
 
-class WindowedContext:
-    """Each request's context is its `offset` plus a clock that only goes forward."""
-
-    def __init__(self, window: int) -> None:
-        self._window = window
-        self._full_at: dict[int, int] = {}  # by clock, how many requests fill the window then
-        self._times: list[int] = []
-        self._full = self._growing = self._offset = 0  # the last of those that still grow
-
-    def join(self, offset: int, clock: int) -> None:
-        time = self._window - offset
-        if time <= clock:
-            self._full += 1
-            return
-        if time not in self._full_at:
-            heappush(self._times, time)
-        self._full_at[time] = self._full_at.get(time, 0) + 1
-        self._growing += 1
-        self._offset += offset
-
-    def leave(self, offset: int, clock: int) -> None:
-        self._advance(clock)
-        time = self._window - offset
-        if time <= clock:
-            self._full -= 1
-            return
-        self._full_at[time] -= 1
-        self._growing -= 1
-        self._offset -= offset
-
-    def tokens(self, clock: int) -> int:
-        self._advance(clock)
-        return self._full * self._window + self._offset + self._growing * clock
-
-    def _advance(self, clock: int) -> None:
-        while self._times and self._times[0] <= clock:
-            time = heappop(self._times)
-            count = self._full_at.pop(time)
-            self._full += count
-            self._growing -= count
-            self._offset -= count * (self._window - time)
-
-
-class WindowedBlocks:
-    """Members whose oldest rows leave the window, by when: the same turn in every row.
-
-    A member is `past` once it has more tokens than the window holds.
-    """
-
-    def __init__(self, groups: GroupBlocks, block_size: int) -> None:
-        self._sliding, self._block_size = groups.sliding, block_size
-        self._size = groups.window - 1 + groups.keeps_running
-        self._past = [0] * block_size
-        self._coming: dict[int, dict[int, int]] = {}  # by the clock at which they are, by turn
-
-    def leaving(self, clock: int) -> int:
-        return self._sliding * self._past[-clock % self._block_size]
+    def __init__(self, size: int, block_size: int) -> None:
+        self._size, self._block_size, self._clock = size, block_size, 0
+        self._coming: dict[int, int] = {}  # how many fill it, by the clock at which they do
+        self._growing = self._offset = self._past = 0  # the second is the sum of all that grow
+        self._phases = [0] * block_size
 
     def count(self, offset: int, clock: int, by: int) -> None:
         """One member more (`by` 1) or fewer (-1)."""
-        turn, at = (offset - self._size) % self._block_size, self._size - offset
-        if at < clock:
-            self._past[turn] += by
+        self._advance(clock)
+        if offset + clock >= self._size:
+            self._past += by
+            self._phases[offset % self._block_size] += by
         else:
-            turns = self._coming.setdefault(at, {})
-            turns[turn] = turns.get(turn, 0) + by
+            time = self._size - offset
+            self._coming[time] = self._coming.get(time, 0) + by
+            self._growing += by
+            self._offset += by * offset
 
-    def pass_by(self, clock: int) -> None:
-        """Those whose time was a moment ago."""
-        for turn, count in self._coming.pop(clock - 1, {}).items():
-            self._past[turn] += count
+    def tokens(self, clock: int) -> int:
+        """The context of all members, as far as it is in the window."""
+        self._advance(clock)
+        return self._past * self._size + self._offset + self._growing * clock
+
+    def past(self, clock: int) -> int:
+        """Members past the window by a number of whole blocks and one token."""
+        self._advance(clock)
+        return self._phases[(self._size - 1 - clock) % self._block_size]
+
+    def _advance(self, clock: int) -> None:
+        for time in range(self._clock + 1, clock + 1):
+            if count := self._coming.pop(time, 0):
+                offset = self._size - time
+                self._past += count
+                self._phases[offset % self._block_size] += count
+                self._growing -= count
+                self._offset -= count * offset
+        self._clock = max(clock, self._clock)

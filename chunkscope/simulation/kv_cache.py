@@ -5,9 +5,9 @@ that one request could want again, or that several prompts share, in a stretch o
 """
 
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from chunkscope.models.layers import KvKind
 from chunkscope.prefixes.sharing import Path
@@ -74,12 +74,9 @@ class GroupBlocks:
             bool(windows) and rules.async_scheduling and rules.keeps_window_of_running_step
         )
         self._block_size = pool.block_size
-        self._most_rows = self._held_at_most(settings) if rules.window_caps_admission else None
-
-    def _held_at_most(self, settings: Settings) -> int:
-        steps = 2 if self.keeps_running else 1
-        tokens = self.window - 1 + steps * settings.step_tokens
-        return self.rows(min(tokens, settings.max_model_len or tokens)) + 1
+        tokens = self.window - 1 + (1 + self.keeps_running) * settings.step_tokens
+        held = self.rows(min(tokens, settings.max_model_len or tokens)) + 1
+        self._most_rows = held if rules.window_caps_admission else None
 
     def rows(self, tokens: int) -> int:
         return -(-tokens // self._block_size)
@@ -100,9 +97,6 @@ class GroupBlocks:
         return self.full * (rows - held) + self.sliding * max(0, sliding - held)
 
 
-Run = TypeVar("Run", bound=BlockRun)
-
-
 class KvCache:
     """All blocks. The free queue: blank ones first, then cached ones, longest unused in front."""
 
@@ -120,9 +114,6 @@ class KvCache:
     @property
     def num_used(self) -> int:
         return self.num_blocks - self.num_free
-
-    def blocks_for(self, tokens: int) -> int:
-        return -(-tokens // self.block_size)
 
     # -- what is cached
 
@@ -175,7 +166,7 @@ class KvCache:
         if groups.window and hit is None:
             self._leave_window(request, computed - in_flight)
         after = computed + num_new_tokens
-        need = most = groups.per_row * (self.blocks_for(after) - self.blocks_for(computed))
+        need = most = groups.per_row * (groups.rows(after) - groups.rows(computed))
         if full_sequence_must_fit:
             most = max(need, groups.to_reserve(request.num_tokens, computed))
         beside = groups.beside_hit(computed) if hit is not None else 0
@@ -252,10 +243,13 @@ class KvCache:
         run.end = place
         for tracked in run.holders.values():
             tracked.insert(tracked.index(run) + 1, rest)
-        cached = self._cached[run.stretch]
-        self._cached[run.stretch] = dict.fromkeys(_replaced(cached, run, (run, rest)))
+        cached = list(self._cached[run.stretch])
+        cached.insert(cached.index(run) + 1, rest)
+        self._cached[run.stretch] = dict.fromkeys(cached)
         if not run.holders:
-            self._queue = OrderedDict.fromkeys(_replaced(self._queue, run, (rest, run)))
+            queue = list(self._queue)
+            queue.insert(queue.index(run), rest)
+            self._queue = OrderedDict.fromkeys(queue)
         return rest
 
     # -- giving them back
@@ -266,7 +260,7 @@ class KvCache:
         `cached` tokens of a request that will come again are in blocks that it may then find.
         """
         full = (tokens if cached is None else cached) // self.block_size if self._caching else 0
-        groups, rows = self.groups, self.blocks_for(tokens)
+        groups, rows = self.groups, self.groups.rows(tokens)
         others = groups.state + groups.sliding * (rows - request.num_skipped_blocks)
         self.give_back(groups.full * (rows - full) + others)
         request.num_skipped_blocks = 0
@@ -300,8 +294,3 @@ class KvCache:
         self._blank += rest
         if rows:
             self._queue[BlockRun(0, rows)] = None
-
-
-def _replaced(runs: Iterable[Run], one: Run, by: Iterable[Run]) -> Iterator[Run]:
-    for run in runs:
-        yield from by if run is one else (run,)

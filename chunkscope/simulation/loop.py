@@ -30,11 +30,14 @@ class Scenario:
     rules: Rules
     step: StepModel
     stretches: tuple[Stretch, ...] = ()  # in which the prompts of requests begin alike
-    prompt_logprobs: bool = False
-    scored: frozenset[int] = frozenset()  # places of those that ask for them, where not all do
+    scored: frozenset[int] = frozenset()  # places of those that ask for prompt_logprobs
     policy: ChunkPolicy = ChunkPolicy.VLLM
     concurrency: int | None = None  # requests that the client keeps under way; None: all
     slo: Slo = ()
+
+    @property
+    def all_scored(self) -> bool:
+        return self.scored.issuperset(range(len(self.requests)))
 
 
 def run_setting(
@@ -107,8 +110,7 @@ def check_requests(
 
 def _states(scenario: Scenario, block_size: int) -> list[RequestState]:
     """Where all want prompt_logprobs nobody reads from the cache, so nothing need be tracked."""
-    logprobs = scenario.prompt_logprobs
-    paths = [] if logprobs else block_paths(scenario.stretches, block_size)
+    paths = [] if scenario.all_scored else block_paths(scenario.stretches, block_size)
     return [
         RequestState(
             place,
@@ -118,7 +120,7 @@ def _states(scenario: Scenario, block_size: int) -> list[RequestState]:
             path=clipped(paths[request.stretch], request.prompt_tokens // block_size)
             if paths and request.stretch >= 0
             else (),
-            skips_cache=logprobs or place in scenario.scored,
+            skips_cache=place in scenario.scored,
         )
         for place, request in enumerate(scenario.requests)
     ]
@@ -126,7 +128,7 @@ def _states(scenario: Scenario, block_size: int) -> list[RequestState]:
 
 def _step_model(scenario: Scenario, settings: Settings) -> StepModel:
     """Blocks that neighbours share are read faster; CUDA graphs end at twice max_num_seqs."""
-    shares = settings.enable_prefix_caching and not scenario.prompt_logprobs
+    shares = settings.enable_prefix_caching and not scenario.all_scored
     share = read_together(scenario.requests, scenario.stretches) if shares else 0.0
     graphed_tokens = min(scenario.step.graphed_tokens, 2 * settings.step_requests)
     return replace(scenario.step.sharing(share), graphed_tokens=graphed_tokens)

@@ -4,6 +4,7 @@ A limit is on a percentile over all requests or gaps. Goodput counts single requ
 `vllm bench serve` and aiperf do: those whose first token, mean gap and end all came in time.
 """
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -22,6 +23,7 @@ ALIASES = {
     "request_latency": "e2e",
 }
 EXAMPLE = "ttft_p95=1s,itl_p99=50ms"
+_RANK = re.compile(r"max|mean|p(?=.*[1-9])\d{1,2}(\.\d+)?")  # p99.9, and no p0 or p100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +76,7 @@ def _limit(text: str) -> Limit:
     name, _, value = text.partition("=")
     metric, _, at = name.strip().lower().rpartition("_")
     metric = ALIASES.get(metric, metric)
-    if metric not in METRICS or not _is_rank(at):
+    if metric not in METRICS or not _RANK.fullmatch(at):
         raise UsageError(
             f"--slo knows no {name.strip() or text!r}",
             hint=f"write it like {EXAMPLE}: {', '.join(METRICS)} with _p50 to _p99, _max or _mean",
@@ -86,16 +88,6 @@ def _limit(text: str) -> Limit:
     if not seconds:
         raise UsageError(f"--slo {name}: nothing takes no time", hint=f"write it like {EXAMPLE}")
     return Limit(metric=metric, at=at, seconds=seconds)
-
-
-def _is_rank(at: str) -> bool:
-    """
-    >>> _is_rank("p99.9"), _is_rank("max"), _is_rank("p100"), _is_rank("p")
-    (True, True, False, False)
-    """
-    number = at.removeprefix("p")
-    is_number = at.startswith("p") and number.replace(".", "", 1).isdecimal()
-    return at in ("max", "mean") or (is_number and 0 < float(number) < 100)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,18 +120,14 @@ class SloResult:
     def found_of(self, limit: Limit) -> float | None:
         return self.found_s[self.limits.index(limit)]
 
-    def used(self, limit: Limit) -> float:
-        """As a share of the limit: over 1 it is broken."""
-        return (self.found_of(limit) or 0.0) / limit.seconds
-
     @property
     def tightest(self) -> Limit:
-        return max(self.limits, key=self.used)
+        return max(self.limits, key=lambda limit: (self.found_of(limit) or 0.0) / limit.seconds)
 
     @property
     def use(self) -> float:
-        """Of the limit that has the least room."""
-        return self.used(self.tightest)
+        """Of the tightest limit, as a share: over 1 it is broken."""
+        return (self.found_of(self.tightest) or 0.0) / self.tightest.seconds
 
     @property
     def is_met(self) -> bool:

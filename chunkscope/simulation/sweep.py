@@ -116,8 +116,12 @@ def _alone(scenario: Scenario, settings: Settings, pool: KvPool) -> SimulatedRun
 
     Low rates take long to simulate, so this is asked first.
     """
-    some = scenario.requests[:: max(1, len(scenario.requests) // ALONE)]
-    run = run_setting(replace(scenario, requests=some, concurrency=1), settings, pool)
+    every = max(1, len(scenario.requests) // ALONE)
+    some, scored = scenario.requests[::every], (n for n in scenario.scored if n % every == 0)
+    one_by_one = replace(
+        scenario, requests=some, scored=frozenset(n // every for n in scored), concurrency=1
+    )
+    run = run_setting(one_by_one, settings, pool)
     if run.slo is None or run.slo.use < 1 / BY_FAR:
         return None
     rate = SustainedRate(rate_per_s=None, breaks=run.slo.tightest.name, saturation_per_s=None)

@@ -5,18 +5,13 @@ which name the blocks of a prompt: those of the same name are shared. Azure's cs
 (a date and time, or seconds), `ContextTokens` and `GeneratedTokens`.
 """
 
-import csv
-import io
 import math
-from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from itertools import chain
 from pathlib import Path
 from typing import Any
-
-import orjson
 
 from chunkscope.artefacts import codec
 from chunkscope.artefacts.schema import validated
@@ -25,6 +20,9 @@ from chunkscope.prefixes.sharing import Stretch
 from chunkscope.prompts.paths import UnusableError
 from chunkscope.prompts.traces import are_blocks, find_columns, length
 from chunkscope.simulation.workload import AS_IN_TRACE, VERIFY_SCHEMA, Request, Workload
+from chunkscope.sources.base import Problems, ReadOptions
+from chunkscope.sources.discovery import discover
+from chunkscope.sources.readers import open_reader
 from chunkscope.vllm.enums import Task
 
 _HINT = (
@@ -39,11 +37,7 @@ def read_trace(path: Path) -> Workload:
     """The requests of a file; arrivals count from the first."""
     if path.suffix == ".json":
         return _verified(path)
-    text = codec.read_text(path, hint=_HINT)
-    rows = list(_csv_rows(path, text) if path.suffix == ".csv" else _json_rows(path, text))
-    if not rows:
-        raise InputError(f"{path} has no requests", hint=_HINT)
-    requests, blocks = _requests(path, rows)
+    requests, blocks = _requests(path, _rows(path))
     return _sharing(path, requests, blocks) if any(blocks) else _workload(requests)
 
 
@@ -53,44 +47,34 @@ def _workload(requests: tuple[Request, ...], stretches: tuple[Stretch, ...] = ()
     )
 
 
-def _json_rows(path: Path, text: str) -> Iterator[Row]:
-    for place, line in enumerate(io.StringIO(text, newline=None), start=1):
-        if line.strip():
-            row = None
-            with suppress(ValueError):
-                row = orjson.loads(line)
-            if not isinstance(row, dict):
-                raise InputError(f"{path}:{place} is no JSON object", hint=_HINT)
-            yield f"{path}:{place}", row
+def _rows(path: Path) -> list[Row]:
+    """Every row is a request: one that cannot be read is an error."""
+    problems, options = Problems(), ReadOptions()
+    with open_reader(discover([str(path)], options=options)[0][0], options, problems) as reader:
+        chunks = [zip(chunk.positions, chunk.records, strict=True) for chunk in reader.chunks()]
+    bad = {row.position: row.reason for row in problems.rows}
+    rows = list(chain.from_iterable(chunks))
+    bad |= {place: "no object" for place, row in rows if not isinstance(row, dict)}
+    for place, reason in bad.items():
+        raise InputError(f"{path}:{place}: {reason}", hint=_HINT)
+    return [(f"{path}:{place}", row) for place, row in rows]
 
 
-def _csv_rows(path: Path, text: str) -> Iterator[Row]:
-    try:
-        table = csv.DictReader(io.StringIO(text))
-        for row in table:
-            row.pop(None, None)  # cells beyond the header
-            yield f"{path}:{table.line_num}", row
-    except csv.Error as error:
-        raise InputError(f"{path} is not a csv file: {error}", hint=_HINT) from None
-
-
-def _requests(path: Path, rows: Sequence[Row]) -> tuple[tuple[Request, ...], list[list[int]]]:
+def _requests(path: Path, rows: list[Row]) -> tuple[tuple[Request, ...], list[list[int]]]:
     """And the blocks that each names."""
     columns = find_columns([row for _, row in rows[:_HEAD]])
-    stamp = next((key for key in rows[0][1] if key.lower() == "timestamp"), None)
+    stamp = next((key for _, row in rows[:1] for key in row if key.lower() == "timestamp"), None)
     if columns is None or columns.output is None or stamp is None:
         raise InputError(f"{path} lacks the columns of a trace", hint=_HINT)
     requests: list[Request] = []
     blocks: list[list[int]] = []
-    first_s: float | None = None
+    first_s = _seconds(rows[0][1].get(stamp), rows[0][0])
     for where, row in rows:
         try:
             prompt, output = (length(row.get(name), name) for name in columns[:2] if name)
         except UnusableError as error:
             raise InputError(f"{where}: {error}", hint=_HINT) from None
-        seconds = _seconds(row.get(stamp), where)
-        first_s = seconds if first_s is None else first_s
-        arrival_s = seconds - first_s
+        arrival_s = _seconds(row.get(stamp), where) - first_s
         if requests and arrival_s < requests[-1].arrival_s:
             early = requests[-1].arrival_s - arrival_s
             raise InputError(

@@ -6,6 +6,7 @@ The same workload is sent to a real engine by `verify` and to the scheduler's tw
 import random
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import accumulate
@@ -119,17 +120,14 @@ def arrival_rate(arrivals: str) -> float | None:
     if arrivals == BATCH:
         return None
     number, _, unit = arrivals.partition("/")
-    per = {"s": 1.0, "min": 60.0}.get(unit.strip())
-    try:
-        rate = float(number) / per if per else 0.0
-    except ValueError:
-        rate = 0.0
-    if not 0 < rate < float("inf"):
-        raise UsageError(
-            f"--arrivals {arrivals!r} is neither batch nor a rate",
-            hint="write `--arrivals batch`, `--arrivals 4/s` or `--arrivals 90/min`",
-        )
-    return rate
+    with suppress(ValueError, KeyError):
+        rate = float(number) / {"s": 1.0, "min": 60.0}[unit.strip()]
+        if 0 < rate < float("inf"):
+            return rate
+    raise UsageError(
+        f"--arrivals {arrivals!r} is neither batch nor a rate",
+        hint="write `--arrivals batch`, `--arrivals 4/s` or `--arrivals 90/min`",
+    )
 
 
 # -- what a dataset's requests generate ----------------------------------------------------------
@@ -307,32 +305,29 @@ def _prompts(
     stretches, starts = stretches_together([dataset.sharing for dataset in datasets])
     for number, (dataset, output, start) in enumerate(zip(datasets, outputs, starts, strict=True)):
         # vLLM does not read its cache for a prompt whose likelihood is asked for.
-        single = [*_one_by_one(dataset, number, None if output.is_scored else start, every)]
-        every_length = single or _by_length(dataset, number)
+        offset = None if output.is_scored else start
         most = room - min(output.least_room, room)
-        prompts += [prompt for prompt in every_length if prompt.tokens <= most]
+        prompts += [p for p in _dataset_prompts(dataset, number, offset, every) if p.tokens <= most]
     return sorted(prompts), stretches
 
 
-def _one_by_one(
+def _dataset_prompts(
     dataset: DatasetProfile, number: int, start: int | None, every: int
 ) -> Iterator[_Prompt]:
-    """Of a dataset that is known prompt by prompt; of `every` so many runs of neighbours one."""
+    """One by one where they are known so: of `every` so many runs of neighbours one. Else by
+    length."""
     if dataset.sharing is None or not dataset.sharing.lengths:
+        for tokens, count in dataset.lengths.counts.items():
+            if count:
+                yield _Prompt(tokens, number, _NOWHERE, NOTHING, count)
         return
     lengths, ends = dataset.sharing.lengths, dataset.sharing.ends
-    kept = [place for place in range(len(lengths)) if place // RUN % every == 0]
-    weight = 1 if len(kept) == dataset.rows else dataset.rows / len(kept)
-    for place in kept:
+    places = [place for place in range(len(lengths)) if place // RUN % every == 0]
+    weight = 1 if len(places) == dataset.rows else dataset.rows / len(places)
+    for place in places:
         shares = start is not None and ends[place] != NOTHING
         stretch = (start or 0) + ends[place] if shares else NOTHING
         yield _Prompt(lengths[place], number, (place + 0.5) / len(lengths), stretch, weight)
-
-
-def _by_length(dataset: DatasetProfile, number: int) -> Iterator[_Prompt]:
-    for tokens, count in dataset.lengths.counts.items():
-        if count:
-            yield _Prompt(tokens, number, _NOWHERE, NOTHING, count)
 
 
 def parts(weights: Sequence[float], count: int, chance: random.Random) -> list[int]:

@@ -115,22 +115,17 @@ UNUSUAL = (*SINCE_0_31, "data_parallel_size", "enable_expert_parallel", "kv_cach
 
 def check_settings(settings: Settings, *, has_fair_shares: bool) -> None:
     """The combinations with which vLLM would not start; settings are complete."""
-    budget, seqs, running = settings.step_tokens, settings.step_requests, settings.most_running
     for name in SINCE_0_31:
         if getattr(settings, name) and not has_fair_shares:
             raise UsageError(f"this vLLM version has no {name}: it came with 0.31")
-    threshold = settings.long_prefill_token_threshold or 0
-    checks = {
-        f"long_prefill_token_threshold ({threshold}) must not be negative": threshold < 0,
-        f"max_num_batched_tokens ({budget:,}) must be at least max_num_seqs ({seqs:,}), and both "
-        "at least 1": not budget >= seqs >= 1,
-        f"max_num_active_seqs ({running:,}) must be from 1 to max_num_seqs ({seqs:,})": not (
-            1 <= running <= seqs
-        ),
-    }
-    for rule, broken in checks.items():
-        if broken:
-            raise UsageError(f"{rule}: vLLM refuses to start")
+    budget, seqs, running = settings.step_tokens, settings.step_requests, settings.most_running
+    if (settings.long_prefill_token_threshold or 0) < 0:
+        raise UsageError("long_prefill_token_threshold must not be negative")
+    if not budget >= seqs >= running >= 1:
+        raise UsageError(
+            f"vLLM refuses to start: max_num_batched_tokens ({budget:,}) must be at least "
+            f"max_num_seqs ({seqs:,}), max_num_active_seqs ({running:,}) no more, all at least 1"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,7 +26,6 @@ from chunkscope.simulation.result import SimulatedRun
 from chunkscope.simulation.traces import read_trace
 from chunkscope.simulation.workload import Workload
 from chunkscope.verification.result import Run, Verification
-from chunkscope.vllm.enums import Task
 from chunkscope.vllm.flags import release
 from chunkscope.vllm.settings import KvPool, Settings
 from tests.h200 import spaced
@@ -95,7 +94,7 @@ def simulated(case: Case, setting: str, step: StepModel, *, watch: int = 0) -> S
         rules=replace(rules, async_scheduling=bool(engine.get("async_scheduling"))),
         step=step,
         stretches=case.trace.stretches,
-        prompt_logprobs=case.trace.task is Task.LOGLIKELIHOOD,
+        scored=case.trace.likelihoods,
     )
     return run_setting(scenario, settings, pool, watch=watch)
 

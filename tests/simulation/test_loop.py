@@ -110,8 +110,8 @@ def test_a_shared_prefix_is_read_once():
 
 
 def test_prompts_of_a_likelihood_eval_find_nothing_in_the_cache():
-    both = {"shared_prefix": 128, "prompt_logprobs": True}
-    assert simulate([(160, 1), (160, 1)], ARGS, STEP, **both).cached_tokens == 0
+    every = {"shared_prefix": 128, "scored": frozenset({0, 1})}
+    assert simulate([(160, 1), (160, 1)], ARGS, STEP, **every).cached_tokens == 0
 
 
 @pytest.mark.parametrize(
@@ -132,8 +132,8 @@ def test_what_can_never_be_served_is_an_input_error(requests, setting, place):
     ("change", "said"),
     [
         ({"max_num_batched_tokens": 4}, "max_num_seqs"),
-        ({"max_num_batched_tokens": 0}, "at least 1"),
-        ({"long_prefill_token_threshold": -1}, "negative"),
+        ({"max_num_batched_tokens": 0}, "max_num_seqs"),
+        ({"long_prefill_token_threshold": -1}, "long_prefill"),
         ({"long_prefill_token_threshold_adaptive": True}, "0.31"),
         ({"max_num_active_seqs": 4}, "0.31"),
         ({"max_num_active_seqs": 4_000}, "0.31"),

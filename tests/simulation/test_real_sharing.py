@@ -102,7 +102,7 @@ def in_the_end(sent: Workload, question: dict[str, Any], vllm: str) -> int:
         stretches=sent.stretches,
         rules=rules,
         step=STEP,
-        prompt_logprobs=question["requests"][0]["prompt_logprobs"],
+        scored=frozenset(n for n, r in enumerate(question["requests"]) if r["prompt_logprobs"]),
     )
     return run_setting(scenario, settings, pool).cached_tokens
 
