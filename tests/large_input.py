@@ -15,7 +15,7 @@ def write_large_input(folder: Path) -> Path:
 
     The tokenizer is prepared: its first run may count with another engine than those that follow.
     """
-    assert Tokenizer().counter
+    assert Tokenizer().reference
     folder.mkdir(parents=True)
     chance = random.Random(1)
     words = ["alpha", "beta", "gamma", "delta", "naïve", "東京", "x = 1", "\u2028"]

@@ -5,18 +5,25 @@ by hand is refused. Figures that follow from the fields are written for people a
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
+from html import escape
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import orjson
 
 from chunkscope._version import __version__
 from chunkscope.artefacts import codec
-from chunkscope.artefacts.schema import plain, validated
-from chunkscope.artefacts.words import Name, path_of
+from chunkscope.artefacts.files import write_atomically
+from chunkscope.artefacts.words import Name
+from chunkscope.errors import MissingError
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 # Metadata of a field that may differ when the same input is worked on again: no part of the digest.
 INCIDENTAL = {"incidental": True}
@@ -44,24 +51,30 @@ class Artefact:
         head = {"schema": self.schema, "chunkscope": self.version or __version__}
         figures = {"figures": self.figures()} if self.figures() else {}
         content = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "version"}  # type: ignore[arg-type]
-        return codec.sealed(plain(head | figures | content))
+        return codec.sealed(codec.plain(head | figures | content))
 
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> Self:
         """Read back what `to_json` wrote; InputError when it is not that."""
-        what = f"the {cls.title}"
-        return cls._read(codec.checked(document, what, cls.schema, made_by=cls.made_by), what)
+        return codec.checked(document, f"the {cls.title}", cls.schema, cls.made_by, cls._built)
 
     def save(self, path: Name | None = None) -> bytes:
         """Write it; what was written comes back."""
         data = codec.dump(self.to_json())
-        codec.write_atomically(path_of(path or self.default_path), data)
+        write_atomically(Path(path or self.default_path).expanduser(), data)
         return data
 
     @classmethod
     def load(cls, path: Name | None = None) -> Self:
-        path = path_of(path or cls.default_path)
-        return cls._read(codec.read(path, cls.schema, made_by=cls.made_by), path)
+        file = Path(path or cls.default_path).expanduser()
+        return codec.read(file, cls.schema, cls.made_by, cls._built)
+
+    @classmethod
+    def _built(cls, document: dict[str, Any]) -> Self:
+        head = ("schema", "chunkscope", codec.CHECKSUM, "figures")
+        body = {name: value for name, value in document.items() if name not in head}
+        value: Self = codec.built(cls, body | {"version": document["chunkscope"]})
+        return value
 
     @classmethod
     def given(cls, value: Self | Name) -> Self:
@@ -76,6 +89,15 @@ class Artefact:
         """What it says, in one line."""
         raise NotImplementedError
 
+    def _repr_html_(self) -> str | None:
+        """A notebook shows the headline above the table."""
+        if find_spec("pandas") is None:
+            return None
+        return f"<p>{escape(self.headline)}</p>{self.to_frame().to_html(index=False)}"
+
+    def to_frame(self) -> "pd.DataFrame":
+        raise NotImplementedError
+
     def digest(self) -> str:
         """What it is by its content: the same whenever, wherever and however it was made."""
         data = orjson.dumps(_identity(self), option=orjson.OPT_SORT_KEYS, default=str)
@@ -85,12 +107,28 @@ class Artefact:
         """What follows from the fields and is written besides, for people and jq."""
         return {}
 
-    @classmethod
-    def _read(cls, document: dict[str, Any], what: Path | str) -> Self:
-        with codec.reading(what, cls.made_by):
-            document["version"] = document.pop("chunkscope")
-            head = ("schema", codec.CHECKSUM, "figures")
-            return validated(cls, {n: value for n, value in document.items() if n not in head})
+
+def frame(rows: Iterable[Mapping[str, Any]]) -> "pd.DataFrame":
+    """A row for each mapping, a column for each name."""
+    table: pd.DataFrame = _installed("pandas").DataFrame(list(rows))
+    return table
+
+
+def bar_chart(title: str, bars: Mapping[str, float]) -> Any:
+    """Horizontal bars, the first on top, as matplotlib's Axes."""
+    _, axes = _installed("matplotlib.pyplot").subplots()
+    axes.barh(list(bars), list(bars.values()))
+    axes.invert_yaxis()
+    axes.set_xlabel(title)
+    return axes
+
+
+def _installed(module: str) -> Any:
+    try:
+        return import_module(module)
+    except ImportError:
+        package = module.partition(".")[0]
+        raise MissingError(f"this needs {package}", hint=f"pip install {package}") from None
 
 
 def _identity(value: Any) -> Any:

@@ -1,84 +1,99 @@
-"""Files: JSON with a schema name and a checksum, written whole or not at all."""
+"""Dataclass -> JSON -> dataclass. A document begins with its schema and a checksum of the rest."""
 
 import hashlib
-import os
-import secrets
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from dataclasses import is_dataclass
+from datetime import date
+from functools import cache
 from pathlib import Path
-from typing import Any
+from types import NoneType, UnionType
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import orjson
 
 from chunkscope.errors import ChunkscopeError, InputError
 
 CHECKSUM = "sha256"  # the key of a document that holds it
+T = TypeVar("T")
 
 
-class CannotWriteError(InputError):
-    """A disk that is full, a place that is not there or not ours."""
+class Numbers(tuple[int, ...]):
+    """Many whole numbers, which a file has as one line: as a list they would fill most of it.
+
+    >>> plain(Numbers([3, -1]))
+    '3 -1'
+    """
+
+    __slots__ = ()
 
 
-def write_atomically(path: Path, data: bytes | Iterable[bytes]) -> None:
-    """Replace `path` by `data` in one step, so that a full disk or a kill leaves the old file."""
-    parts = [data] if isinstance(data, bytes) else data
-    with _writing(path):
-        path = Path(os.path.realpath(path))  # a link is followed, not replaced
-        if path.exists() and not path.is_file() and not path.is_dir():  # -o /dev/stdout
-            with path.open("wb") as special:
-                special.writelines(parts)
-        else:
-            _replace(path, parts, sync=True)
+NO_NUMBERS = Numbers()
 
 
-def write_checked(path: Path, data: bytes) -> None:
-    """Write `data` under its own checksum, for `read_checked`: quickly, as a cache may lose it."""
-    with _writing(path):
-        _replace(path, (hashlib.sha256(data).hexdigest().encode(), b"\n", data))
+def plain(document: Any) -> Any:
+    """The same as JSON gives it back: dataclasses as dictionaries, tuples as lists."""
+    return orjson.loads(dumped(document))
 
 
-def read_checked(path: Path) -> bytes:
-    """What `write_checked` wrote; ValueError when it is not as it was written."""
-    checksum, _, data = path.read_bytes().partition(b"\n")
-    if checksum != hashlib.sha256(data).hexdigest().encode():
-        raise ValueError(f"{path} is not as it was written")
-    return data
+def dumped(document: Any) -> bytes:
+    """As JSON, which `built` takes back."""
 
+    def written(value: Any) -> str:
+        if isinstance(value, Numbers):
+            return " ".join(map(str, value))
+        raise TypeError(f"{type(value).__name__} cannot be written")
 
-def _replace(path: Path, parts: Iterable[bytes], *, sync: bool = False) -> None:
-    # A name may be as long as the disk allows.
-    temporary = os.path.join(path.parent, f"{path.name[:200]}.{secrets.token_hex(4)}")  # noqa: PTH118
-    try:
-        try:
-            file = open(temporary, "xb")  # noqa: PTH123, SIM115  (thousands of them)
-        except FileNotFoundError:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            file = open(temporary, "xb")  # noqa: PTH123, SIM115
-        with file:
-            file.writelines(parts)
-            if sync:
-                file.flush()
-                os.fsync(file.fileno())
-        os.replace(temporary, path)  # noqa: PTH105
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(temporary)  # noqa: PTH108
-        raise
-
-
-@contextmanager
-def _writing(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except (OSError, ValueError) as error:
-        raise CannotWriteError(
-            f"cannot write {path}: {getattr(error, 'strerror', None) or error}",
-            hint="nothing was changed; choose another place with --output",
-        ) from error
+    return orjson.dumps(document, default=written, option=orjson.OPT_NON_STR_KEYS)
 
 
 def dump(document: dict[str, Any]) -> bytes:
+    """As JSON for people."""
     return orjson.dumps(document, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+
+
+_hints = cache(get_type_hints)
+
+
+def built(kind: Any, value: Any, where: str = "") -> Any:
+    """A value of this type from its JSON; ValueError names a part that is wrong or unknown.
+
+    >>> built(dict[int, Numbers], {"3": "1 2"})
+    {3: (1, 2)}
+    """
+    origin, parts = get_origin(kind), get_args(kind)
+    if kind is Any or (origin is Literal and value in parts):
+        return value
+    if origin in (Union, UnionType):
+        if value is None and NoneType in parts:
+            return None
+        *others, last = (part for part in parts if part is not NoneType)
+        for part in others:
+            try:
+                return built(part, value, where)
+            except (ValueError, TypeError):
+                continue
+        return built(last, value, where)
+    if origin in (tuple, list) and isinstance(value, list):
+        return origin(built(parts[0], one, f"{where}.{n}") for n, one in enumerate(value))
+    if isinstance(value, dict) and origin in (dict, Mapping):
+        return {parts[0](k): built(parts[1], one, f"{where}.{k}") for k, one in value.items()}
+    if isinstance(value, dict) and is_dataclass(kind):
+        hints = _hints(kind)  # type: ignore[arg-type]
+        if unknown := value.keys() - hints:
+            raise ValueError(f"{where}.{min(unknown)}: unknown".lstrip("."))
+        return kind(**{n: built(hints[n], one, f"{where}.{n}") for n, one in value.items()})  # type: ignore[operator]
+    if isinstance(value, str) and isinstance(kind, type):
+        if kind is Numbers:
+            return Numbers(map(int, value.split()))
+        if issubclass(kind, str | Path):
+            return kind(value)
+        if kind is date:
+            return date.fromisoformat(value)
+    if type(value) is kind or (kind is float and type(value) is int):
+        return value
+    raise ValueError(
+        f"{where.lstrip('.')}: {str(value)[:40]!r} is no {getattr(kind, '__name__', kind)}"
+    )
 
 
 def sealed(document: dict[str, Any]) -> dict[str, Any]:
@@ -88,53 +103,34 @@ def sealed(document: dict[str, Any]) -> dict[str, Any]:
     return {"schema": body["schema"], CHECKSUM: checksum, **body}
 
 
-def read(path: Path, schema: str, *, made_by: str) -> dict[str, Any]:
-    """Read an artefact and make sure that it is one of this kind and version, and whole."""
+def read(path: Path, schema: str, made_by: str, build: Callable[[dict[str, Any]], T]) -> T:
+    """What `build` makes of the artefact in a file; InputError where it is not one, or damaged."""
     try:
-        data = path.read_bytes()
+        document = orjson.loads(path.read_bytes())
     except FileNotFoundError:
         raise InputError(f"no such file: {path}", hint=f"run `{made_by}` first") from None
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from error
-    with reading(path, made_by):
-        document = orjson.loads(data)
-    return checked(document, path, schema, made_by=made_by)
+    except ValueError as error:
+        hint = f"make it again: `{made_by}`"
+        raise InputError(f"{path} is damaged: {error}", hint=hint) from None
+    return checked(document, path, schema, made_by, build)
 
 
-def checked(document: Any, what: Path | str, schema: str, *, made_by: str) -> dict[str, Any]:
-    """The document, if it is of this schema and as it was written; InputError else."""
+def checked(
+    document: Any, what: Path | str, schema: str, made_by: str, build: Callable[[dict[str, Any]], T]
+) -> T:
+    """The same of what JSON gave back."""
     written = document.get("schema") if isinstance(document, dict) else None
     if written != schema:
         raise InputError(
             f"{what} has schema {written!r}; this chunkscope reads {schema!r} here",
             hint=f"`{made_by}` writes it",
         )
-    with reading(what, made_by):
-        if document.get(CHECKSUM) != sealed(document)[CHECKSUM]:
-            raise ValueError("its checksum is not that of its content")
-    return dict(document)
-
-
-@contextmanager
-def reading(what: Path | str, made_by: str) -> Iterator[None]:
-    """Whatever is wrong with the values of a document becomes the one sentence about damage."""
+    problem: object = "its checksum is not that of its content"
     try:
-        yield
+        if document.get(CHECKSUM) == sealed(document)[CHECKSUM]:
+            return build(document)
     except (ChunkscopeError, LookupError, TypeError, ValueError, AttributeError) as error:
-        raise InputError(
-            f"{what} is damaged: {error}", hint=f"make it again: `{made_by}`"
-        ) from None
-
-
-def read_text(path: Path, what: str = "file", *, hint: str) -> str:
-    """A file that people write, called `what` in messages; `hint`: how to get one."""
-    try:
-        return path.read_bytes().decode("utf-8-sig")
-    except FileNotFoundError:
-        raise InputError(f"no such {what}: {path}", hint=hint) from None
-    except UnicodeDecodeError:
-        raise InputError(f"the {what} {path} is not UTF-8 text") from None
-    except (OSError, ValueError) as error:
-        raise InputError(
-            f"cannot read {path}: {getattr(error, 'strerror', None) or error}"
-        ) from None
+        problem = error
+    raise InputError(f"{what} is damaged: {problem}", hint=f"make it again: `{made_by}`")

@@ -207,3 +207,9 @@ TTFT_P95, ITL_P99, ITL_MAX, E2E_P95 = (
 
 def in_group(*groups: Group) -> tuple[Figure, ...]:
     return tuple(figure for figure in FIGURES if figure.group in groups)
+
+
+def figures_row(run: object) -> dict[str, float | None]:
+    """Every figure of a run by its key: `makespan_s`, `ttft_s.p95`."""
+    values = {f.key: f.value(run if f.once else getattr(run, "figures", None)) for f in FIGURES}
+    return {key: value for key, value in values.items() if value is not None}

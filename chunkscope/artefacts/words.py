@@ -1,15 +1,13 @@
-"""Words where a choice is wanted, and names where a file is: as people write them in Python."""
+"""Arguments as people write them in Python: a word for a choice, one for a list of one."""
 
-import datetime
 import os
 from collections.abc import Sequence
 from enum import StrEnum
-from pathlib import Path
 from typing import TypeVar, overload
 
 from chunkscope.errors import UsageError
 
-Name = str | os.PathLike[str]
+Name = str | os.PathLike[str]  # of a file
 Word = TypeVar("Word", bound=StrEnum)
 
 
@@ -18,29 +16,11 @@ def one_of(kind: type[Word], value: Word | str, name: str) -> Word: ...
 @overload
 def one_of(kind: type[Word], value: Word | str | None, name: str) -> Word | None: ...
 def one_of(kind: type[Word], value: Word | str | None, name: str) -> Word | None:
-    """The choice that a word names; UsageError with all of them when it names none.
-
-    >>> class Colour(StrEnum):
-    ...     RED = "red"
-    >>> one_of(Colour, "red", "colour") is Colour.RED
-    True
-    >>> one_of(Colour, "blue", "colour")
-    Traceback (most recent call last):
-    ...
-    chunkscope.errors.UsageError: colour is 'blue', which is none of: red
-    """
-    if value is None or isinstance(value, kind):
-        return value
+    """The choice that a word names; UsageError with all of them when it names none."""
     try:
-        return kind(value)
+        return None if value is None else kind(value)
     except ValueError:
-        known = ", ".join(kind)
-        raise UsageError(f"{name} is {value!r}, not one of: {known}") from None
-
-
-def path_of(name: Name) -> Path:
-    """`"~/data"` as a shell would take it."""
-    return Path(name).expanduser()
+        raise UsageError(f"{name} is {value!r}, not one of: {', '.join(kind)}") from None
 
 
 def several(value: str | Sequence[str]) -> tuple[str, ...]:
@@ -50,14 +30,3 @@ def several(value: str | Sequence[str]) -> tuple[str, ...]:
     (('*.jsonl',), ('a', 'b'))
     """
     return (value,) if isinstance(value, str) else tuple(value)
-
-
-def day(text: str) -> datetime.date:
-    """
-    >>> day("2026-01-31")
-    datetime.date(2026, 1, 31)
-    """
-    try:
-        return datetime.date.fromisoformat(text)
-    except ValueError:
-        raise UsageError(f"{text!r} is not a date", hint="as in 2026-01-31") from None

@@ -146,7 +146,7 @@ def report(
     folder: Name = "reports", new: Name | None = None, *, output: Name | None = None
 ) -> Path:
     """One HTML page of all results in a folder, or of what changed from it to a `new` one."""
-    from chunkscope.artefacts.codec import write_atomically
+    from chunkscope.artefacts.files import write_atomically
     from chunkscope.findings import load_findings
     from chunkscope.report.comparison import compare
     from chunkscope.report.page import render

@@ -73,7 +73,7 @@ def gate(
 
 
 def _init(reports: Path, path: Path, *, force: bool) -> None:
-    from chunkscope.artefacts.codec import write_atomically
+    from chunkscope.artefacts.files import write_atomically
     from chunkscope.findings import load_findings
     from chunkscope.gating.init import BASELINE, starting_text
 
@@ -101,7 +101,7 @@ def _init(reports: Path, path: Path, *, force: bool) -> None:
 
 def _update(reports: Path, config: Path | None) -> None:
     """What changes is shown, and nothing is asked: version control knows the file as it was."""
-    from chunkscope.artefacts.codec import write_atomically
+    from chunkscope.artefacts.files import write_atomically
     from chunkscope.findings import load_findings
     from chunkscope.gating.budget import find_budget, parse_budget
     from chunkscope.gating.gate import judge

@@ -63,7 +63,7 @@ def report(
 
 
 def _deliver(data: bytes, output: Path | None) -> None:
-    from chunkscope.artefacts.codec import write_atomically
+    from chunkscope.artefacts.files import write_atomically
 
     if output is None:
         return console.emit(data)

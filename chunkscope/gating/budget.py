@@ -22,8 +22,8 @@ from pydantic import (
     create_model,
 )
 
-from chunkscope.artefacts.codec import read_text
 from chunkscope.artefacts.figures import Better, Group, in_group
+from chunkscope.artefacts.files import read_text
 from chunkscope.artefacts.units import COUNT, SHARE, TOKENS, Unit
 from chunkscope.errors import InputError
 from chunkscope.gating.check import Key

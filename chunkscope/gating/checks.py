@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from chunkscope.artefacts.artefact import Artefact
-from chunkscope.artefacts.digests import DigestMemo
 from chunkscope.artefacts.figures import BY_PROMISE, EQUAL_OUTPUTS, Better
+from chunkscope.artefacts.files import sha256
 from chunkscope.artefacts.note import Note, note
 from chunkscope.artefacts.units import exceeds
 from chunkscope.diagnosis.diagnosis import Diagnosis
@@ -423,7 +423,7 @@ def _analyzed_from(evidence: Evidence) -> Path:
 
 def _data_files(profile: Profile, not_checked: Container[str]) -> Iterator[Check]:
     """The files that the same paths lead to today, beside those that were counted."""
-    options, memo, problem = profile.options, DigestMemo(), None
+    options, problem = profile.options, None
     paths = [path for path in profile.paths if os.path.lexists(path) or has_magic(path)]
     how: dict[str, Any] = {"include": options.include, "exclude": options.exclude}
     sources: list[Source] = []
@@ -434,26 +434,23 @@ def _data_files(profile: Profile, not_checked: Container[str]) -> Iterator[Check
     files = {source.path: source.file for source in sources}
     for dataset in profile.datasets:
         if dataset.name not in not_checked:
-            value, reason = _state_of(dataset, files.get(dataset.path), memo)
+            value, reason = _state_of(dataset, files.get(dataset.path))
             reason = (value is None and problem) or reason
             yield _unchanged("freshness.data", dataset.name, value, reason)
-    memo.save()
     counted = {dataset.path for dataset in profile.datasets}
     for source in sources:
         if source.path not in counted and source.name not in not_checked:
             yield _unchanged("freshness.data", source.path, "new")  # `analyze` would count it
 
 
-def _state_of(
-    dataset: DatasetProfile, file: Path | None, memo: DigestMemo
-) -> tuple[str | None, Note | None]:
+def _state_of(dataset: DatasetProfile, file: Path | None) -> tuple[str | None, Note | None]:
     """Whether its file is the one that was counted; None where nobody can say, and why."""
     if dataset.sha256 is None:
         return None, note("gate_no_file")
     if file is None:
         return None, note("gate_not_led_to", path=dataset.path)
     try:
-        same = memo.sha256(file) == dataset.sha256
+        same = sha256(file) == dataset.sha256
     except OSError as error:
         return None, note("gate_cannot_look", why=f"{file}: {error.strerror}")
     return ("same", None) if same else ("changed", note("gate_file", path=dataset.path))

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from chunkscope.artefacts.codec import read_text
+from chunkscope.artefacts.files import read_text
 from chunkscope.errors import InputError
 from chunkscope.vllm.deployment import OWN, Refusal
 from chunkscope.vllm.enums import Entry

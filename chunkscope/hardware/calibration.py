@@ -8,16 +8,11 @@ from dataclasses import dataclass, field, fields, replace
 from itertools import chain
 from operator import attrgetter
 from pathlib import Path
-from typing import Annotated, ClassVar
-
-from annotated_types import Gt, Lt
+from typing import ClassVar
 
 from chunkscope.artefacts.artefact import Artefact, now
-from chunkscope.artefacts.schema import Count, Positive
 from chunkscope.errors import InputError
 from chunkscope.models.shape import ModelShape
-
-Seconds = Annotated[float, Gt(0), Lt(1e6)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,12 +25,12 @@ class StepSamples:
     """
 
     setting: tuple[str, ...]  # which run it came from
-    prefill_tokens: tuple[Count, ...]
-    prefill_pairs: tuple[Count, ...]
-    prefill_requests: tuple[Count, ...]
-    decode_requests: tuple[Count, ...]
-    decode_context_tokens: tuple[Count, ...]
-    duration_s: tuple[Seconds, ...]
+    prefill_tokens: tuple[int, ...]
+    prefill_pairs: tuple[int, ...]
+    prefill_requests: tuple[int, ...]
+    decode_requests: tuple[int, ...]
+    decode_context_tokens: tuple[int, ...]
+    duration_s: tuple[float, ...]
 
     def __post_init__(self) -> None:
         if len({len(getattr(self, column.name)) for column in fields(self)}) != 1:
@@ -57,10 +52,10 @@ class Calibration(Artefact):
     created: str = field(default_factory=now)
 
     gpu: str  # its title, as torch names it
-    gpu_memory_gib: Annotated[float, Gt(0)] | None
+    gpu_memory_gib: float | None
     device: str  # "cuda" or "cpu"
     model: ModelShape  # what another model is scaled by
-    tp: Positive
+    tp: int
     vllm: str
     torch: str | None
     eager: bool

@@ -9,7 +9,6 @@ others on the rows of reports/h200/kinds/fit.jsonl. Other GPUs are extrapolated.
 
 from dataclasses import dataclass, replace
 
-from chunkscope.artefacts.schema import Count
 from chunkscope.hardware.gpus import Gpu
 from chunkscope.hardware.parallel import ALONE, Parallel
 from chunkscope.models.shape import BYTES, Attention, ModelShape
@@ -92,7 +91,7 @@ class AttentionWindow:
     latent is made keys and values again.
     """
 
-    tokens: Count = 0
+    tokens: int = 0
     share: float = 0.0
     expanding: float = 0.0
 

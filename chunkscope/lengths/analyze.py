@@ -71,10 +71,9 @@ def info_of(scan: Scan) -> TokenizerInfo | None:
     tokenizer, options, template = scan.tokenizer, scan.options, scan.options.chat_template
     if tokenizer.counting_key is None:
         return None
-    counter = tokenizer.counter if tokenizer.was_loaded else None
-    reference = tokenizer.prepared.reference_name
+    reference = tokenizer.facts.reference_name
     notes = []
-    if counter and counter.only_reference:
+    if tokenizer.only_reference:
         notes = [note("counted_again", reference=reference)]
     # What comes through a pipe can be read only once.
     digest = hashlib.sha256(template.read_bytes()) if template and template.is_file() else None

@@ -9,8 +9,6 @@ from typing import Any
 
 import orjson
 
-from chunkscope.artefacts.schema import Count
-
 MOST_LISTED = 20_000  # rows whose hashes are kept, so that changed ones can be counted
 _HASH_BYTES = 6  # kept of each row's hash
 _MASK = (1 << 8 * _HASH_BYTES) - 1
@@ -24,7 +22,7 @@ class Content:
     `hashes` are the first bytes of each, sorted, as base64; None where there are too many.
     """
 
-    rows: Count
+    rows: int
     digest: str
     hashes: str | None = None
 

@@ -75,7 +75,7 @@ class PromptCounter:
                     self._add_requests(batch, batch.requests, tokens, outputs or ())
         finally:
             if self.tally.engines:
-                self.tally.score(self.tokenizer.counter.count)
+                self.tally.score(self.tokenizer.count)
 
     # -- prompts -> batches ----------------------------------------------------------------------
 
@@ -159,7 +159,7 @@ class PromptCounter:
         tokens: Iterator[bytes | int] = iter(())
         lengths: Iterator[int] = iter(())
         if texts or answers:  # else no tokenizer is needed
-            counter = self.tokenizer.counter
+            counter = self.tokenizer
             needs_ids = tally.comparison or tally.trace
             tokens = iter(counter.id_bytes(texts) if needs_ids else counter.count(texts))
             if answers:

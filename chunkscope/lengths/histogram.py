@@ -9,7 +9,6 @@ from itertools import accumulate, pairwise
 from math import floor
 
 from chunkscope.artefacts.numbers import number
-from chunkscope.artefacts.schema import Count
 
 PERCENTILES = (50, 75, 90, 95, 99)
 _DOUBLING = (0, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072)
@@ -25,7 +24,7 @@ class LengthHistogram:
     3.0
     """
 
-    counts: Mapping[Count, Count]
+    counts: Mapping[int, int]
 
     def __repr__(self) -> str:
         return f"<LengthHistogram of {self.count:,}: {self.line}>"

@@ -270,7 +270,7 @@ def count_part(job: Job, place: int, *, by_reference: bool) -> CountedPart | Chu
             _scans[job.name] = Scan(job.options, expected_bytes=total, threads=1)
         scan = _scans[job.name]
         if by_reference:
-            scan.tokenizer.counter.use_reference()
+            scan.tokenizer.use_reference()
         is_file = file is not None and part.source.member is None and file.is_file()
         if is_file and os.path.getsize(file) != part.source.bytes:  # type: ignore[arg-type]  # noqa: PTH202
             error = InputError(
@@ -284,5 +284,5 @@ def count_part(job: Job, place: int, *, by_reference: bool) -> CountedPart | Chu
         return error
     except OSError as error:
         return MissingError(f"a node of the cluster does not have {job.folder}: {error.strerror}")
-    wrong = info is not None and scan.tokenizer.counter.only_reference
+    wrong = info is not None and scan.tokenizer.only_reference
     return CountedPart(place, dataset, scan.positions, info, wrong)

@@ -13,7 +13,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from chunkscope.artefacts.words import day, path_of, several
+from chunkscope.artefacts.words import several
+from chunkscope.errors import UsageError
 from chunkscope.prompts.harness.rendering import Rendering, RenderOptions
 from chunkscope.prompts.prefix_files import PrefixFile
 from chunkscope.prompts.selection import SelectOptions
@@ -59,9 +60,13 @@ class AnalyzeOptions:
     def __post_init__(self) -> None:
         """As people write it: names of files, days, and one word for a list of one."""
         if self.chat_template is not None:
-            object.__setattr__(self, "chat_template", path_of(self.chat_template))
+            object.__setattr__(self, "chat_template", Path(self.chat_template).expanduser())
         if isinstance(self.chat_date, str):
-            object.__setattr__(self, "chat_date", day(self.chat_date))
+            try:
+                day = datetime.date.fromisoformat(self.chat_date)
+            except ValueError as error:
+                raise UsageError(str(error), hint="as in 2026-01-31") from None
+            object.__setattr__(self, "chat_date", day)
         files: Any = self.prefix_files
         files = (files,) if isinstance(files, str | os.PathLike | PrefixFile) else files
         loaded = (f if isinstance(f, PrefixFile) else PrefixFile.given(os.fspath(f)) for f in files)

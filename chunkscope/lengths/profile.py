@@ -6,11 +6,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from chunkscope.artefacts.artefact import INCIDENTAL, Artefact, now
+from chunkscope.artefacts.artefact import INCIDENTAL, Artefact, bar_chart, frame, now
 from chunkscope.artefacts.note import Note
-from chunkscope.artefacts.notebook import bar_chart, frame, html_table
-from chunkscope.artefacts.numbers import number, plural
-from chunkscope.artefacts.schema import Count
+from chunkscope.artefacts.numbers import plural
 from chunkscope.errors import ChunkscopeError, InputError
 from chunkscope.lengths.content import Content
 from chunkscope.lengths.histogram import LengthHistogram, added_up
@@ -24,7 +22,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 ALL = "all together"  # as tables call what is said of all datasets at once
-_SHOWN = (50, 95, 99)
 DEFAULT_OUTPUT = 256  # tokens of an answer, where nothing is known of it
 LONG_LENGTHS = {"1K": 1024, "2K": 2048, "4K": 4096, "8K": 8192, "32K": 32768}
 
@@ -51,7 +48,7 @@ NO_TOKENIZER = TokenizerInfo(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LongPrompt:
-    tokens: Count
+    tokens: int
     position: int
 
 
@@ -59,8 +56,8 @@ class LongPrompt:
 class Sample:
     """Only `rows` of `out_of` rows were counted, chosen by `seed`."""
 
-    rows: Count
-    out_of: Count
+    rows: int
+    out_of: int
     seed: int
 
 
@@ -99,7 +96,7 @@ class DatasetProfile:
     group: str = ""
     kind: str = "text"
     unit: str = "row"
-    skipped: Count = 0
+    skipped: int = 0
     bytes: int | None = None
     sha256: str | None = None
     chars: int | None = None
@@ -163,13 +160,6 @@ class Profile(Artefact):
     def headline(self) -> str:
         prompts, sets = plural(self.overall.count, "prompt"), plural(len(self.datasets), "dataset")
         return f"of {prompts} in {sets}: {self.overall.line}"
-
-    def _repr_html_(self) -> str:
-        headings = ("", "prompts", *(f"p{p}" for p in _SHOWN), "longest", "prompt field")
-        rows = [[d.name, *_cells(d.lengths), d.field] for d in self.datasets]
-        if len(rows) > 1:
-            rows.append([ALL, *_cells(self.overall), ""])
-        return html_table(f"tokens per prompt, by {self.tokenizer.name}", headings, rows)
 
     def plot(self) -> Any:
         """How many prompts are how long, in doubling steps: matplotlib's Axes."""
@@ -246,8 +236,3 @@ def shares(lengths: LengthHistogram) -> dict[str, float | None]:
 def _figures(datasets: Iterable[DatasetProfile]) -> dict[str, Any]:
     lengths = together(datasets)
     return {"tokens": lengths.summary(), "over": shares(lengths)}
-
-
-def _cells(lengths: LengthHistogram) -> list[str]:
-    figures = [*(lengths.percentile(p) for p in _SHOWN), lengths.max]
-    return [f"{lengths.count:,}", *map(number, figures)]

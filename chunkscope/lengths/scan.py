@@ -15,7 +15,7 @@ from functools import cache
 from operator import add, sub
 from typing import Any
 
-from chunkscope.artefacts.digests import DigestMemo
+from chunkscope.artefacts.files import sha256
 from chunkscope.artefacts.note import Note, note
 from chunkscope.console import Progress
 from chunkscope.errors import ChunkscopeError, InputError, MissingError, UsageError
@@ -72,11 +72,9 @@ class Scan:
         self.options = options
         self.export = export
         self.threads = threads or os.cpu_count() or 1
-        self.memo = DigestMemo()
         self.listener = listener or Listener()
         self.tokenizer = Tokenizer(
             options.tokenizer,
-            memo=self.memo,
             chat_template=options.chat_template,
             chat_date=options.chat_date,
             trust_remote_code=options.read.trust_remote_code,
@@ -106,7 +104,6 @@ class Scan:
                 if agrees := self.tokenizer.sample_agrees():
                     result_cache.store(self._counted, self.tokenizer.counting_key)
                 self._counted = []
-                self.memo.save()
             if agrees:
                 return datasets
             if gone := [part.source.path for part in parts if part.source.is_read_once]:
@@ -115,8 +112,8 @@ class Scan:
                     "already",
                     hint="run the same command again: the reference will be used from now on",
                 )
-            self.listener.recounting(", ".join(sorted(self.tokenizer.counter.engines)))
-            self.tokenizer.counter.use_reference()
+            self.listener.recounting(", ".join(sorted(self.tokenizer.engines)))
+            self.tokenizer.use_reference()
             self._done = (0, 0, 0)
 
     def _pass(self, parts: Sequence[Part]) -> list[DatasetProfile]:
@@ -147,13 +144,13 @@ class Scan:
         try:
             before = result_cache.stamp(source)
             if source.file and before and part.start == 0:
-                scan.sha256 = self.memo.sha256(source.file)
+                scan.sha256 = sha256(source.file)
         except OSError as error:
             return scan.result(cannot_read(source.path, error))
         if scan.sha256 is None or not self.options.use_cache or not part.is_whole:
             return scan.count()
         options_key = self._options_key(self.options.prefix_of(source.name))
-        entry = result_cache.entry(source, scan.sha256, options_key, self.memo)
+        entry = result_cache.entry(source, scan.sha256, options_key)
         # The cache does not have what prompts are made of, which an exported trace needs.
         if self.export is None and (dataset := result_cache.load(source, entry, known_key)):
             self.advance(dataset.rows, dataset.lengths.total, source.bytes or 0)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import orjson
 
-from chunkscope.artefacts import codec
+from chunkscope.artefacts.files import write_atomically
 from chunkscope.lengths.profile import DEFAULT_OUTPUT
 from chunkscope.prefixes.reuse import BLOCK_SIZE
 from chunkscope.tokenizers.reference import ID_BYTES
@@ -92,7 +92,7 @@ class TraceExport:
 
     def write(self, path: Path) -> TraceSummary:
         self.summary = TraceSummary()
-        codec.write_atomically(path, self._lines())
+        write_atomically(path, self._lines())
         return self.summary
 
     def _lines(self) -> Iterator[bytes]:

@@ -19,7 +19,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from chunkscope.artefacts.codec import read_text
+from chunkscope.artefacts.files import read_text
 from chunkscope.errors import InputError, MissingError
 from chunkscope.models.config import shape_from_config
 from chunkscope.models.shape import ModelShape

@@ -5,10 +5,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from chunkscope.artefacts.artefact import INCIDENTAL, Artefact, now
+from chunkscope.artefacts.artefact import INCIDENTAL, Artefact, frame, now
+from chunkscope.artefacts.figures import figures_row
 from chunkscope.artefacts.note import Note
-from chunkscope.artefacts.notebook import figures_row, frame, html_table
-from chunkscope.artefacts.numbers import as_written
 from chunkscope.hardware.gpus import Gpu
 from chunkscope.hardware.memory import Memory
 from chunkscope.models.shape import ModelShape
@@ -227,11 +226,6 @@ class Plan(Artefact):
         where = " on ".join(name for name in (model, gpu) if name)
         arguments = " ".join(self.cli_args()) or "nothing to set"
         return f"for {where}: {arguments}" if where else arguments
-
-    def _repr_html_(self) -> str:
-        effective, default = self.effective.given(), self.default.given()
-        rows = [[n, as_written(v), as_written(default.get(n))] for n, v in effective.items()]
-        return html_table(f"plan {self.headline}", ("argument", "value", "vLLM's default"), rows)
 
     def to_frame(self) -> "pd.DataFrame":
         """One row per setting that was tried: its arguments and every figure, simulated."""

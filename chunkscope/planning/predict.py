@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from chunkscope._version import __version__
+from chunkscope.artefacts.codec import Numbers
 from chunkscope.artefacts.note import Note, note
-from chunkscope.artefacts.schema import Numbers
 from chunkscope.errors import InputError, UsageError
 from chunkscope.hardware.accuracy import kind_of, traits_of
 from chunkscope.hardware.calibration import Calibration

@@ -5,7 +5,6 @@ Names decide where both are of the table of models; else the digest of the files
 
 from pathlib import Path
 
-from chunkscope.artefacts.digests import DigestMemo
 from chunkscope.artefacts.note import Note
 from chunkscope.errors import ChunkscopeError
 from chunkscope.lengths.profile import TokenizerInfo
@@ -52,6 +51,6 @@ def _same_files(counted: TokenizerInfo, model: str) -> bool | None:
     tokens may be written down in two ways."""
     try:
         files = resolve(model) if Path(model).expanduser().exists() else cached_tokenizer(model)
-        return True if files and files.digest(DigestMemo()) == counted.digest else None
+        return True if files and files.digest() == counted.digest else None
     except (ChunkscopeError, OSError):
         return None

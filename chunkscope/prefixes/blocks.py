@@ -1,91 +1,19 @@
-"""Prompts as blocks, by vLLM's rule.
-
-vLLM finds full blocks only, each known by its tokens and all before it; at most n - 1 tokens of a
-prompt are found, for its last token has to be computed; prompts are taken in their order. Requests
-for the likelihood of a prompt write to the cache and do not read from it.
-"""
+"""Prompts -> blocks -> the tree: from token ids, or from the blocks that a trace names."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from chunkscope.prefixes.reuse import BLOCK_SIZE
+from chunkscope.prefixes.tree import Ints, PromptTree, tree_of_blocks
 
 ID_BYTES = 4  # of a token id, as the tokenizers give it
 _BLOCK_BYTES = BLOCK_SIZE * ID_BYTES
 _USUAL_SIZES = (512, BLOCK_SIZE)  # of a trace's blocks: Mooncake's, and vLLM's own
 _FACTORS = np.random.default_rng(7).integers(1 << 63, size=BLOCK_SIZE, dtype=np.uint64) * 2 + 1
 
-Ints = NDArray[np.int64]
 Hashes = NDArray[np.uint64]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PromptBlocks:
-    """Prompts as rows of block numbers: the same number is the same block with the same past.
-
-    The blocks of a trace may be larger than vLLM's, and the last one of a prompt shorter: it is
-    known as well.
-    """
-
-    tokens: Ints  # by prompt
-    full: Ints  # by prompt: how many blocks it has here
-    reads: NDArray[np.bool_]  # by prompt: whether it reads from the cache
-    blocks: Ints  # of all prompts, one after the other
-    block_size: int = BLOCK_SIZE
-
-    @property
-    def rows(self) -> Ints:
-        """By block, the prompt it is in."""
-        return np.repeat(np.arange(len(self.full)), self.full)
-
-    @property
-    def distinct(self) -> int:
-        return int(self.blocks.max(initial=-1)) + 1
-
-    @property
-    def distinct_tokens(self) -> int:
-        sizes = np.full(self.distinct, self.block_size)
-        filled = self.full > 0
-        last = self.blocks[(np.cumsum(self.full) - 1)[filled]]
-        rest = self.tokens - (self.full - 1) * self.block_size
-        sizes[last] = np.minimum(rest, self.block_size)[filled]
-        return int(sizes.sum())
-
-    def found(self, known: Ints) -> Ints:
-        """By prompt, the tokens that vLLM finds where so many of its first blocks are known.
-
-        They are full blocks of vLLM's, none with the prompt's last token.
-        """
-        most = np.maximum(self.tokens - 1, 0)
-        tokens = np.minimum(known * self.block_size, most) // BLOCK_SIZE * BLOCK_SIZE
-        return np.where(self.reads, tokens, 0)
-
-    def in_order(self, order: Ints) -> "PromptBlocks":
-        full, starts = self.full[order], (np.cumsum(self.full) - self.full)[order]
-        places = np.repeat(starts - (np.cumsum(full) - full), full)
-        return PromptBlocks(
-            tokens=self.tokens[order],
-            full=full,
-            reads=self.reads[order],
-            blocks=self.blocks[np.arange(len(places)) + places],
-            block_size=self.block_size,
-        )
-
-
-def ideal_cached_tokens(prompts: PromptBlocks) -> Ints:
-    """By prompt, the tokens it finds in a cache that never forgets."""
-    rows = prompts.rows
-    first = np.empty(prompts.distinct, np.int64)
-    first[prompts.blocks[::-1]] = rows[::-1]  # the last to be written is the first to occur
-    # A block is never known without those before it: the known ones are a prompt's first.
-    known = np.bincount(rows[first[prompts.blocks] < rows], minlength=len(prompts.full))
-    return prompts.found(known)
-
-
-# -- from token ids ------------------------------------------------------------------------------
 
 
 def hash_blocks(prompts: Sequence[bytes]) -> tuple[Hashes, Ints]:
@@ -114,13 +42,10 @@ def _mixed(values: Hashes) -> Hashes:
     return values ^ (values >> np.uint64(31))
 
 
-def numbered(hashes: Hashes, full: Ints, tokens: Ints, reads: Sequence[bool]) -> PromptBlocks:
+def tree_of_hashes(hashes: Hashes, full: Ints, tokens: Ints, reads: Sequence[bool]) -> PromptTree:
     """Prompts by the hashes of their blocks."""
     _, blocks = np.unique(hashes, return_inverse=True)
-    return PromptBlocks(tokens=tokens, full=full, reads=np.array(reads, bool), blocks=blocks)
-
-
-# -- from the numbers by which a trace names its blocks ------------------------------------------
+    return tree_of_blocks(blocks, full, tokens, reads)
 
 
 def block_size_of(tokens: Ints, counts: Ints) -> int | None:
@@ -140,7 +65,7 @@ def block_size_of(tokens: Ints, counts: Ints) -> int | None:
     return next((size for size in sizes if 0 < least <= size <= most), None)
 
 
-def blocks_of_trace(tokens: Ints, counts: Ints, ids: Ints) -> PromptBlocks | None:
+def tree_of_trace(tokens: Ints, counts: Ints, ids: Ints) -> PromptTree | None:
     """Prompts by their tokens, how many blocks each names, and all of those, one after the other.
 
     How large a block is follows from the lengths. None where the blocks do not fit the lengths, or
@@ -160,10 +85,4 @@ def blocks_of_trace(tokens: Ints, counts: Ints, ids: Ints) -> PromptBlocks | Non
     parents[blocks] = before
     if (parents[blocks] != before).any():
         return None
-    return PromptBlocks(
-        tokens=tokens,
-        full=counts,
-        reads=np.ones(len(counts), bool),
-        blocks=blocks,
-        block_size=size,
-    )
+    return tree_of_blocks(blocks, counts, tokens, [True] * len(counts), size)

@@ -5,16 +5,14 @@ the blocks of its prompt and answer until it ends, and the one that began first 
 is left of the cache holds the blocks of those that have ended, the longest unused going first.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
-from chunkscope.prefixes.blocks import Ints, PromptBlocks, ideal_cached_tokens
 from chunkscope.prefixes.reuse import BLOCK_SIZE, FLAT, RUNNING, CachedAt
-from chunkscope.prefixes.sharing import Sharing, block_paths
-from chunkscope.prefixes.tree import Paths
+from chunkscope.prefixes.sharing import Path, Sharing
+from chunkscope.prefixes.tree import Ints, PromptTree
 
 _CAPACITIES = [1 << power for power in range(14, 27)]  # 16K tokens to 64M
 _MOST_PROMPTS = 2_000  # go through each cache, the first ones: comparing is cheaper than counting
@@ -52,7 +50,7 @@ class _LruCache:
         self.running_blocks = 0  # shared ones are counted once
         self.fits = [mine + part <= kv_blocks for mine, part in zip(full, partial, strict=True)]
 
-    def begin(self, request: int, path: "list[tuple[int, int, int]]", most_running: int) -> int:
+    def begin(self, request: int, path: Path, most_running: int) -> int:
         """Let a request run; how many of its first blocks were there."""
         known = 0
         for branch, start, end in path:
@@ -97,86 +95,60 @@ class _LruCache:
             self.reach = self.full[self.oldest]
 
 
-def lru_cached_tokens(
-    prompts: PromptBlocks, paths: Paths, kv_blocks: int, load: Load = ONE_BY_ONE
-) -> Ints:
+def lru_cached_tokens(tree: PromptTree, kv_blocks: int, load: Load = ONE_BY_ONE) -> Ints:
     """By prompt, the tokens it finds in so many blocks. One that does not fit finds nothing."""
-    computed = prompts.tokens + (load.output_tokens - 1)  # an answer's last token is not
-    blocks = np.maximum(computed // prompts.block_size, prompts.full)
-    partial = computed > blocks * prompts.block_size
+    computed = tree.tokens + (load.output_tokens - 1)  # an answer's last token is not
+    blocks = np.maximum(computed // tree.block_size, tree.full)
+    partial = computed > blocks * tree.block_size
     cache = _LruCache(blocks.tolist(), partial.tolist(), kv_blocks)
     known = [
-        cache.begin(request, path, load.running) if cache.fits[request] else 0  # type: ignore[arg-type]
-        for request, path in enumerate(paths)
+        cache.begin(request, path, load.running) if cache.fits[request] else 0
+        for request, path in enumerate(tree.paths())
     ]
-    return prompts.found(np.array(known))
+    return tree.cached(known)
 
 
-class OrderedPrompts:
-    """Prompts in an order, and what they find: when nothing is forgotten, and by capacity."""
-
-    def __init__(self, prompts: PromptBlocks, paths: Paths) -> None:
-        self.prompts = prompts
-        self.paths = paths
-        self.ideal_tokens = int(ideal_cached_tokens(prompts).sum())
-        self.is_flat = False  # a larger cache would find no more
-        self._cached = 0
-
-    def in_order(self, order: Ints) -> "OrderedPrompts":
-        return OrderedPrompts(
-            self.prompts.in_order(order), [self.paths[row] for row in order.tolist()]
-        )
-
-    @cached_property
-    def _first(self) -> "OrderedPrompts":
-        """So many of them go through each cache."""
-        few = len(self.paths) <= _MOST_PROMPTS
-        return self if few else self.in_order(np.arange(_MOST_PROMPTS))
-
-    def cached_tokens(self, capacity: int, load: Load) -> int:
-        """What a cache finds; asked from small capacities to large ones, until it is flat."""
-        if not self.is_flat:
-            prompts, paths, ideal = self._first.prompts, self._first.paths, self._first.ideal_tokens
-            cached = lru_cached_tokens(prompts, paths, capacity // prompts.block_size, load).sum()
-            self.is_flat = cached >= FLAT * ideal
-            self._cached = round(int(cached) * self.ideal_tokens / max(1, ideal))
-        return self._cached
-
-
-def curve(as_sent: OrderedPrompts, best: OrderedPrompts, load: Load) -> Iterator[CachedAt]:
+def curve(as_sent: PromptTree, best: PromptTree, load: Load) -> Iterator[CachedAt]:
     """What each order finds, from room for two of the longest prompts up to where both are flat.
 
     The best order is left out where the other finds all in the smallest cache already.
     """
-    prompts = as_sent.prompts
-    if as_sent.ideal_tokens < max(1, _LEAST_FOUND * int(prompts.tokens.sum())):
+    ideal = int(as_sent.ideal().sum())
+    if ideal < max(1, _LEAST_FOUND * int(as_sent.tokens.sum())):
         return
-    least = 2 * (int(prompts.tokens.max(initial=0)) + load.output_tokens + prompts.block_size)
+    longest = int(as_sent.tokens.max(initial=0))
+    least = 2 * (longest + load.output_tokens + as_sent.block_size)
     sizes = [size for size in _CAPACITIES if size >= least]
-    for size in sizes:
-        cached = as_sent.cached_tokens(size, load)
-        is_enough = size == sizes[0] and as_sent.is_flat
+    sent = _cached_by_size(as_sent, sizes, load)
+    if sent and sent[0] >= FLAT * ideal:
+        yield CachedAt(kv_tokens=sizes[0], cached_tokens=sent[0])
+        return
+    sorted_ = _cached_by_size(best, sizes, load)
+    for place in range(max(len(sent), len(sorted_))):
         yield CachedAt(
-            kv_tokens=size,
-            cached_tokens=cached,
-            best_order_cached_tokens=None if is_enough else best.cached_tokens(size, load),
+            kv_tokens=sizes[place],
+            cached_tokens=sent[min(place, len(sent) - 1)],
+            best_order_cached_tokens=sorted_[min(place, len(sorted_) - 1)],
         )
-        if is_enough or (as_sent.is_flat and best.is_flat):
-            return
+
+
+def _cached_by_size(tree: PromptTree, sizes: Sequence[int], load: Load) -> list[int]:
+    """What caches find, up to the first that finds nearly all: by the first prompts, to scale."""
+    first = tree.in_order(np.arange(min(len(tree.ends), _MOST_PROMPTS)))
+    whole, part = int(tree.ideal().sum()), int(first.ideal().sum())
+    cached: list[int] = []
+    for size in sizes:
+        tokens = int(lru_cached_tokens(first, size // tree.block_size, load).sum())
+        cached.append(round(tokens * whole / max(1, part)))
+        if tokens >= FLAT * part:
+            break
+    return cached
 
 
 def found_share(sharing: Sharing, kv_tokens: int, load: Load) -> float | None:
     """The share of prompt tokens that is found in a KV cache of that size, as they are sent."""
-    tokens = np.array(sharing.lengths)
-    if not tokens.sum():
+    tree = PromptTree.of_sharing(sharing)
+    if not tree.tokens.sum():
         return None
-    ways = block_paths(sharing.stretches, BLOCK_SIZE)
-    prompts = PromptBlocks(
-        tokens=tokens,
-        full=tokens // BLOCK_SIZE,
-        reads=np.ones(len(tokens), np.bool_),
-        blocks=np.zeros(0, np.int64),
-    )
-    paths = [ways[end] if end >= 0 else () for end in sharing.ends]
-    cached = lru_cached_tokens(prompts, paths, kv_tokens // BLOCK_SIZE, load)
-    return float(cached.sum() / tokens.sum())
+    cached = lru_cached_tokens(tree, kv_tokens // BLOCK_SIZE, load)
+    return float(cached.sum() / tree.tokens.sum())

@@ -10,13 +10,14 @@ from dataclasses import replace
 from itertools import chain, compress
 from typing import TYPE_CHECKING
 
-from chunkscope.artefacts.schema import Numbers
+from chunkscope.artefacts.codec import Numbers
 from chunkscope.prefixes.near_misses import same_start
 from chunkscope.prefixes.reuse import BLOCK_SIZE, HowSent, PrefixReuse
 from chunkscope.prefixes.sharing import MOST_PROMPTS, NOTHING, RUN, Sharing
 
 if TYPE_CHECKING:  # numpy: a small dataset that shares nothing does without
-    from chunkscope.prefixes.blocks import Hashes, Ints, PromptBlocks
+    from chunkscope.prefixes.blocks import Hashes
+    from chunkscope.prefixes.tree import Ints, PromptTree
 
 MOST_BLOCKS = 1 << 18  # four million tokens
 _MOST_TRACE_BLOCKS = 3 << 20
@@ -115,12 +116,12 @@ class TextComparison:
             return _nothing_shared(tokens, common_tokens, sent)
         import numpy as np
 
-        from chunkscope.prefixes.blocks import numbered
+        from chunkscope.prefixes.blocks import tree_of_hashes
 
         hashes, full = self._joined()
         self._hashed.clear()
-        prompts = numbered(hashes, full, np.array(tokens), reads)
-        return measure(prompts, positions, common_tokens, sent)
+        tree = tree_of_hashes(hashes, full, np.array(tokens), reads)
+        return measure(tree, positions, common_tokens, sent)
 
 
 def sent_ids(ids: bytes | int, special_tokens: int, most_tokens: int | None = None) -> bytes | None:
@@ -156,56 +157,50 @@ class TraceComparison:
         """None where the blocks do not fit the lengths."""
         import numpy as np
 
-        from chunkscope.prefixes.blocks import blocks_of_trace
+        from chunkscope.prefixes.blocks import tree_of_trace
 
         ids = np.array(self._ids, np.int64)
-        prompts = blocks_of_trace(np.array(self._tokens), np.array(self._counts), ids)
-        if prompts is None:
+        tree = tree_of_trace(np.array(self._tokens), np.array(self._counts), ids)
+        if tree is None:
             return None
-        starts, alike = prompts.full.cumsum() - prompts.full, 0  # blocks that all begin with
-        while alike < prompts.full.min() and len({*prompts.blocks[starts + alike].tolist()}) == 1:
-            alike += 1
-        common_tokens = min(alike * prompts.block_size, int(prompts.tokens.min()))
-        return measure(prompts, self._positions, common_tokens, sent)
+        blocks = int(tree.full[0]) if len(tree.ends) == 1 else 0
+        if tree.members()[0][:1] == [len(tree.ends)]:  # all begin with the first stretch
+            blocks = tree.depths[0]
+        common_tokens = min(blocks * tree.block_size, int(tree.tokens.min()))
+        return measure(tree, self._positions, common_tokens, sent)
 
 
 def measure(
-    prompts: "PromptBlocks", positions: Sequence[int], common_tokens: int, sent: HowSent
+    tree: "PromptTree", positions: Sequence[int], common_tokens: int, sent: HowSent
 ) -> Measured:
     """All figures; `positions` are the rows in the file, by prompt."""
     import numpy as np
 
-    from chunkscope.prefixes.blocks import ideal_cached_tokens
-    from chunkscope.prefixes.cache_curve import Load, OrderedPrompts, curve
-    from chunkscope.prefixes.tree import PrefixTree, sharing_of
+    from chunkscope.prefixes.cache_curve import Load, curve
 
-    tree = PrefixTree(prompts)
-    as_sent = OrderedPrompts(prompts, tree.shared_paths())
-    best = as_sent.in_order(tree.depth_first())
-    if sent.longest_first:
-        as_sent = as_sent.in_order(tree.longest_first())
-    found_if_read = as_sent.ideal_tokens
-    if not prompts.reads.all():
-        all_read = replace(as_sent.prompts, reads=np.ones_like(prompts.reads))
-        found_if_read = int(ideal_cached_tokens(all_read).sum())
+    best = tree.in_order(tree.depth_first())
+    as_sent = tree.in_order(tree.longest_first()) if sent.longest_first else tree
+    cached = found_if_read = int(as_sent.ideal().sum())
+    if not tree.reads.all():
+        found_if_read = int(replace(as_sent, reads=np.ones_like(tree.reads)).ideal().sum())
     load = Load(output_tokens=max(1, sent.output_tokens or 1))
-    tokens = int(prompts.tokens.sum())
+    tokens = int(tree.tokens.sum())
     reuse = PrefixReuse(
-        prompts=len(prompts.full),
+        prompts=len(tree.ends),
         tokens=tokens,
-        out_of_prompts=len(prompts.full),
+        out_of_prompts=len(tree.ends),
         out_of_tokens=tokens,
         common_tokens=common_tokens,
-        cached_tokens=as_sent.ideal_tokens,
-        best_order_cached_tokens=best.ideal_tokens,
-        working_set_tokens=prompts.distinct_tokens,
-        unread_tokens=found_if_read - as_sent.ideal_tokens,
-        block_size=prompts.block_size,
+        cached_tokens=cached,
+        best_order_cached_tokens=int(best.ideal().sum()),
+        working_set_tokens=tree.working_set_tokens,
+        unread_tokens=found_if_read - cached,
+        block_size=tree.block_size,
         groups=tree.groups(positions),
         capacities=tuple(curve(as_sent, best, load)),
         output_tokens=sent.output_tokens,
     )
-    return reuse, sharing_of(as_sent.prompts)
+    return reuse, as_sent.sharing()
 
 
 def _nothing_shared(tokens: Sequence[int], common_tokens: int, sent: HowSent) -> Measured:

@@ -7,8 +7,6 @@ prompts that were compared; `out_of_prompts` and `out_of_tokens` are of the whol
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from chunkscope.artefacts.schema import Count
-
 BLOCK_SIZE = 16  # tokens; vLLM's own for most models
 RUNNING = 256  # requests at once: vLLM's own max_num_seqs on most GPUs
 FLAT = 0.99  # of all that can be found: a larger cache is not worth it
@@ -26,8 +24,8 @@ class HowSent:
 class PrefixGroup:
     """Prompts that begin with the same full blocks; `position` is the row of the first of them."""
 
-    prompts: Count
-    shared_tokens: Count
+    prompts: int
+    shared_tokens: int
     position: int
 
 
@@ -38,32 +36,32 @@ class NearMiss:
     Of two of them the text around the first difference, which comes after `same_before` characters.
     """
 
-    prompts: Count
-    lost_tokens: Count  # that would be found if the difference were gone
+    prompts: int
+    lost_tokens: int  # that would be found if the difference were gone
     position: int
     other_position: int
     text: str
     other_text: str
-    same_before: Count
+    same_before: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CachedAt:
     """Tokens found in a KV cache of `kv_tokens`: as they are sent, and in the best order."""
 
-    kv_tokens: Count
-    cached_tokens: Count
-    best_order_cached_tokens: Count | None = None
+    kv_tokens: int
+    cached_tokens: int
+    best_order_cached_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scoring:
     """Likelihood requests: each context is read once for every choice that is scored after it."""
 
-    requests: Count
-    contexts: Count  # that differ
-    tokens: Count
-    repeated_tokens: Count  # of requests whose context was read before
+    requests: int
+    contexts: int  # that differ
+    tokens: int
+    repeated_tokens: int  # of requests whose context was read before
     single_token: bool  # whether every choice is one token
 
     @property
@@ -82,21 +80,21 @@ class PrefixReuse:
     hold their prompts and answers of `output_tokens`, the first to come being the first to end.
     """
 
-    prompts: Count  # that were compared
-    tokens: Count
-    out_of_prompts: Count
-    out_of_tokens: Count
-    common_tokens: Count | None  # that every prompt begins with; None: of several datasets
-    working_set_tokens: Count
-    cached_tokens: Count = 0
-    best_order_cached_tokens: Count = 0
-    unread_tokens: Count = 0  # that likelihood requests would find too, if they read the cache
-    block_size: Count = BLOCK_SIZE
+    prompts: int  # that were compared
+    tokens: int
+    out_of_prompts: int
+    out_of_tokens: int
+    common_tokens: int | None  # that every prompt begins with; None: of several datasets
+    working_set_tokens: int
+    cached_tokens: int = 0
+    best_order_cached_tokens: int = 0
+    unread_tokens: int = 0  # that likelihood requests would find too, if they read the cache
+    block_size: int = BLOCK_SIZE
     groups: tuple[PrefixGroup, ...] = ()
     capacities: tuple[CachedAt, ...] = ()
     near_misses: tuple[NearMiss, ...] = ()
-    running: Count = RUNNING
-    output_tokens: Count | None = None  # None where it is not known: an answer of one token
+    running: int = RUNNING
+    output_tokens: int | None = None  # None where it is not known: an answer of one token
     scoring: Scoring | None = None  # of likelihood requests
 
     @property

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
-from chunkscope.artefacts.schema import NO_NUMBERS, Count, Numbers
+from chunkscope.artefacts.codec import NO_NUMBERS, Numbers
 
 MOST_PROMPTS = 20_000  # that are kept one by one
 RUN = 50  # prompts that stay together in a sample: neighbours often share what others do not
@@ -21,7 +21,7 @@ class Stretch:
     """Tokens that several prompts have, after all of the stretch before it (its `parent`)."""
 
     parent: int
-    tokens: Count
+    tokens: int
 
 
 def depths(stretches: Sequence[Stretch]) -> list[int]:

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from chunkscope.artefacts.codec import plain
 from chunkscope.artefacts.note import note
 from chunkscope.artefacts.numbers import share
-from chunkscope.artefacts.schema import plain
 from chunkscope.artefacts.words import Name
 from chunkscope.errors import InputError
 from chunkscope.lengths.profile import ALL, DatasetProfile, Profile

@@ -5,10 +5,9 @@ from math import sqrt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from chunkscope.artefacts.artefact import Artefact
-from chunkscope.artefacts.figures import Figures
+from chunkscope.artefacts.artefact import Artefact, bar_chart, frame
+from chunkscope.artefacts.figures import Figures, figures_row
 from chunkscope.artefacts.note import Note
-from chunkscope.artefacts.notebook import bar_chart, figures_row, frame, html_table
 from chunkscope.artefacts.numbers import plural, seconds
 from chunkscope.hardware.cost_model import CostModel
 from chunkscope.simulation.slo import SloResult
@@ -143,20 +142,6 @@ class Simulation(Artefact):
         settings = plural(len(times), "setting")
         requests = plural(self.workload.requests, "request")
         return f"of {requests} under {settings}: all done in {' to '.join(shown)}"
-
-    def _repr_html_(self) -> str:
-        headings = ("setting", "all done", "TTFT p95", "longest gap", "preempted")
-        rows = [
-            [
-                run.shown_as,
-                seconds(run.figures.makespan_s),
-                seconds(run.figures.ttft_s.p95),
-                seconds(run.figures.longest_gap_s),
-                f"{run.figures.preemptions:,}",
-            ]
-            for run in self.runs
-        ]
-        return html_table(f"predicted for vLLM {self.vllm}", headings, rows)
 
     def plot(self) -> Any:
         """How long each setting takes: matplotlib's Axes."""

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from chunkscope.artefacts import codec
-from chunkscope.artefacts.schema import validated
 from chunkscope.errors import InputError
 from chunkscope.prefixes.sharing import Stretch
 from chunkscope.prompts.paths import UnusableError
@@ -110,27 +109,27 @@ def _sharing(path: Path, requests: tuple[Request, ...], blocks: list[list[int]])
     """With the stretches that prompts share by the blocks that they name."""
     import numpy as np  # not for traces that name none
 
-    from chunkscope.prefixes.blocks import blocks_of_trace
-    from chunkscope.prefixes.tree import sharing_of
+    from chunkscope.prefixes.blocks import tree_of_trace
 
-    prompts = blocks_of_trace(
+    tree = tree_of_trace(
         np.array([request.prompt_tokens for request in requests]),
         np.array([len(names) for names in blocks]),
         np.fromiter(chain.from_iterable(blocks), np.int64),
     )
-    if prompts is None:
+    if tree is None:
         raise InputError(f"{path}: its hash_ids do not go with its input_length", hint=_HINT)
-    sharing = sharing_of(prompts, whole=True)
+    sharing = tree.sharing(whole=True)
     ends = zip(requests, sharing.ends, strict=True)
     sent = tuple(replace(request, stretch=end) for request, end in ends)
     return _workload(sent, sharing.stretches)
 
 
 def _verified(path: Path) -> Workload:
-    made_by = "chunkscope verify"
+    def workload(document: dict[str, Any]) -> Workload:
+        sent: Workload = codec.built(Workload, document["workload"])
+        return replace(sent, arrivals=AS_IN_TRACE)
+
     try:
-        document = codec.read(path, VERIFY_SCHEMA, made_by=made_by)
+        return codec.read(path, VERIFY_SCHEMA, "chunkscope verify", workload)
     except InputError as error:
         raise InputError(error.message, hint=_HINT) from None
-    with codec.reading(path, made_by):
-        return replace(validated(Workload, document["workload"]), arrivals=AS_IN_TRACE)

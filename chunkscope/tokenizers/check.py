@@ -8,16 +8,15 @@ import random
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from time import process_time
 
 import orjson
 
-from chunkscope.artefacts.codec import read_checked, write_checked
+from chunkscope.artefacts.files import read_cached, write_cached
 from chunkscope.errors import ChunkscopeError, InputError
 from chunkscope.tokenizers.fast import ENGINE, FastEngine, load_fast
 from chunkscope.tokenizers.foreign import foreign_errors
-from chunkscope.tokenizers.prepare import PreparedTokenizer
+from chunkscope.tokenizers.prepare import TokenizerFacts
 from chunkscope.tokenizers.reference import Reference, engine_name
 from chunkscope.tokenizers.strings import suite
 
@@ -40,40 +39,37 @@ class Verdict:
     longest_row: int | None = None
 
 
-def known_verdict(prepared: PreparedTokenizer) -> Verdict | None:
+def known_verdict(facts: TokenizerFacts) -> Verdict | None:
     """The verdict of an earlier run on the fast engine with this tokenizer."""
-    with suppress(OSError, ValueError, TypeError):
-        return Verdict(**orjson.loads(read_checked(_place(prepared))))
+    with suppress(ValueError, TypeError):
+        return Verdict(**orjson.loads(read_cached("verdicts", _key(facts)) or b""))
     return None
 
 
-def record_verdict(prepared: PreparedTokenizer, verdict: Verdict) -> None:
+def record_verdict(facts: TokenizerFacts, verdict: Verdict) -> None:
     with suppress(ChunkscopeError):  # a cache that cannot be written costs time, not truth
-        write_checked(_place(prepared), orjson.dumps(asdict(verdict)))
+        write_cached("verdicts", _key(facts), orjson.dumps(asdict(verdict)))
 
 
-def _place(prepared: PreparedTokenizer) -> Path:
-    name = f"{_SUITE} {engine_name(ENGINE)} against {prepared.reference_name}.json"
-    return prepared.folder / name.replace(" ", "-")
+def _key(facts: TokenizerFacts) -> str:
+    return f"{_SUITE} {engine_name(ENGINE)} {facts.reference_name} {facts.digest}"
 
 
-def proved_engine(
-    prepared: PreparedTokenizer, reference: Callable[[], Reference]
-) -> FastEngine | None:
+def proved_engine(facts: TokenizerFacts, reference: Callable[[], Reference]) -> FastEngine | None:
     """The fast engine, if it takes this tokenizer and gives the ids of the reference."""
-    verdict = known_verdict(prepared)
+    verdict = known_verdict(facts)
     if verdict is not None and not verdict.agrees:
         return None
     try:
         with foreign_errors(ENGINE):
-            engine = load_fast(prepared, reference)
+            engine = load_fast(facts, reference)
             if verdict is None:
-                file = prepared.json_file
+                file = facts.json_file
                 texts = suite(orjson.loads(file.read_bytes()) if file else {})
                 verdict = judge(engine, reference(), texts)
-                record_verdict(prepared, verdict)
+                record_verdict(facts, verdict)
     except InputError:  # it refuses what it does not know, or stumbles over a test string
-        record_verdict(prepared, Verdict(agrees=False))
+        record_verdict(facts, Verdict(agrees=False))
         return None
     engine.longest_row = verdict.longest_row
     return engine if verdict.agrees else None

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from chunkscope.errors import InputError
-from chunkscope.tokenizers.prepare import PreparedTokenizer
+from chunkscope.tokenizers.prepare import TokenizerFacts
 from chunkscope.tokenizers.reference import ID_BYTES, Reference, TiktokenReference, engine_name
 
 ENGINE = "fastokens"
@@ -43,12 +43,12 @@ class FastEngine:
         return [ids[start:end] for start, end in pairwise(edges)]
 
 
-def load_fast(prepared: PreparedTokenizer, reference: Callable[[], Reference]) -> FastEngine:
+def load_fast(facts: TokenizerFacts, reference: Callable[[], Reference]) -> FastEngine:
     """The engine for this tokenizer. It raises what it likes where it does not know the kind."""
     from fastokens import Tokenizer
 
-    if prepared.json_file:
-        return FastEngine(Tokenizer.from_json_str(prepared.json_file.read_text("utf-8")))
+    if facts.json_file:
+        return FastEngine(Tokenizer.from_json_str(facts.json_file.read_text("utf-8")))
     by = reference()
     if not isinstance(by, TiktokenReference):
         raise InputError(f"{ENGINE} has nothing for {by.package}")

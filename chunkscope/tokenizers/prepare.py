@@ -6,16 +6,23 @@ tokenizer.json; later runs load that with `tokenizers` and never import transfor
 """
 
 import hashlib
+import os
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import orjson
 
-from chunkscope.artefacts import codec, folders
-from chunkscope.artefacts.digests import sha256_of_file
-from chunkscope.artefacts.folders import cache_folder, do_without_cache
+from chunkscope.artefacts.files import (
+    CannotWriteError,
+    cache_folder,
+    prune_cache,
+    read_cached,
+    sha256,
+    write_atomically,
+    write_cached,
+)
 from chunkscope.console import say
 from chunkscope.tokenizers.reference import (
     Reference,
@@ -27,14 +34,14 @@ from chunkscope.tokenizers.reference import (
 from chunkscope.tokenizers.resolve import TokenizerFiles, TokenizerKind
 from chunkscope.tokenizers.strings import sentences
 
-_LAYOUT = "7"  # raise when the files in the cache change their meaning
-_MOST_BYTES = 2 << 30  # some two hundred tokenizers
+_LAYOUT = "8"  # raise when the files in the cache change their meaning
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenizerFacts:
     """What runs need to know of a tokenizer whatever library counts with it."""
 
+    digest: str  # of its files
     package: str  # the reference's
     special_added: int
     chat_template: Any = None
@@ -43,59 +50,47 @@ class TokenizerFacts:
     json_sha256: str = ""  # of the tokenizer.json in the cache
 
     @property
+    def reference_name(self) -> str:
+        return engine_name(self.package)
+
+    @property
+    def json_file(self) -> Path | None:
+        """The tokenizer.json that counts; None where the reference is not made of one."""
+        name = self.json_sha256
+        return cache_folder() / "tokenizers" / f"{name}.json" if name else None
+
+    @property
     def begin_text(self) -> str:
         """The text of the token that it puts before a prompt; empty if there is none."""
         begin = self.special_tokens.get("bos_token") if self.special_added else None
         return begin if isinstance(begin, str) else ""
 
 
-@dataclass(frozen=True, slots=True)
-class PreparedTokenizer:
-    """A tokenizer's facts, and its place in the cache."""
-
-    files: TokenizerFiles
-    trust_remote_code: bool
-    folder: Path
-    facts: TokenizerFacts
-
-    @property
-    def reference_name(self) -> str:
-        return engine_name(self.facts.package)
-
-    @property
-    def json_file(self) -> Path | None:
-        """The tokenizer.json that counts; None where the reference is not made of one."""
-        return self.folder / "tokenizer.json" if self.facts.json_sha256 else None
-
-    def load(self) -> Reference:
-        """The reference: its counts are right by definition."""
-        if self.json_file:
-            return TokenizersReference.of_file(self.json_file)
-        return load_source(self.files, trust_remote_code=self.trust_remote_code)
-
-
-def prepared_before(
+def facts_before(
     files: TokenizerFiles, digest: str, trust_remote_code: bool
-) -> PreparedTokenizer | None:
+) -> TokenizerFacts | None:
     """What an earlier run prepared; None if none did, or if its files in the cache are damaged."""
-    folder = _folder(files, digest)
     with suppress(OSError, ValueError, TypeError):
-        facts = TokenizerFacts(**orjson.loads(codec.read_checked(folder / "facts.json")))
-        prepared = PreparedTokenizer(files, trust_remote_code, folder, facts)
-        file = prepared.json_file
-        is_whole = file is None or sha256_of_file(file) == facts.json_sha256
+        facts = TokenizerFacts(
+            **orjson.loads(read_cached("tokenizers", _key(files, digest)) or b"")
+        )
+        file = facts.json_file
+        is_whole = file is None or sha256(file) == facts.json_sha256
         if is_whole and (trust_remote_code or not facts.runs_code):  # each run is asked anew
-            folders.mark_used(folder)
-            return prepared
+            if file:
+                os.utime(file)  # the cache forgets what is not used
+            return facts
     return None
 
 
 def prepare(
     files: TokenizerFiles, digest: str, trust_remote_code: bool
-) -> tuple[PreparedTokenizer, Reference]:
+) -> tuple[TokenizerFacts, Reference]:
     """Load a tokenizer from its own files, and keep what later runs need."""
     reference = load_source(files, trust_remote_code=trust_remote_code)
-    facts = TokenizerFacts(package=reference.package, special_added=reference.special_added)
+    facts = TokenizerFacts(
+        digest=digest, package=reference.package, special_added=reference.special_added
+    )
     document = b""
     if isinstance(reference, TransformersReference):
         auto = reference.tokenizer
@@ -111,15 +106,16 @@ def prepare(
     elif files.kind is TokenizerKind.RAW:
         raw = orjson.loads(files.files[0].read_bytes())
         document = orjson.dumps({**raw, "truncation": None, "padding": None})
-    if document:
-        facts = replace(facts, json_sha256=hashlib.sha256(document).hexdigest())
     try:
-        folder = _write(_folder(files, digest), facts, document)
-    except codec.CannotWriteError as error:
-        do_without_cache()
+        if document:
+            facts = replace(facts, json_sha256=hashlib.sha256(document).hexdigest())
+            write_atomically(cast("Path", facts.json_file), document)
+        write_cached("tokenizers", _key(files, digest), orjson.dumps(asdict(facts)))
+        prune_cache()
+    except CannotWriteError as error:
         say(f"{error.message}; going on without the cache")
-        folder = _write(_folder(files, digest), facts, document)
-    return PreparedTokenizer(files, trust_remote_code, folder, facts), reference
+        facts = replace(facts, json_sha256="")
+    return facts, reference
 
 
 def _equal_backend(served: TransformersReference) -> TokenizersReference | None:
@@ -139,15 +135,6 @@ def _text(token: Any) -> Any:
     return list(map(str, token)) if isinstance(token, list | tuple) else str(token)
 
 
-def _folder(files: TokenizerFiles, digest: str) -> Path:
+def _key(files: TokenizerFiles, digest: str) -> str:
     packages = ("transformers", "tokenizers") if files.kind is TokenizerKind.HF else ()
-    parts = "\n".join([_LAYOUT, digest, *map(engine_name, packages)])
-    return cache_folder() / "tokenizers" / hashlib.sha256(parts.encode()).hexdigest()[:32]
-
-
-def _write(folder: Path, facts: TokenizerFacts, document: bytes) -> Path:
-    if document:
-        codec.write_atomically(folder / "tokenizer.json", document)
-    codec.write_checked(folder / "facts.json", orjson.dumps(asdict(facts)))
-    folders.prune(folder.parent, "*", most_bytes=_MOST_BYTES)
-    return folder
+    return " ".join([_LAYOUT, digest, *map(engine_name, packages)])

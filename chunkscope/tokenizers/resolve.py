@@ -9,7 +9,7 @@ from pathlib import Path
 
 import orjson
 
-from chunkscope.artefacts.digests import DigestMemo
+from chunkscope.artefacts.files import sha256
 from chunkscope.console import say
 from chunkscope.errors import InputError, MissingError
 from chunkscope.network import expect_hub
@@ -55,9 +55,9 @@ class TokenizerFiles:
     files: tuple[Path, ...] = ()
     encoding: str = ""  # tiktoken's name for it
 
-    def digest(self, memo: DigestMemo) -> str:
+    def digest(self) -> str:
         """The content of its files as one hash."""
-        parts = [f"{file.name}\0{memo.sha256(file)}" for file in self.files]
+        parts = [f"{file.name}\0{sha256(file)}" for file in self.files]
         if self.encoding:
             from importlib.metadata import version
 

@@ -1,4 +1,7 @@
-"""One tokenizer, as a run needs it: named, made ready, counting texts and chats."""
+"""One tokenizer, as a run needs it: named, made ready, counting texts and chats.
+
+Texts are counted by the reference, large inputs by the fast engine where it is proved right.
+"""
 
 import datetime
 import threading
@@ -7,26 +10,37 @@ from contextlib import AbstractContextManager
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from chunkscope.artefacts.digests import DigestMemo
 from chunkscope.errors import InputError
 from chunkscope.prompts.chat import Conversation
-from chunkscope.tokenizers import prepare
-from chunkscope.tokenizers.check import known_verdict
-from chunkscope.tokenizers.counting import TextCounter
+from chunkscope.tokenizers.check import (
+    RowSample,
+    Verdict,
+    agree,
+    known_verdict,
+    proved_engine,
+    record_verdict,
+)
+from chunkscope.tokenizers.fast import FastEngine
 from chunkscope.tokenizers.foreign import TokenizerError, foreign_errors
 from chunkscope.tokenizers.mistral import MistralChat
-from chunkscope.tokenizers.prepare import PreparedTokenizer, TokenizerFacts
-from chunkscope.tokenizers.reference import Ids, Reference
+from chunkscope.tokenizers.prepare import TokenizerFacts, facts_before, prepare
+from chunkscope.tokenizers.reference import Ids, Reference, TokenizersReference, load_source
 from chunkscope.tokenizers.resolve import TokenizerKind, resolve
 
 if TYPE_CHECKING:  # Jinja, which only chats need
     from chunkscope.tokenizers.chat_template import ChatTemplate
 
+# The reference counts this much in the time in which the fast engine is loaded.
+FAST_CHARS = 8_000_000
+
+T = TypeVar("T")
+Engine = FastEngine | Reference
+
 
 class Tokenizer:
-    """Counts prompts as vLLM would feed them to the model.
+    """Counts prompts as vLLM would feed them to the model. Safe to call from several threads.
 
     Nothing is loaded before it is needed: a run answered from the cache, or a trace that brings
     its own lengths, loads no library.
@@ -36,7 +50,6 @@ class Tokenizer:
         self,
         name: str | None = None,
         *,
-        memo: DigestMemo | None = None,
         chat_template: Path | None = None,
         chat_date: datetime.date | None = None,
         trust_remote_code: bool = False,
@@ -46,68 +59,101 @@ class Tokenizer:
         self._files = resolve(name)
         self.name = self._files.name
         self.kind = str(self._files.kind)
-        self.digest = self._files.digest(memo or DigestMemo())
+        self.digest = self._files.digest()
+        self.engines: set[str] = set()  # that counted
+        self.only_reference = False  # the fast engine was found wrong in this run
         self._template: Any = None
         if chat_template is not None:
             from chunkscope.tokenizers.chat_template import read_template
 
             self._template = read_template(chat_template)
         self._date = chat_date
-        self._remote_code = trust_remote_code
-        self._expected = expected_bytes
+        self._trusted = trust_remote_code
+        self._chars = expected_bytes  # to be counted, as far as it is known
+        self._counted_chars = 0
         self._on_prepare = on_prepare
         self._lock = threading.RLock()
-        self._prepared: PreparedTokenizer | None = None
-        self._reference: Reference | None = None  # loaded to prepare it
-        self._counter: TextCounter | None = None
+        self._facts = facts_before(self._files, self.digest, trust_remote_code)
+        self._reference: Reference | None = None
+        self._engine: FastEngine | None = None
+        self._has_chosen = False  # whether there is a fast engine
+        self._sample = RowSample()
         self._templates: dict[str, ChatTemplate] = {}
 
     @property
-    def prepared(self) -> PreparedTokenizer:
+    def facts(self) -> TokenizerFacts:
+        """What is known of it, made ready if no run did that before."""
         with self._lock:
-            self._prepared = self._prepared or self._prepared_before()
-            if self._prepared is None:
+            if self._facts is None:
                 if self._files.kind is TokenizerKind.HF:
                     self._on_prepare(self.name)
                 try:
                     with self._guard():
-                        self._prepared, self._reference = prepare.prepare(
-                            self._files, self.digest, self._remote_code
+                        self._facts, self._reference = prepare(
+                            self._files, self.digest, self._trusted
                         )
                 except InputError as error:
                     raise TokenizerError(error.message, hint=error.hint) from error
-            return self._prepared
-
-    def _prepared_before(self) -> PreparedTokenizer | None:
-        return prepare.prepared_before(self._files, self.digest, self._remote_code)
+            return self._facts
 
     @property
-    def facts(self) -> TokenizerFacts:
-        return self.prepared.facts
+    def reference(self) -> Reference:
+        """The library whose counts are right by definition."""
+        with self._lock, self._guard():
+            file = self.facts.json_file
+            if self._reference is None and file is not None:
+                self._reference = TokenizersReference.of_file(file)
+            elif self._reference is None:
+                self._reference = load_source(self._files, trust_remote_code=self._trusted)
+            return self._reference
 
-    @property
-    def counter(self) -> TextCounter:
-        """What counts texts, loaded."""
-        with self._lock:
-            prepared = self.prepared
-            if self._counter is None:
-                self._counter = TextCounter(
-                    prepared, self._reference, expected_chars=self._expected
-                )
-            return self._counter
+    def count(self, texts: list[str]) -> list[int]:
+        """Tokens of each text, without a prompt's special tokens."""
+        return self._counted(texts, lambda engine: engine.count(texts))
 
-    @property
-    def was_loaded(self) -> bool:
-        return self._counter is not None
+    def id_bytes(self, texts: list[str]) -> list[bytes]:
+        """The ids of each text as bytes, ID_BYTES each."""
+        return self._counted(texts, lambda engine: engine.id_bytes(texts))
+
+    def _counted(
+        self, texts: list[str], by: Callable[[FastEngine | Reference], list[T]]
+    ) -> list[T]:
+        with self._guard():
+            with self._lock:
+                self._counted_chars += sum(map(len, texts))
+                if not self._has_chosen and max(self._chars, self._counted_chars) >= FAST_CHARS:
+                    self._has_chosen = True
+                    self._engine = proved_engine(self.facts, lambda: self.reference)
+                engine = self._engine
+                if engine is not None:
+                    self._sample.offer(texts)
+            used = engine if engine is not None and engine.takes(texts) else self.reference
+            self.engines.add(used.name)
+            return by(used)
 
     def sample_agrees(self) -> bool:
-        """Whether a sample of the rows it counted, if any, has the reference's ids."""
-        return self._counter is None or self._counter.sample_agrees()
+        """Whether a sample of the rows has the reference's ids; if not, the engine is barred."""
+        with self._lock:
+            engine, texts = self._engine, list(self._sample.texts)
+        if engine is None or not texts:
+            return True
+        with self._guard():
+            agrees = agree(engine, self.reference, texts)
+        if not agrees:
+            record_verdict(self.facts, Verdict(agrees=False))
+        return agrees
+
+    def use_reference(self) -> None:
+        """From now on count without the fast engine."""
+        with self._lock:
+            self.only_reference = self._has_chosen = True
+            self._engine = None
+            self.engines.clear()
 
     def encode(self, texts: list[str], *, special_tokens: bool) -> Ids:
         """The ids that the model is fed. A chat's text has its special tokens already."""
         with self._guard():
-            return self.counter.reference.encode(texts, special_tokens=special_tokens)
+            return self.reference.encode(texts, special_tokens=special_tokens)
 
     @property
     def counting_key(self) -> str | None:
@@ -116,14 +162,13 @@ class Tokenizer:
         Its files, the reference, a given template, the day where the template prints it, and
         whether the fast engine is barred: what it counted before is to be counted again.
         """
-        prepared = self._prepared or self._prepared_before()
-        if prepared is None:
+        if (facts := self._facts) is None:
             return None
-        verdict = known_verdict(prepared)
-        template = repr(self._template or prepared.facts.chat_template)
+        verdict = known_verdict(facts)
+        template = repr(self._template or facts.chat_template)
         day = self.chat_day.isoformat() if "strftime_now" in template else ""
         barred = "barred" if verdict and not verdict.agrees else ""
-        parts = (self.digest, prepared.reference_name, barred, template, day)
+        parts = (self.digest, facts.reference_name, barred, template, day)
         return sha256("\n".join(parts).encode()).hexdigest()
 
     def _guard(self) -> AbstractContextManager[None]:

@@ -18,9 +18,8 @@ from chunkscope.errors import InputError, UsageError
 from chunkscope.lengths.options import AnalyzeOptions
 from chunkscope.lengths.profile import Profile
 from chunkscope.lengths.scan import draw
-from chunkscope.prefixes.blocks import hash_blocks, numbered
+from chunkscope.prefixes.blocks import hash_blocks, tree_of_hashes
 from chunkscope.prefixes.sharing import MOST_PROMPTS
-from chunkscope.prefixes.tree import sharing_of
 from chunkscope.prompts.chat import Conversation
 from chunkscope.prompts.harness.log import SentRequest
 from chunkscope.prompts.select import selected
@@ -104,7 +103,7 @@ def _with_prompts(workload: Workload, ids: Sequence[Sequence[int]], room: int) -
     """As long as these prompts, which share what they share."""
     hashes, full = hash_blocks([np.array(prompt, "<u4").tobytes() for prompt in ids])
     lengths = np.array([len(prompt) for prompt in ids])
-    sharing = sharing_of(numbered(hashes, full, lengths, [True] * len(ids)))
+    sharing = tree_of_hashes(hashes, full, lengths, [True] * len(ids)).sharing()
     requests = tuple(
         replace(
             request,

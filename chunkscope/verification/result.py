@@ -6,10 +6,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from chunkscope.artefacts.artefact import Artefact, now
-from chunkscope.artefacts.figures import Figures
+from chunkscope.artefacts.artefact import Artefact, frame, now
+from chunkscope.artefacts.figures import Figures, figures_row
 from chunkscope.artefacts.note import Note
-from chunkscope.artefacts.notebook import figures_row, frame, html_table
 from chunkscope.artefacts.numbers import seconds
 from chunkscope.simulation.workload import VERIFY_SCHEMA, Workload
 from chunkscope.vllm.log.failures import Status
@@ -222,15 +221,6 @@ class Verification(Artefact):
             for run in self.runs
         ]
         return f"of {self.model.name}{f' on {where}' if where else ''}: {', '.join(times)}"
-
-    def _repr_html_(self) -> str:
-        headings = ("makespan_s", "ttft_s.p95", "itl_s.max", "activation_peak_gib")
-        rows = []
-        for run in self.runs:
-            values = figures_row(run)
-            cells = (f"{values[key]:.3g}" if key in values else "" for key in headings)
-            rows.append([run.setting, run.status.value, *cells])
-        return html_table(f"measured, {self.model.name}", ("setting", "", *headings), rows)
 
     def to_frame(self) -> "pd.DataFrame":
         """One row per setting: what it sets and every figure."""

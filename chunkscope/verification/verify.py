@@ -8,8 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from chunkscope.artefacts.codec import write_atomically
-from chunkscope.artefacts.folders import cache_folder
+from chunkscope.artefacts.files import cache_folder, write_atomically
 from chunkscope.artefacts.words import Name, one_of, several
 from chunkscope.console import Progress
 from chunkscope.errors import InputError, MissingError, UsageError

@@ -4,9 +4,9 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from chunkscope.artefacts.artefact import frame
+from chunkscope.artefacts.codec import plain
 from chunkscope.artefacts.note import Label, Note
-from chunkscope.artefacts.notebook import frame, html_table
-from chunkscope.artefacts.schema import plain
 from chunkscope.artefacts.words import one_of
 from chunkscope.errors import UsageError
 from chunkscope.hardware.accuracy import kind_of, traits_of
@@ -44,10 +44,6 @@ class Footprint:
         tokens = f"{self.memory.kv_cache_tokens:,} tokens of KV cache"
         fate = tokens if not self.refusals else "vLLM would not start"
         return f"<Footprint of {self.shape.load_name} on {self.gpu.title}: {fate}>"
-
-    def _repr_html_(self) -> str:
-        rows = [[part["part"], f"{part['gib']:.2f}", part["label"]] for part in self._parts()]
-        return html_table(repr(self).strip("<>"), ("memory per GPU", "GiB", ""), rows)
 
     def to_frame(self) -> "pd.DataFrame":
         """One row per part of a GPU's memory."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from chunkscope.artefacts.folders import cache_folder
+from chunkscope.artefacts.files import cache_folder
 
 has_modes = pytest.mark.skipif(sys.platform == "win32", reason="there are no such modes")
 

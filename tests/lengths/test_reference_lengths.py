@@ -11,7 +11,6 @@ import pytest
 import chunkscope
 from chunkscope import AnalyzeOptions, LengthHistogram
 from chunkscope.prompts.selection import SelectOptions
-from chunkscope.tokenizers import counting
 
 SHARED = Path(__file__).parents[3] / "shared"
 DATA = SHARED / "data"
@@ -160,5 +159,5 @@ def test_the_fast_engine_gives_the_reference_lengths(
     monkeypatch: pytest.MonkeyPatch, tokenizer: str
 ) -> None:
     assert count_together(tokenizer).tokenizer.engine.startswith("tokenizers ")
-    monkeypatch.setattr(counting, "FAST_CHARS", 0)
+    monkeypatch.setattr(tokenizer, "FAST_CHARS", 0)
     assert count_together(tokenizer).tokenizer.engine.startswith("fastokens ")

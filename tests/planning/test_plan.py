@@ -61,12 +61,6 @@ def test_the_client_keeps_as_many_in_flight_as_ran_at_once():
     assert plan(SHORT, gpu=None).requests_in_flight is None
 
 
-def test_a_notebook_shows_every_argument():
-    html = advised(FITTING)._repr_html_()
-    assert "max_num_batched_tokens" in html
-    assert "8,192" in html
-
-
 @pytest.mark.parametrize("change", [{"chunks": None}, {"extra": 1}, {"settings": {}}])
 def test_a_plan_that_was_edited_is_an_input_error(change):
     document = json.loads(codec.dump(plan(MIXED).to_json())) | change

@@ -5,12 +5,10 @@ from typing import Any
 
 import pytest
 
-from chunkscope.prefixes.blocks import ideal_cached_tokens
 from chunkscope.prefixes.cache_curve import ONE_BY_ONE, Load, lru_cached_tokens
-from chunkscope.prefixes.tree import PrefixTree
 from chunkscope.tokenizers.tokenizer import Tokenizer
 from tests.benchmarks import corpora
-from tests.prefixes.test_reuse import Prompt, as_blocks
+from tests.prefixes.test_reuse import Prompt, tree_of
 
 pytestmark = pytest.mark.real
 
@@ -67,8 +65,7 @@ def cached(workload: dict[str, Any], steps: list[dict[str, Any]]) -> list[int]:
 
 
 def expected(prompts: list[Prompt], kv_blocks: int, load: Load = ONE_BY_ONE) -> list[int]:
-    blocks = as_blocks(prompts)
-    return lru_cached_tokens(blocks, PrefixTree(blocks).shared_paths(), kv_blocks, load).tolist()
+    return lru_cached_tokens(tree_of(prompts), kv_blocks, load).tolist()
 
 
 def test_generated_prompts_find_what_vllm_finds(probe):
@@ -94,8 +91,8 @@ def test_likelihood_requests_write_and_do_not_read(probe):
     workload = asked(prompts, AMPLE)
     workload["requests"][1]["prompt_logprobs"] = True
     (steps,) = probe("scheduler_probe", [workload])["answers"]
-    blocks = as_blocks(prompts, [True, False, True])
-    assert cached(workload, steps) == ideal_cached_tokens(blocks).tolist() == [0, 0, 96]
+    tree = tree_of(prompts, [True, False, True])
+    assert cached(workload, steps) == tree.ideal().tolist() == [0, 0, 96]
 
 
 def test_real_few_shot_prompts_find_what_vllm_finds(probe, shared):

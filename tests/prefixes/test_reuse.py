@@ -10,7 +10,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from chunkscope.prefixes import cache_curve, comparison
-from chunkscope.prefixes.blocks import PromptBlocks, ideal_cached_tokens
 from chunkscope.prefixes.cache_curve import ONE_BY_ONE, Load, found_share, lru_cached_tokens
 from chunkscope.prefixes.comparison import Measured, TextComparison, sent_ids
 from chunkscope.prefixes.reuse import (
@@ -19,7 +18,7 @@ from chunkscope.prefixes.reuse import (
     PrefixReuse,
     reuse_together,
 )
-from chunkscope.prefixes.tree import PrefixTree
+from chunkscope.prefixes.tree import PromptTree, tree_of_blocks
 from chunkscope.report.profile import compared
 
 Prompt = list[int]
@@ -46,14 +45,14 @@ def chains(prompt: Prompt) -> list[tuple[int, ...]]:
     return [tuple(prompt[: end + 16]) for end in range(0, len(prompt) - 15, 16)]
 
 
-def as_blocks(prompts: list[Prompt], reads: list[bool] | None = None) -> PromptBlocks:
+def tree_of(prompts: list[Prompt], reads: list[bool] | None = None) -> PromptTree:
     numbers: dict[tuple[int, ...], int] = {}
     blocks = [numbers.setdefault(one, len(numbers)) for p in prompts for one in chains(p)]
-    return PromptBlocks(
-        tokens=np.array([*map(len, prompts)], np.int64),
-        full=np.array([len(p) // 16 for p in prompts], np.int64),
-        reads=np.array(reads or [True] * len(prompts)),
-        blocks=np.array(blocks, np.int64),
+    return tree_of_blocks(
+        np.array(blocks, np.int64),
+        np.array([len(p) // 16 for p in prompts], np.int64),
+        np.array([*map(len, prompts)], np.int64),
+        reads or [True] * len(prompts),
     )
 
 
@@ -118,14 +117,12 @@ def families(draw: st.DrawFn) -> list[Prompt]:
 @given(families(), st.data())
 def test_what_a_cache_finds_that_never_forgets(prompts, data):
     reads = data.draw(st.lists(st.booleans(), min_size=len(prompts), max_size=len(prompts)))
-    found = ideal_cached_tokens(as_blocks(prompts, reads))
-    assert found.tolist() == brute_ideal(prompts, reads)
+    assert tree_of(prompts, reads).ideal().tolist() == brute_ideal(prompts, reads)
 
 
 @given(families(), st.integers(1, 40))
 def test_what_a_small_cache_finds(prompts, kv_blocks):
-    blocks = as_blocks(prompts)
-    found = lru_cached_tokens(blocks, PrefixTree(blocks).shared_paths(), kv_blocks).tolist()
+    found = lru_cached_tokens(tree_of(prompts), kv_blocks).tolist()
     assert found == brute_lru(prompts, kv_blocks)
 
 
@@ -134,11 +131,8 @@ def test_what_a_small_cache_finds(prompts, kv_blocks):
 @given(families(), st.integers(1, 40), st.integers(1, 5), st.integers(1, 40))
 def test_what_a_small_cache_finds_while_others_run(prompts, kv_blocks, running, output_tokens):
     load = Load(running=running, output_tokens=output_tokens)
-    blocks = as_blocks(prompts)
-    paths = PrefixTree(blocks).shared_paths()
-    assert lru_cached_tokens(blocks, paths, kv_blocks, load).tolist() == brute_lru(
-        prompts, kv_blocks, load
-    )
+    found = lru_cached_tokens(tree_of(prompts), kv_blocks, load).tolist()
+    assert found == brute_lru(prompts, kv_blocks, load)
 
 
 @given(families())
@@ -153,8 +147,7 @@ def test_hashed_blocks_are_the_same_as_blocks_compared(prompts):
 
 @given(families())
 def test_the_best_order_needs_a_cache_of_two_prompts(prompts):
-    blocks = as_blocks(prompts)
-    order = PrefixTree(blocks).depth_first().tolist()
+    order = tree_of(prompts).depth_first().tolist()
     assert sorted(order) == list(range(len(prompts)))
     best = [prompts[place] for place in order]
     two = max((-(-len(a) // 16) - (-len(b) // 16) for a, b in pairwise(best)), default=99)

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from chunkscope.artefacts.schema import Numbers, built, plain, validated
+from chunkscope.artefacts.codec import Numbers, built, plain
 from chunkscope.prefixes import tree
 from chunkscope.prefixes.sharing import NOTHING, Sharing, depths, stretches_together
 from tests.prefixes.test_reuse import Prompt, measured
@@ -104,4 +104,4 @@ def test_it_is_written_as_four_lines_and_read_back():
     found = sharing(random_prompts(3))
     written = plain(found)
     assert all(isinstance(line, str) for line in written.values())
-    assert validated(Sharing, written) == built(Sharing, written) == found
+    assert built(Sharing, written) == found

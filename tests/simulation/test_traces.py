@@ -7,7 +7,7 @@ import pytest
 
 import chunkscope
 from chunkscope.artefacts import codec
-from chunkscope.artefacts.schema import plain
+from chunkscope.artefacts.codec import plain
 from chunkscope.errors import InputError
 from chunkscope.prefixes.sharing import Stretch
 from chunkscope.simulation.traces import read_trace

@@ -47,4 +47,4 @@ def save(tokenizer: Tokenizer, folder: Path, **config: Any) -> Path:
 def lengths(name: Path | str | None, texts: list[str]) -> list[int]:
     """As a run counts them, with the special tokens of a prompt."""
     tokenizer = ours.Tokenizer(str(name) if name else None)
-    return [n + tokenizer.facts.special_added for n in tokenizer.counter.count(texts)]
+    return [n + tokenizer.facts.special_added for n in tokenizer.count(texts)]

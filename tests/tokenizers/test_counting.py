@@ -11,7 +11,8 @@ import pytest
 from chunkscope import AnalyzeOptions
 from chunkscope.lengths.analyze import analyze
 from chunkscope.lengths.scan import Listener
-from chunkscope.tokenizers import check, counting
+from chunkscope.tokenizers import check
+from chunkscope.tokenizers import tokenizer as ours
 from chunkscope.tokenizers.fast import FastEngine, load_fast
 from chunkscope.tokenizers.reference import Reference
 from chunkscope.tokenizers.strings import suite
@@ -45,7 +46,7 @@ class Fake(FastEngine):
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A small tokenizer in a cache of its own, and inputs of any size are large."""
     monkeypatch.setenv("CHUNKSCOPE_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setattr(counting, "FAST_CHARS", 0)
+    monkeypatch.setattr(ours, "FAST_CHARS", 0)
     monkeypatch.setattr(check, "suite", lambda _: FEW)
     monkeypatch.setattr(check, "LONG_ROWS", ())
     return save(splitting(WORDS, "o n", "z e"), tmp_path / "t", tokenizer_class="GPT2Tokenizer")
@@ -69,7 +70,7 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[str], bool]]
 
 
 def engines(place: Path, texts: list[str] | None = None) -> set[str]:
-    counter = Tokenizer(str(place)).counter
+    counter = Tokenizer(str(place))
     counter.count(texts or ["some text"])
     return {name.split()[0] for name in counter.engines}
 
@@ -77,12 +78,12 @@ def engines(place: Path, texts: list[str] | None = None) -> set[str]:
 def test_small_inputs_are_counted_by_the_reference_and_large_ones_fast(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(counting, "FAST_CHARS", 1_000)
+    monkeypatch.setattr(ours, "FAST_CHARS", 1_000)
     assert engines(place) == {"tokenizers"}
-    large = Tokenizer(str(place), expected_bytes=1_000).counter
+    large = Tokenizer(str(place), expected_bytes=1_000)
     large.count(["a"])
     assert [name.split()[0] for name in large.engines] == ["fastokens"]
-    grows = Tokenizer(str(place)).counter  # a pipe, or a compressed file
+    grows = Tokenizer(str(place))  # a pipe, or a compressed file
     for _ in range(3):
         grows.count(["some text " * 40])
     assert {name.split()[0] for name in grows.engines} == {"tokenizers", "fastokens"}
@@ -95,10 +96,10 @@ def test_small_inputs_are_counted_by_the_reference_and_large_ones_fast(
 def test_the_fast_engine_gives_the_ids_of_the_reference_on_every_test_string(
     shared: Path, name: str | None
 ) -> None:
-    prepared = Tokenizer(str(shared / "tokenizers" / name) if name else None).prepared
-    reference = prepared.load()
-    texts = suite(json.loads(prepared.json_file.read_bytes()) if prepared.json_file else {})
-    assert check.agree(load_fast(prepared, lambda: reference), reference, texts)
+    tokenizer = Tokenizer(str(shared / "tokenizers" / name) if name else None)
+    facts, reference = tokenizer.facts, tokenizer.reference
+    texts = suite(json.loads(facts.json_file.read_bytes()) if facts.json_file else {})
+    assert check.agree(load_fast(facts, lambda: reference), reference, texts)
 
 
 @pytest.mark.parametrize("kind", ["bert-minilm", "sentencepiece"])
@@ -107,7 +108,7 @@ def test_a_kind_that_the_engine_does_not_know_is_counted_by_the_reference(
 ) -> None:
     from chunkscope.tokenizers.resolve import embedded_default
 
-    monkeypatch.setattr(counting, "FAST_CHARS", 0)
+    monkeypatch.setattr(ours, "FAST_CHARS", 0)
     model = next(embedded_default().parent.glob("*.model.v*"))
     found = engines(model if kind == "sentencepiece" else shared / "tokenizers" / kind)
     assert found <= {"tokenizers", "sentencepiece"}
@@ -138,12 +139,12 @@ def test_a_verdict_is_kept_for_the_next_run_unless_it_is_damaged(
     loaded = install(lambda _: False)
     assert engines(place) == engines(place) == {"fake"}
     assert [set(FEW) <= set(fake.texts) for fake in loaded] == [True, False]
-    prepared = Tokenizer(str(place)).prepared
-    (verdict,) = prepared.folder.glob("*-against-*.json")
+    facts = Tokenizer(str(place)).facts
+    (verdict,) = (place.parent / "cache" / "verdicts").glob("*/*")
     for damage in (b"", b"[]", b'{"agrees": false}'):
         verdict.write_bytes(damage)
         assert engines(place) == {"fake"}
-        assert check.known_verdict(prepared) == check.Verdict(agrees=True)
+        assert check.known_verdict(facts) == check.Verdict(agrees=True)
 
 
 def test_long_rows_go_to_the_reference_where_the_engine_is_slow_with_them(
@@ -153,7 +154,8 @@ def test_long_rows_go_to_the_reference_where_the_engine_is_slow_with_them(
     seconds = iter([0.1, 1.0, 5.0, 1.0])
     monkeypatch.setattr(check, "LONG_ROWS", ("a", "b"))
     monkeypatch.setattr(check, "cpu_seconds", lambda *_: next(seconds))
-    (loaded, _) = install(lambda _: False), Tokenizer(str(place)).counter
+    loaded = install(lambda _: False)
+    Tokenizer(str(place)).count([])
     assert loaded[0].longest_row == 5_000
     assert engines(place, ["a" * 5_000]) == {"fake"}
     assert engines(place, ["a" * 5_001]) == {"tokenizers"}
@@ -175,7 +177,7 @@ def test_an_engine_that_is_wrong_on_the_users_rows_is_caught_and_they_are_counte
     place: Path, install: Callable[..., list[Fake]], rows: Path
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(counting, "FAST_CHARS", 1 << 40)
+        patch.setattr(ours, "FAST_CHARS", 1 << 40)
         right = analyze(rows, options=options(place)).overall
     loaded = install(lambda text: "zebra" in text)
     recounted: list[str] = []
@@ -194,9 +196,9 @@ def test_what_a_barred_engine_counted_before_is_counted_again(
 ) -> None:
     install(lambda text: "Question 7:" in text)
     tokenizer = Tokenizer(str(place))
-    before = tokenizer.counter.count(["Question 7:"]), tokenizer.counting_key
-    check.record_verdict(tokenizer.prepared, check.Verdict(agrees=False))
-    after = Tokenizer(str(place)).counter.count(["Question 7:"]), tokenizer.counting_key
+    before = tokenizer.count(["Question 7:"]), tokenizer.counting_key
+    check.record_verdict(tokenizer.facts, check.Verdict(agrees=False))
+    after = Tokenizer(str(place)).count(["Question 7:"]), tokenizer.counting_key
     assert before[0] != after[0]
     assert before[1] != after[1]
 
@@ -205,11 +207,11 @@ def test_the_sample_comes_from_all_over_the_run_and_from_all_over_a_row(
     place: Path, install: Callable[..., list[Fake]]
 ) -> None:
     install(lambda text: "zebra" in text)
-    late = Tokenizer(str(place)).counter
+    late = Tokenizer(str(place))
     for batch in range(100):
         late.count([f"row {batch}" if batch < 90 else "a zebra"] * 40)
     assert not late.sample_agrees()
-    check.record_verdict(Tokenizer(str(place)).prepared, check.Verdict(agrees=True))
-    long = Tokenizer(str(place)).counter
+    check.record_verdict(Tokenizer(str(place)).facts, check.Verdict(agrees=True))
+    long = Tokenizer(str(place))
     long.count(["word " * 1000 + "zebra " * 2000] * 64)
     assert not long.sample_agrees()

@@ -256,7 +256,7 @@ def test_a_folder_with_only_a_sentencepiece_model_loads(
     tmp_path: Path, model_file: Path, name: str
 ) -> None:
     (tmp_path / name).symlink_to(model_file)
-    (counted,) = Tokenizer(str(tmp_path)).counter.count([SEA])
+    (counted,) = Tokenizer(str(tmp_path)).count([SEA])
     model = sentencepiece.SentencePieceProcessor(model_file=str(model_file))
     assert counted == len(model.encode(SEA))
 

@@ -189,10 +189,10 @@ def test_a_damaged_tokenizer_in_the_cache_is_prepared_again(
     monkeypatch.setenv("CHUNKSCOPE_CACHE_DIR", str(tmp_path / "cache"))
     path = tmp_path / "export.json"
     splitting(WORDS, "t h", "th e").save(str(path))
-    before = Tokenizer(str(path)).prepared
+    before = Tokenizer(str(path)).facts
     content = (before.folder / file).read_bytes()
     damage(before.folder / file)
-    assert Tokenizer(str(path)).prepared == before
+    assert Tokenizer(str(path)).facts == before
     assert (before.folder / file).read_bytes() == content
 
 
