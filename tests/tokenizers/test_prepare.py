@@ -181,19 +181,20 @@ def change_bytes(path: Path) -> None:
     path.write_bytes(path.read_bytes().replace(b'"', b"'"))
 
 
-@pytest.mark.parametrize("file", ["facts.json", "tokenizer.json"])
+@pytest.mark.parametrize("pattern", ["??/*", "*.json"], ids=["facts", "tokenizer.json"])
 @pytest.mark.parametrize("damage", [Path.unlink, lambda p: p.write_bytes(b""), change_bytes])
 def test_a_damaged_tokenizer_in_the_cache_is_prepared_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, damage: Callable[[Path], None]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pattern: str, damage: Callable[[Path], None]
 ) -> None:
     monkeypatch.setenv("CHUNKSCOPE_CACHE_DIR", str(tmp_path / "cache"))
     path = tmp_path / "export.json"
     splitting(WORDS, "t h", "th e").save(str(path))
     before = Tokenizer(str(path)).facts
-    content = (before.folder / file).read_bytes()
-    damage(before.folder / file)
+    (file,) = (tmp_path / "cache" / "tokenizers").glob(pattern)
+    content = file.read_bytes()
+    damage(file)
     assert Tokenizer(str(path)).facts == before
-    assert (before.folder / file).read_bytes() == content
+    assert file.read_bytes() == content
 
 
 def test_a_cache_that_cannot_be_written_is_done_without(
