@@ -121,7 +121,7 @@ def lines_of(part: str) -> int:
 # Lines of Python at most: what a folder has today. It only shrinks; the aim is 30,000 in all.
 BUDGETS = {
     "top level": 699,
-    "sources": 2_384,
+    "sources": 2_255,
     "prompts": 3_529,
     "tokenizers": 1_410,
     "prefixes": 1_086,

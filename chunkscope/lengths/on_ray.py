@@ -28,8 +28,7 @@ from chunkscope.lengths.options import AnalyzeOptions
 from chunkscope.lengths.profile import DatasetProfile, Profile, TokenizerInfo
 from chunkscope.lengths.scan import DatasetScan, Listener, Scan
 from chunkscope.sources.base import Problems, Source, first_line
-from chunkscope.sources.reader import Part
-from chunkscope.sources.readers import split
+from chunkscope.sources.reader import Part, split
 
 PART_BYTES = 256 << 20
 RETRIES = 3  # of a task whose worker or node died

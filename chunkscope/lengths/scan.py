@@ -31,10 +31,9 @@ from chunkscope.prefixes.sharing import Sharing
 from chunkscope.prompts.harness.log import LONGEST_FIRST, LogSummary, RequestSelection
 from chunkscope.prompts.select import selected
 from chunkscope.prompts.selection import Prompts, Selection
-from chunkscope.sources.archives import close_archives
 from chunkscope.sources.base import Chunk, Problems, Skipped, cannot_read, printable
 from chunkscope.sources.reader import Part, RecordReader
-from chunkscope.sources.readers import open_reader
+from chunkscope.sources.streams import close_archives
 from chunkscope.tokenizers.foreign import TokenizerError
 from chunkscope.tokenizers.tokenizer import Tokenizer
 
@@ -203,7 +202,7 @@ class DatasetScan:
 
     def _count(self, opened: ExitStack) -> None:
         part, options = self.part, self.options
-        reader = opened.enter_context(open_reader(part.source, options.read, self.problems))
+        reader = opened.enter_context(RecordReader(part.source, options.read, self.problems))
         self.reader = reader
         if not (head := reader.head()):
             return
@@ -216,7 +215,7 @@ class DatasetScan:
             belong = selection.kind == "requests" or selection.blocks is not None
             if reader.is_divisible and not belong:
                 self.problems = Problems()
-                reader = opened.enter_context(open_reader(part, options.read, self.problems))
+                reader = opened.enter_context(RecordReader(part, options.read, self.problems))
                 self.reader = reader
             elif part.start > 0:
                 return  # all of it is the first part

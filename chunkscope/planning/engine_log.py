@@ -12,7 +12,8 @@ from pathlib import Path
 from chunkscope.artefacts.note import Note, note
 from chunkscope.errors import InputError, UsageError
 from chunkscope.models.find import built_in
-from chunkscope.sources.streams import Stream, as_utf8, decompressed, open_path, open_stdin
+from chunkscope.sources.base import Source
+from chunkscope.sources.streams import Stream, as_utf8, decompressed, open_raw
 from chunkscope.vllm.deployment import Deployment
 from chunkscope.vllm.flags import release
 from chunkscope.vllm.log.facts import EngineFacts
@@ -204,7 +205,7 @@ def read_log(name: str, reader: LogReader) -> tuple[Note, ...]:
         raise InputError(
             f"no such log: {name}", hint="give what `vllm serve` wrote, such as vllm.log"
         )
-    raw = open_stdin() if name == STDIN else open_path(Path(name), shown)
+    raw = open_raw(Source(path=shown, file=None if name == STDIN else Path(name)))
     plain = decompressed(raw, shown)
     wide = plain.peek(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # as PowerShell writes
     with closing(as_utf8(plain, shown, "utf-8") if wide else plain) as stream:

@@ -28,11 +28,11 @@ class Source:
     its content can tell.
     """
 
-    name: str
-    group: str
     path: str
-    format: str
-    file: Path | None
+    name: str = ""
+    group: str = ""
+    format: str = ""
+    file: Path | None = None
     member: str | None = None
     bytes: int | None = None
     rendered: bool = False  # made for this run, by a harness's task

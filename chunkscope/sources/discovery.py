@@ -4,6 +4,7 @@ Order is the order of the arguments, then names sorted; each real file counts on
 links lead to it. What is left out of a folder is said, never silently dropped.
 """
 
+import fnmatch
 import glob
 import os
 import re
@@ -13,13 +14,11 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
-from fnmatch import fnmatchcase
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path, PurePosixPath
 
 from chunkscope.console import say
 from chunkscope.errors import InputError, UsageError
-from chunkscope.sources.archives import open_archive, open_raw
 from chunkscope.sources.base import (
     ReadOptions,
     Skipped,
@@ -29,16 +28,23 @@ from chunkscope.sources.base import (
     unique_names,
 )
 from chunkscope.sources.formats import (
-    RECOGNISERS,
+    FORMATS,
+    READERS,
     START_BYTES,
     TaskRenderer,
     format_of_name,
-    formats,
+    input_formats,
     kind_of_bytes,
 )
 from chunkscope.sources.hub import hub_source
 from chunkscope.sources.remote import is_remote, remote_files, without_secrets
-from chunkscope.sources.streams import compression_of, decompressed, looks_binary
+from chunkscope.sources.streams import (
+    compression_of,
+    decompressed,
+    looks_binary,
+    open_archive,
+    open_raw,
+)
 from chunkscope.sources.tables import saved_files
 
 _SEARCH_HINT = (
@@ -61,9 +67,10 @@ def discover(
     tasks: TaskRenderer | None = None,
 ) -> tuple[list[Source], list[Skipped]]:
     """All datasets behind `paths`, with unique names, and the files that were left out."""
-    if options.input_format is not None and options.input_format not in formats():
+    if options.input_format not in (None, *input_formats()):
         raise UsageError(
-            f"unknown input_format: {options.input_format}", hint=f"one of {', '.join(formats())}"
+            f"unknown input_format: {options.input_format}",
+            hint=f"one of {', '.join(input_formats())}",
         )
     search = _Search(options.input_format, tuple(include), tuple(exclude), tasks)
     for path in paths:
@@ -92,8 +99,7 @@ class _Search:
         if text == "-":
             if sys.stdin is not None and sys.stdin.isatty():
                 say("reading from the terminal: type or paste the data, then Ctrl-D")
-            kind = self.input_format or ""
-            self._add(Source(name="stdin", group="", path="-", format=kind, file=None), "-")
+            self._add(Source(name="stdin", path="-", format=self.input_format or ""), "-")
         elif os.path.isdir(text):  # noqa: PTH112
             self._folder(text)
         elif os.path.lexists(text):
@@ -149,35 +155,41 @@ class _Search:
         """What matches counts as found in the folder before the first `*`."""
         parts = Path(text).parts
         depth = next(i for i, part in enumerate(parts) if glob.has_magic(part))
-        fixed = Path(*parts[:depth])
-        before = len(self.taken), len(self.skipped), self.filtered
-        if fixed.is_dir():
-            self._folder(str(fixed), parts[depth:])
-        if before == (len(self.taken), len(self.skipped), self.filtered):
+        root = str(Path(*parts[:depth]))
+        matches = sorted(glob.iglob(text, recursive=True), key=str)  # noqa: PTH207
+        if not matches:
             raise InputError(f"nothing matches {text}", hint=_SEARCH_HINT)
+        for path in matches:
+            below = os.path.relpath(path, root)
+            if any(self._is_excluded(str(folder)) for folder in PurePosixPath(below).parents):
+                self.filtered += 1
+            elif not os.path.isdir(path):  # noqa: PTH112
+                self._below(root, below, is_saved=False)
+            elif not path.endswith("/"):  # the place where `**` begins
+                self._folder(root, below)
 
-    def _folder(self, root: str, pattern: Sequence[str] = ()) -> None:
-        """All that is in a folder and fits the pattern, sorted."""
+    def _folder(self, root: str, inner: str = "") -> None:
+        """All that is in a folder, or in one inside it, sorted."""
+        entries = self._entries(root, inner)
+        for below, is_saved in sorted(entries, key=lambda entry: entry[0].split("/")):
+            self._below(root, below, is_saved=is_saved)
+
+    def _below(self, root: str, below: str, *, is_saved: bool) -> None:
         root_name = os.path.basename(os.path.abspath(root)) or "/"  # noqa: PTH100, PTH119
-        shown_root = "" if root in (".", "./") else root.rstrip("/") or "/"  # x, not ./x
-        entries = sorted(self._entries(root, shown_root, pattern), key=lambda e: e[0].split("/"))
-        for below, is_saved in entries:
-            path, shown = _join(root, below), _join(shown_root, below)
-            parent = _join(root_name, below.rpartition("/")[0])
-            if is_saved:
-                self._saved(path, shown, below or root_name, parent, explicit=not below)
-            else:
-                self._file(path, shown, below, parent)
+        path, shown = _join(root, below), _join(_shown(root), below)
+        parent = _join(root_name, below.rpartition("/")[0])
+        if is_saved:
+            self._saved(path, shown, below or root_name, parent, explicit=not below)
+        else:
+            self._file(path, shown, below, parent)
 
-    def _entries(
-        self, root: str, shown_root: str, pattern: Sequence[str]
-    ) -> Iterator[tuple[str, bool]]:
+    def _entries(self, root: str, inner: str) -> Iterator[tuple[str, bool]]:
         """Files, and folders that are saved datasets, by their path below the root."""
         seen: set[Hashable] = set()  # a link may lead back to a folder above
-        waiting = [""]
+        waiting = [inner]
         while waiting:  # not by recursion: folders may be nested deeper than Python's stack
             below = waiting.pop()
-            path, shown = _join(root, below), _join(shown_root, below)
+            path, shown = _join(root, below), _join(_shown(root), below)
             try:
                 status = os.stat(path)  # noqa: PTH116  (pathlib takes longer: files are many)
                 items = [] if (status.st_dev, status.st_ino) in seen else list(os.scandir(path))
@@ -189,15 +201,15 @@ class _Search:
                 yield below, True
                 continue
             for item in items:
-                inner = _join(below, item.name)
                 # A link to itself is no folder, and would raise an error.
                 is_folder = os.path.isdir(item.path) if item.is_symlink() else item.is_dir()  # noqa: PTH112
-                if item.name[0] == "." or not _may_fit(inner.split("/"), pattern, is_folder):
+                name = _join(below, item.name)
+                if item.name[0] == ".":
                     continue
                 if not is_folder:
-                    yield inner, False
-                elif not self._is_excluded(inner):
-                    waiting.append(inner)
+                    yield name, False
+                elif not self._is_excluded(name):
+                    waiting.append(name)
 
     def _saved(self, path: str, shown: str, name: str, group: str, *, explicit: bool) -> None:
         """What `save_to_disk` wrote: a dataset, or a split of one."""
@@ -262,38 +274,36 @@ class _Search:
         if identity in self.taken:
             return
         self.taken.add(identity)
-        members = list(open_archive(archive).members())
-        names = [member.name for member in members]
-        if claim := next((one for one in RECOGNISERS if one.claims_members(names)), None):
+        members = open_archive(archive).members()
+        names = [name for name, _ in members]
+        if claim := next((one for one in FORMATS if one.claims_members(names)), None):
             if self._is_wanted(below):
-                self._add(replace(archive, format=claim.format), (archive.path, claim.format))
+                self._add(replace(archive, format=claim.name), (archive.path, claim.name))
             return
         last = {name: place for place, name in enumerate(names)}
         group = _join(archive.group, below.rpartition("/")[2])
-        for place, (name, size, problem) in enumerate(members):
+        for place, (name, size) in enumerate(members):
             shown, parts = _join(archive.path, name), PurePosixPath(name).parts
             if "__MACOSX" in parts or any(p[0] == "." and p not in (".", "..") for p in parts):
                 continue
             if ".." in parts:
-                problem = "its path leads out of the archive"
+                self._refuse(shown, "its path leads out of the archive")
             elif last[name] != place:  # as it happens when an archive is unpacked
-                problem = "a later file of the archive has the same name"
-            if problem:
-                self._refuse(shown, problem)
-                continue
-            inside = partial(replace, archive, group=group, path=shown, member=name, bytes=size)
-            self._consider(inside, _join(below, name), shown, in_archive=True)
+                self._refuse(shown, "a later file of the archive has the same name")
+            else:
+                inside = partial(replace, archive, group=group, path=shown, member=name, bytes=size)
+                self._consider(inside, _join(below, name), shown, in_archive=True)
 
     # --- include and exclude -----------------------------------------------------------------
 
     def _is_wanted(self, below: str) -> bool:
-        is_included = not self.include or any(fits(below, p) for p in self.include)
+        is_included = not self.include or any(_fits(below, p) for p in self.include)
         is_wanted = is_included and not self._is_excluded(below)
         self.filtered += not is_wanted
         return is_wanted
 
     def _is_excluded(self, below: str) -> bool:
-        return any(fits(below, pattern) for pattern in self.exclude)
+        return any(_fits(below, pattern) for pattern in self.exclude)
 
 
 def _refuse_other_than_data(source: Source, below: str) -> None:
@@ -312,49 +322,30 @@ def _refuse_other_than_data(source: Source, below: str) -> None:
         except OSError as error:
             raise cannot_read(source.path, error) from error
         if looks_binary(start) and not compression_of(start):
-            logs = [one.format for one in RECOGNISERS] if kind_of_bytes(start) == "zip" else []
-            if source.format not in ("parquet", "arrow", *logs):
+            form = READERS.get(source.format)
+            is_log = kind_of_bytes(start) == "zip" and form is not None and form.task_name
+            if not is_log and not (form and form.is_columnar):
                 raise InputError("binary")
         if _ARTEFACT.match(start):
             raise InputError("written by chunkscope itself")
-        for recogniser in RECOGNISERS:
-            if reason := recogniser.skip_reason(source.file, start):
+        for one in FORMATS:
+            if reason := one.skip_reason(source.file, start):
                 raise InputError(reason)
     if not source.format:
         raise InputError("unknown suffix")
 
 
-def fits(below: str, pattern: str) -> bool:
-    """Does the path below the root, or the name alone, fit the pattern? `**` is any folders."""
-    name = below.rpartition("/")[2]
-    if fnmatchcase(below, pattern) or fnmatchcase(name, pattern):
-        return True
-    return "**" in pattern and path_fits(below.split("/"), pattern.split("/"))
+def _fits(below: str, pattern: str) -> bool:
+    """Does the path below the root, or the name alone, fit the pattern?"""
+    matches = _glob_matcher(pattern)
+    return bool(matches(below) or matches(below.rpartition("/")[2]))
 
 
-def path_fits(parts: Sequence[str], pattern: Sequence[str]) -> bool:
-    """Whether a path fits a pattern, `**` being any number of folders (at the end, any file).
-
-    >>> path_fits(("a", "b", "x.csv"), ("**", "*.csv")), path_fits(("x.csv",), ("**", "*.csv"))
-    (True, True)
-    """
-    if not pattern:
-        return not parts
-    first, rest = pattern[0], pattern[1:]
-    if first == "**":
-        if rest and rest[0] == "**":  # it means no more, but would be tried in all combinations
-            return path_fits(parts, rest)
-        return bool(parts) and (
-            not rest or any(path_fits(parts[i:], rest) for i in range(len(parts)))
-        )
-    return bool(parts) and fnmatchcase(parts[0], first) and path_fits(parts[1:], rest)
-
-
-def _may_fit(parts: Sequence[str], pattern: Sequence[str], is_folder: bool) -> bool:
-    """Whether a path, or a folder that it is in, fits the pattern; or if something in it might."""
-    if not pattern or (is_folder and ("**" in pattern or len(parts) < len(pattern))):
-        return True
-    return any(path_fits(parts[:depth], pattern) for depth in range(1, len(parts) + 1))
+@lru_cache
+def _glob_matcher(pattern: str) -> Callable[[str], re.Match[str] | None]:
+    """`*` is any characters, also of folders; `**/` is any folders or none."""
+    translated = fnmatch.translate(pattern.replace("**/", "\0"))
+    return re.compile(translated.replace("\0", "(?:.*/)?")).match
 
 
 # --- names -----------------------------------------------------------------------------------
@@ -365,7 +356,7 @@ def _name(below: str, suffix: str) -> str:
     folders, slash, last = below.removesuffix(suffix).rpartition("/")
     if slash:  # some may be archives
         folders = "/".join(p.removesuffix(format_of_name(p)[1]) for p in folders.split("/"))
-    matches = (one.name.fullmatch(last) for one in RECOGNISERS if one.name)
+    matches = (one.task_name.fullmatch(last) for one in FORMATS if one.task_name)
     task = next(filter(None, matches), None)
     return f"{folders}{slash}{task['task'] if task else last}"
 
@@ -388,6 +379,10 @@ def _named(sources: list[Source], names: Sequence[str]) -> list[Source]:
         source if source.name == name else replace(source, name=printable(name))
         for source, name in zip(sources, names, strict=True)
     ]
+
+
+def _shown(root: str) -> str:
+    return "" if root in (".", "./") else root.rstrip("/") or "/"  # x, not ./x
 
 
 def _join(folder: str, name: str) -> str:

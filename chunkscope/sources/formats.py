@@ -1,7 +1,7 @@
-"""Which format a name or the first bytes speak of, also of files that only a harness knows.
+"""The formats there are: which a name or the first bytes speak of, and how its rows are read.
 
-A harness writes files in ways of its own. Whoever knows them registers a `Recogniser` when it is
-imported (`chunkscope.prompts.harness` does); discovery and the readers ask all that are registered.
+Whoever reads a format registers it when it is imported, also the forms that only a harness writes
+(`chunkscope.prompts.harness`); discovery and the reader ask all that are registered.
 """
 
 import re
@@ -16,36 +16,29 @@ from chunkscope.sources.streams import COMPRESSED_SUFFIXES, looks_binary
 
 START_BYTES = 4096
 _ARCHIVE = re.compile(r"\.(zip|tar|t(ar\.)?(gz|bz2|xz|zst))$", re.IGNORECASE)
-_SUFFIXES = {
-    **dict.fromkeys((".jsonl", ".ndjson", ".jsonlines"), "jsonl"),
-    **dict.fromkeys((".json", ".traj"), "json"),  # SWE-agent writes .traj
-    **dict.fromkeys((".csv", ".tsv"), "csv"),
-    **dict.fromkeys((".parquet", ".pq"), "parquet"),
-    **dict.fromkeys((".arrow", ".feather", ".ipc"), "arrow"),
-    **dict.fromkeys((".txt", ".md"), "text"),
-}
 
 # Reads the rows of a source, given its RecordReader and, of formats with columns, those to read.
 RowFunction = Callable[..., Iterator[Chunk]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recogniser:
+class Format:
     """Every claim is optional.
 
-    `rows` reads files of `format`: those with the `suffix`, archives whose members are claimed,
-    and JSON documents whose first bytes are.
+    `rows` reads files of this format: those with one of the `suffixes`, archives whose members are
+    claimed, and text whose first bytes are.
     `skip_reason` says why a file of a folder is no data, given its path and first bytes.
-    `name` matches a file's name (without suffix) that has the name of a task inside, as `task`.
+    `task_name` matches a file's name (without suffix) that holds the name of a task, as `task`.
     """
 
-    format: str = ""
-    suffix: str = ""
+    name: str = ""
+    suffixes: tuple[str, ...] = ()
     rows: RowFunction | None = None
+    is_columnar: bool = False  # some of its columns can be read without the others
     claims_start: Callable[[bytes], bool] = lambda _: False
     claims_members: Callable[[Collection[str]], bool] = lambda _: False
     skip_reason: Callable[[Path, bytes], str | None] = lambda _path, _start: None
-    name: re.Pattern[str] | None = None
+    task_name: re.Pattern[str] | None = None
 
 
 class TaskRenderer(Protocol):
@@ -56,18 +49,20 @@ class TaskRenderer(Protocol):
     def sources(self, text: str) -> list[Source]: ...
 
 
-RECOGNISERS: list[Recogniser] = []
+FORMATS: list[Format] = []
+READERS: dict[str, Format] = {}  # those that read rows, by name
+_BY_SUFFIX: dict[str, str] = {}
 
 
-def register(recogniser: Recogniser) -> None:
-    RECOGNISERS.append(recogniser)
-    if recogniser.suffix:
-        _SUFFIXES[recogniser.suffix] = recogniser.format
+def register(*formats: Format) -> None:
+    FORMATS.extend(formats)
+    READERS.update((one.name, one) for one in formats if one.rows)
+    _BY_SUFFIX.update((suffix, one.name) for one in formats for suffix in one.suffixes)
 
 
-def formats() -> list[str]:
+def input_formats() -> list[str]:
     """What `input_format` may be; "saved" and "hub" show by themselves."""
-    return sorted({*_SUFFIXES.values()})
+    return sorted({*_BY_SUFFIX.values()})
 
 
 def format_of_name(name: str) -> tuple[str, str]:
@@ -79,7 +74,7 @@ def format_of_name(name: str) -> tuple[str, str]:
     stem, suffix = splitext(name.lower())
     packing = suffix if suffix in COMPRESSED_SUFFIXES else ""
     suffix = splitext(stem)[1] if packing else suffix
-    kind = _SUFFIXES.get(suffix, "")
+    kind = _BY_SUFFIX.get(suffix, "")
     size = len(packing) + (len(suffix) if kind else 0)
     return kind, name[len(name) - size :]
 

@@ -12,6 +12,7 @@ from typing import Any
 from chunkscope.errors import InputError, UsageError
 from chunkscope.network import hub_problem
 from chunkscope.sources.base import Chunk, Source
+from chunkscope.sources.formats import Format, register
 from chunkscope.sources.reader import RecordReader
 from chunkscope.sources.remote import explaining
 
@@ -31,7 +32,7 @@ def hub_source(text: str) -> Source:
             raise InputError("the dataset has no splits", hint="name one: hf:org/name@split")
         likely = (split for split in ("test", "validation") if split in splits)
         text = f"{text}@{next(likely, splits[0])}"
-    return Source(name=text.removeprefix("hf:"), group="", path=text, format="hub", file=None)
+    return Source(name=text.removeprefix("hf:"), path=text, format="hub")
 
 
 def _hub_name(text: str) -> tuple[str, str | None, str | None]:
@@ -71,3 +72,6 @@ def _datasets() -> Any:
         datasets.config.HF_HUB_OFFLINE = True
         huggingface_hub.constants.HF_HUB_OFFLINE = True
     return datasets
+
+
+register(Format(name="hub", rows=hub_rows, is_columnar=True))

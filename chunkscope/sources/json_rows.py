@@ -8,6 +8,7 @@ import io
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from json import JSONDecoder
 from typing import IO, Any, cast
 
 import orjson
@@ -21,6 +22,7 @@ from chunkscope.sources.base import (
     in_chunks,
     too_long,
 )
+from chunkscope.sources.formats import Format, register
 from chunkscope.sources.reader import RecordReader
 from chunkscope.sources.streams import Stream
 
@@ -143,27 +145,24 @@ def document_rows(
     data = stream.peek(MOST_DOCUMENT_BYTES + 1)
     if not data.strip():
         return
-    is_array, error = data.lstrip()[:1] == b"[", None
-    if len(data) > MOST_DOCUMENT_BYTES:
-        if not is_array:
-            raise InputError(
-                f"{path} is a JSON object of more than {MOST_DOCUMENT_BYTES >> 20:,} MB",
-                hint="write its rows as JSON Lines, which are read one by one: `jq -c '.rows[]'`",
-            )
+    is_array = data.lstrip()[:1] == b"["
+    if len(data) > MOST_DOCUMENT_BYTES and is_array:
         yield from in_chunks(_elements(cast("IO[bytes]", stream), path))
         return
+    if len(data) > MOST_DOCUMENT_BYTES:
+        raise InputError(
+            f"{path} is a JSON object of more than {MOST_DOCUMENT_BYTES >> 20:,} MB",
+            hint="write its rows as JSON Lines, which are read one by one: `jq -c '.rows[]'`",
+        )
     try:
         stream.read(len(data))
         stream.peek(1)  # raises the error in which it ends
         value = parse_value(data)
-    except ChunkscopeError as problem:
-        error = problem
-    except ValueError as problem:
-        error = _no_document(path, problem)
-    if error:
+    except (ChunkscopeError, ValueError) as problem:
+        error = problem if isinstance(problem, ChunkscopeError) else _no_document(path, problem)
         if is_array:
             yield from in_chunks(_elements(io.BytesIO(data), path, error))
-        raise error
+        raise error from None
     reader.rows_at, records = rows_of(value, under)
     if reader.rows_at is not None:
         reader.metadata = {key: held for key, held in value.items() if key != reader.rows_at}
@@ -177,10 +176,7 @@ def _elements(
     file: IO[bytes], path: str, error: ChunkscopeError | None = None
 ) -> Iterator[tuple[int, Any, int]]:
     """The elements of an array one by one, each with its number and size, up to the error."""
-    lines, decode = (
-        io.TextIOWrapper(file, "utf-8", "surrogateescape"),
-        json.JSONDecoder().raw_decode,
-    )
+    lines, decode = io.TextIOWrapper(file, "utf-8", "surrogateescape"), JSONDecoder().raw_decode
     text, place, number = lines.read(CHUNK_BYTES).lstrip()[1:], 0, 1
     problem: Exception = EOFError("it ends early")
     while True:
@@ -320,3 +316,10 @@ def _decoded(reader: RecordReader, first: int, texts: Sequence[LineBytes]) -> Ch
             positions.append(number)
             records.append(text)
     return Chunk(positions, records)
+
+
+register(
+    Format(name="jsonl", suffixes=(".jsonl", ".ndjson", ".jsonlines"), rows=json_lines),
+    Format(name="json", suffixes=(".json", ".traj"), rows=document_rows),  # SWE-agent writes .traj
+    Format(name="text", suffixes=(".txt", ".md"), rows=plain_text),
+)

@@ -12,7 +12,6 @@ from itertools import chain
 from typing import IO, Any, Self
 
 from chunkscope.errors import ChunkscopeError, InputError
-from chunkscope.sources.archives import open_raw, open_whole
 from chunkscope.sources.base import (
     CHUNK_BYTES,
     Chunk,
@@ -21,8 +20,24 @@ from chunkscope.sources.base import (
     Source,
     cannot_read,
 )
-from chunkscope.sources.formats import RowFunction, kind_of_bytes
-from chunkscope.sources.streams import Stream, as_utf8, decompressed, looks_binary, spooled
+from chunkscope.sources.formats import (
+    FORMATS,
+    READERS,
+    START_BYTES,
+    Format,
+    format_of_name,
+    kind_of_bytes,
+)
+from chunkscope.sources.streams import (
+    COMPRESSED_SUFFIXES,
+    Stream,
+    as_utf8,
+    decompressed,
+    looks_binary,
+    open_raw,
+    open_whole,
+    spooled,
+)
 
 # What `head` shows: enough to see a field that only some records have.
 HEAD_RECORDS = 100
@@ -47,8 +62,23 @@ class Part:
         return None if end is None else end - self.start
 
 
+def split(source: Source, target_bytes: int) -> list[Part]:
+    """The parts of a source, in order. One where no reading could begin in the middle: only lines
+    and the row groups of parquet, as they are in the file, can be read by themselves.
+    """
+    is_packed = format_of_name(source.path)[1].lower().endswith(tuple(COMPRESSED_SUFFIXES))
+    has_places = source.format in ("jsonl", "parquet") and not source.member and not is_packed
+    size = source.bytes or 0
+    if not has_places or source.rendered or size <= target_bytes:
+        return [Part(source=source)]
+    starts = range(0, size, target_bytes)
+    ends = [*starts[1:], None]
+    return [Part(source=source, start=s, end=e) for s, e in zip(starts, ends, strict=True)]
+
+
 class RecordReader:
-    """Reads one source once; a context manager that closes it.
+    """Reads one source once, or a part of one whose reader `is_divisible`, where positions begin
+    at 1; a context manager that closes it.
 
     `unit` says what positions count: "line" in line-oriented text, else "row".
     `format` is what the data turned out to be: JSON Lines named .json says "jsonl".
@@ -58,20 +88,12 @@ class RecordReader:
     `positions` is how many of them there were so far, where a source is read in parts.
     """
 
-    def __init__(
-        self,
-        part: Part,
-        options: ReadOptions,
-        problems: Problems,
-        rows: RowFunction,
-        *,
-        restarts: bool = False,
-    ) -> None:
-        self.part = part
-        self.source = part.source
+    def __init__(self, data: Source | Part, options: ReadOptions, problems: Problems) -> None:
+        self.part = data if isinstance(data, Part) else Part(source=data)
+        self.source = self.part.source
         self.options = options
         self.problems = problems
-        self.format = part.source.format
+        self.format = self.source.format
         self.unit = "row"
         self.rows_at: str | None = None
         self.metadata: dict[str, Any] = {}
@@ -79,9 +101,6 @@ class RecordReader:
         self.positions = 0
         self.is_divisible = False  # whether other processes could read parts of it
         self.bytes_taken = 0  # by what does not read `stream`, for progress
-        # Of tables all columns are read for the head, then anew only those that are needed.
-        self._restarts = restarts
-        self._row_function = rows
         self._chunks: Iterator[Chunk] | None = None
 
     def __enter__(self) -> Self:
@@ -98,8 +117,7 @@ class RecordReader:
         if self.part.is_whole:
             return decompressed(open_raw(self.source), self.source.path)
         raw = open_raw(self.source, start=max(0, self.part.start - 1))
-        lines = _lines_of(self.part, raw)
-        return Stream(lambda _: next(lines, b""), raw, partial(cannot_read, self.source.path))
+        return Stream(_lines_of(self.part, raw), raw, partial(cannot_read, self.source.path))
 
     @cached_property
     def stream(self) -> Stream:
@@ -132,36 +150,38 @@ class RecordReader:
 
     def head(self) -> list[Any]:
         """The first records, which `chunks` gives again: enough to find the prompt field."""
-        problems = self.problems
-        if self._restarts:
-            self.problems = Problems()
-        rest, ahead, count = self._rows(None), list[Chunk](), 0
+        rest, ahead, records = self._rows(None), list[Chunk](), list[Any]()
         try:
             for chunk in rest:
                 ahead.append(chunk)
-                count += len(chunk.records)
-                if count >= HEAD_RECORDS or len(ahead) == _HEAD_CHUNKS:
+                records += chunk.records
+                if len(records) >= HEAD_RECORDS or len(ahead) == _HEAD_CHUNKS:
                     break
         except ChunkscopeError as error:
-            if not count:
+            if not records:
                 raise
             rest = _raising(error)  # when the rows before it have been read
-        self.problems = problems
-        if not self._restarts:
-            self._chunks = chain(ahead, rest)
-        return [record for chunk in ahead for record in chunk.records][:HEAD_RECORDS]
+        self._chunks = chain(ahead, rest)
+        return records[:HEAD_RECORDS]
 
     def chunks(self, columns: Sequence[str] | None = None) -> Iterator[Chunk]:
-        """All records, once. `columns` names the top-level fields that are needed; None is all."""
-        if self._chunks is None:
-            self.bytes_taken = self.positions = 0
+        """All records, once. `columns` names the top-level fields that are needed; None is all.
+
+        Of tables all columns were read for the head, now anew only those that are needed.
+        """
+        form = READERS.get(self.source.format)
+        if self._chunks is None or (form and form.is_columnar):
+            self.bytes_taken = self.positions = self.problems.count = 0
+            self.problems.rows.clear()
             self._chunks = self._rows(columns)
         return self._chunks
 
     def _rows(self, columns: Sequence[str] | None) -> Iterator[Chunk]:
         """The chunks, with what the system may say along the way turned into our errors."""
         try:
-            yield from self._row_function(self, columns)
+            form = self._form()
+            if form.rows:
+                yield from form.rows(self, columns)
         except (OSError, EOFError) as error:
             raise cannot_read(self.source.path, error) from error
         except MemoryError as error:
@@ -169,6 +189,27 @@ class RecordReader:
                 f"{self.source.path} needs more memory than there is",
                 hint="a single row may be too large, or the file may be damaged",
             ) from error
+
+    def _form(self) -> Format:
+        """By the format that the name says, where the content agrees; of standard input, or of a
+        file whose name says nothing, by the content.
+        """
+        if self.format:
+            start = self.stream.peek(START_BYTES) if self.format in ("json", "jsonl") else b""
+            is_lines = self.format == "jsonl" and start.split(b"\n", 1)[0].strip() != b"["
+            kind = "json" if start and not is_lines else self.format
+        else:
+            start = self.plain.peek(START_BYTES)
+            kind = kind_of_bytes(start) or ""
+        if kind in ("json", "text") and start:
+            kind = next((one.name for one in FORMATS if one.claims_start(start)), kind)
+        self.format = self.format or kind
+        if kind not in READERS:
+            raise InputError(
+                f"cannot tell what {self.source.path} is" + (f" ({kind}?)" if kind else ""),
+                hint='say so in chunkscope.toml: [analyze] input_format = "jsonl"',
+            )
+        return READERS[kind]
 
 
 def _raising(error: ChunkscopeError) -> Iterator[Chunk]:

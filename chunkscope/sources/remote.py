@@ -7,26 +7,16 @@ are streamed: what was counted is forgotten.
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import PurePosixPath
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 
 from chunkscope.errors import ChunkscopeError, InputError, MissingError, UsageError
 from chunkscope.sources.base import first_line
-from chunkscope.sources.streams import Stream, spooled
 
 _SCHEME = re.compile(r"([a-z][a-z0-9+.]*)://(?=.)", re.IGNORECASE)
 _AHEAD_BYTES = 8 << 20  # of a file that is read from front to back
 _JUMP_BYTES = 1 << 20  # of one that is jumped about in
 _QUERY = re.compile(r"(https?://[^\s?]+)\?\S+")  # where signatures are
-
-
-class RemoteFile(NamedTuple):
-    """A file, and where below what was asked for it lies."""
-
-    url: str
-    below: str
-    size: int | None
 
 
 def is_remote(text: str) -> bool:
@@ -48,81 +38,53 @@ def without_secrets(text: str) -> str:
 # --- files ----------------------------------------------------------------------------------------
 
 
-def remote_files(text: str) -> tuple[str, list[RemoteFile]]:
-    """All files behind an address, sorted, and the name of the folder that they are below.
+def remote_files(text: str) -> tuple[str, list[tuple[str, str, int | None]]]:
+    """The name of the folder that an address or a glob stands for, "" for a file; and the files
+    there, sorted: the address of each, its path below the folder, and its size.
 
-    The address may be a file (there is no folder then), a folder, or a glob. A `?` or `[` is part
-    of a web address, and rather of a key's name than of a pattern.
+    A `?` or `[` is part of a web address, and rather of a key's name than of a pattern.
     """
     with explaining(without_secrets(text), is_search=True):
         system, path = _system(text)
         system.invalidate_cache()  # of listings: a process may run for long
-        scheme = text.split("://", 1)[0]
+        folder = path.split("*")[0].rpartition("/")[0] if "*" in text else path.rstrip("/")
+        root = PurePosixPath(folder).name or "/"
         if "*" in text:
-            fixed = path.split("*")[0].rpartition("/")[0]
-            listed = system.glob(path, detail=True)
-            infos = {name: info for name, info in listed.items() if info["type"] == "file"}
+            infos = system.glob(path, detail=True)
+        elif (info := system.info(path))["type"] == "file":
+            infos, folder, root = {path: info}, path.rpartition("/")[0], ""
         else:
-            fixed = path.rstrip("/")
-            info = system.info(path)
-            if info["type"] == "file":
-                return "", [_file(scheme, path, info, PurePosixPath(path).name)]
             infos = system.find(path, detail=True)
-    files = [
-        _file(scheme, name, info, name.removeprefix(fixed).lstrip("/"))
-        for name, info in sorted(infos.items())
-        if not name.endswith("/")  # what consoles make to show a folder
-    ]
-    is_hidden = re.compile(r"(^|/)\.")
-    return PurePosixPath(fixed).name or "/", [f for f in files if not is_hidden.search(f.below)]
+    files = []
+    for name, info in sorted(infos.items()):
+        below = name.removeprefix(folder).lstrip("/")
+        is_hidden = re.search(r"(^|/)\.", below)
+        if info["type"] != "file" or name.endswith("/") or is_hidden:
+            continue  # consoles make files called like a folder, to show it
+        url = name if "://" in name else f"{text.split('://', 1)[0]}://{name}"
+        # What is on the web is read from front to back: many servers send no parts of files.
+        files.append((url, below.split("?")[0], None if is_web(url) else info.get("size")))
+    return root, files
 
 
-def _file(scheme: str, path: str, info: Any, below: str) -> RemoteFile:
-    """What is on the web is read from front to back: many servers send no parts of files."""
-    url = path if "://" in path else f"{scheme}://{path}"
-    return RemoteFile(url, below.split("?")[0], None if _is_web(url) else info.get("size"))
-
-
-def _is_web(url: str) -> bool:
+def is_web(url: str) -> bool:
     return url.lower().startswith(("http://", "https://"))
 
 
-def open_remote_stream(url: str, shown: str, *, size: int | None, start: int = 0) -> Stream:
-    """A file from one of its bytes on; that it ends early is an error, which comes at the end."""
-    how: dict[str, Any] = {"block_size": _AHEAD_BYTES, "cache_type": "readahead", "size": size}
-    if size is None:
-        how = {"block_size": 0} if _is_web(url) else {}
-    file = _opened(url, **how)
-    if start:
-        file.seek(start)
-    count, expected = 0, 0 if size is None else size - start
-
-    def read(size: int) -> bytes:
-        nonlocal count
-        block = file.read(size)
-        count += len(block)
-        if not block and count < expected:
-            raise InputError(
-                f"{shown} ends early: {count:,} of {expected:,} bytes came",
-                hint="was it replaced meanwhile? Run it again",
-            )
-        return block
-
-    return Stream(read, file, partial(explained, shown))
-
-
-def open_remote(url: str, shown: str) -> IO[bytes]:
-    """For readers that jump about in a file; one from the web is copied first."""
-    if _is_web(url):
-        with open_remote_stream(url, shown, size=None) as stream:
-            return spooled(stream, shown)
-    return _opened(url, block_size=_JUMP_BYTES)
-
-
-def _opened(url: str, **how: Any) -> IO[bytes]:
+def open_remote(
+    url: str, *, ahead: bool = False, size: int | None = None, start: int = 0
+) -> IO[bytes]:
+    """A file to be jumped about in, or to be read `ahead`, from one of its bytes on."""
+    how: dict[str, Any] = {"block_size": _JUMP_BYTES}
+    if ahead:
+        how = {"block_size": _AHEAD_BYTES, "cache_type": "readahead", "size": size}
+    if ahead and size is None:
+        how = {"block_size": 0} if is_web(url) else {}
     with explaining(url):
         system, path = _system(url)
         file: IO[bytes] = system.open(path, "rb", **how)
+        if start:
+            file.seek(start)
     return file
 
 

@@ -23,6 +23,7 @@ from chunkscope.sources.base import (
     too_long,
     unique_names,
 )
+from chunkscope.sources.formats import Format, register
 from chunkscope.sources.json_rows import not_utf8
 from chunkscope.sources.reader import Part, RecordReader
 from chunkscope.sources.remote import explained
@@ -158,6 +159,8 @@ def looks_like_table(start: bytes) -> bool:
     """Is text without a suffix a table? Only if it begins with a header that is known to be one:
     prose has commas too.
     """
+    if start[:1] in b"{[":
+        return False
     dialect = _dialect(start, ",")
     (share, count), rows = _consistency(start, dialect), _first_rows(start, dialect)
     is_known = rows and any(cell.strip().lower() in _KNOWN_NAMES for cell in rows[0])
@@ -254,11 +257,7 @@ def _table_rows(
                 row = reader.positions + 1
                 reader.positions += part.num_rows
                 reader.bytes_taken += part.nbytes
-                try:
-                    chunk = Chunk(range(row, row + part.num_rows), part.to_pylist())
-                except UnicodeDecodeError:
-                    chunk = _one_by_one(reader, row, part)
-                yield chunk
+                yield Chunk(range(row, row + part.num_rows), part.to_pylist())
     except (ChunkscopeError, MemoryError, GeneratorExit):
         raise
     except Exception as error:  # pyarrow borrows from all over Python's own error tree
@@ -270,19 +269,6 @@ def _table_rows(
         ) from error
 
 
-def _one_by_one(reader: RecordReader, first: int, batch: Any) -> Chunk:
-    """Rows of which some hold bytes that are not text."""
-    positions: list[int] = []
-    records: list[Any] = []
-    for index in range(batch.num_rows):
-        try:
-            records += batch.slice(index, 1).to_pylist()
-            positions.append(first + index)
-        except UnicodeDecodeError as error:
-            reader.problems.bad(first + index, f"a cell is not UTF-8 ({error.reason})")
-    return Chunk(positions, records)
-
-
 def _parquet_batches(part: Part, file: IO[bytes], columns: Sequence[str] | None) -> Iterator[Any]:
     import pyarrow.parquet
 
@@ -292,16 +278,14 @@ def _parquet_batches(part: Part, file: IO[bytes], columns: Sequence[str] | None)
         end = sys.maxsize if part.end is None else part.end
         places = [min(filter(None, _page_offsets(group))) for group in groups]
         chosen = [i for i, place in enumerate(places) if part.start <= place < end]
-        size = sum(groups[i].total_byte_size for i in chosen)
-        num_rows = sum(groups[i].num_rows for i in chosen)
-        rows = max(1, min(_BATCH_ROWS, num_rows * _BATCH_BYTES // max(size, 1)))
+        rows = max((groups[i].num_rows for i in chosen), default=1)
         wanted = _existing(parquet.schema_arrow.names, columns)
         read = partial(parquet.iter_batches, row_groups=chosen, columns=wanted)
         # A text that comes again and again is written once: rows can hold far more than the file.
-        for first in read(batch_size=min(rows, _PROBE_ROWS)):
-            rows = max(1, min(rows, first.num_rows * _BATCH_BYTES // max(first.nbytes, 1)))
+        for first in read(batch_size=_PROBE_ROWS):
+            rows = min(rows, first.num_rows * _BATCH_BYTES // max(first.nbytes, 1))
             break
-        yield from read(batch_size=rows)
+        yield from read(batch_size=max(1, min(_BATCH_ROWS, rows)))
 
 
 def _page_offsets(group: Any) -> tuple[int, int | None]:
@@ -314,17 +298,13 @@ def _ipc_batches(file: IO[bytes], columns: Sequence[str] | None, *, is_file: boo
     """
     import pyarrow.ipc
 
-    open_ipc = pyarrow.ipc.open_file if is_file else pyarrow.ipc.open_stream
-    with open_ipc(file) as ipc:
-        names = ipc.schema.names
-    file.seek(0)
-    wanted = _existing(names, columns)
-    fields = [names.index(name) for name in wanted] if wanted is not None else None
-    with open_ipc(file, options=pyarrow.ipc.IpcReadOptions(included_fields=fields)) as ipc:
+    with (pyarrow.ipc.open_file if is_file else pyarrow.ipc.open_stream)(file) as ipc:
+        wanted = _existing(ipc.schema.names, columns)
         numbered = (ipc.get_batch(i) for i in range(ipc.num_record_batches)) if is_file else ipc
         for batch in numbered:
-            batch.validate(full=True)
-            yield batch
+            chosen = batch.select(wanted) if wanted else batch
+            chosen.validate(full=True)
+            yield chosen
 
 
 def _existing(names: Sequence[str], columns: Sequence[str] | None) -> list[str] | None:
@@ -344,3 +324,13 @@ def _sliced(batch: Any) -> Iterator[Any]:
     step = max(1, min(_BATCH_ROWS, rows))
     for start in range(0, batch.num_rows, step):
         yield batch.slice(start, step)
+
+
+register(
+    Format(name="csv", suffixes=(".csv", ".tsv"), rows=csv_rows, claims_start=looks_like_table),
+    Format(name="parquet", suffixes=(".parquet", ".pq"), rows=columnar_rows, is_columnar=True),
+    Format(
+        name="arrow", suffixes=(".arrow", ".feather", ".ipc"), rows=columnar_rows, is_columnar=True
+    ),
+    Format(name="saved", rows=saved_rows, is_columnar=True),
+)

@@ -24,10 +24,10 @@ from chunkscope.prompts.chat import Conversation
 from chunkscope.prompts.harness.log import SentRequest
 from chunkscope.prompts.select import selected
 from chunkscope.simulation.workload import Workload
-from chunkscope.sources.archives import close_archives
 from chunkscope.sources.base import Chunk, Problems, Source
 from chunkscope.sources.discovery import discover
-from chunkscope.sources.readers import open_reader
+from chunkscope.sources.reader import RecordReader
+from chunkscope.sources.streams import close_archives
 from chunkscope.tokenizers.foreign import TemplateRefused
 from chunkscope.tokenizers.tokenizer import Tokenizer
 from chunkscope.verification.result import PromptSource
@@ -182,7 +182,7 @@ def _sampled(
 
 def _prompts(source: Source, options: AnalyzeOptions) -> Iterator[Chunk]:
     problems, prefix = Problems(), options.prefix_of(source.name)
-    with open_reader(source, options.read, problems) as reader:
+    with RecordReader(source, options.read, problems) as reader:
         head = reader.head()
         selection = selected(reader, head, options.select, prefix=prefix) if head else None
         if selection is None or selection.kind == "lengths":

@@ -24,7 +24,7 @@ from chunkscope.prompts.select import select
 from chunkscope.prompts.selection import SelectOptions
 from chunkscope.sources.base import Problems, ReadOptions
 from chunkscope.sources.discovery import discover
-from chunkscope.sources.readers import open_reader
+from chunkscope.sources.reader import RecordReader
 from chunkscope.sources.streams import looks_binary
 from tests.fuzz.helpers import anything, damaged, fine
 from tests.prompts.inspect_logs import event, sample
@@ -51,7 +51,7 @@ def survives(path, **options):
         sources, _ = discover([str(path)], options=chosen)
         for source in sources:
             problems = Problems()
-            with open_reader(source, chosen, problems) as reader:
+            with RecordReader(source, chosen, problems) as reader:
                 selection = prompt_of(reader)
                 for chunk in reader.chunks():  # to the end, also where no prompt was found
                     assert len(chunk.positions) == len(chunk.records)
@@ -151,7 +151,7 @@ WHOLE = st.characters(exclude_categories=["Cs"])
 def rows_of(path, options=None):
     (source,), _ = discover([str(path)], options=options or ReadOptions())
     problems = Problems()
-    with open_reader(source, options or ReadOptions(), problems) as reader:
+    with RecordReader(source, options or ReadOptions(), problems) as reader:
         read = [record for chunk in reader.chunks() for record in chunk.records]
     assert problems.count == 0
     return read

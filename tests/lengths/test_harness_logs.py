@@ -14,7 +14,7 @@ from chunkscope.prompts.select import selected
 from chunkscope.prompts.selection import SelectOptions
 from chunkscope.sources.base import Problems, ReadOptions
 from chunkscope.sources.discovery import discover
-from chunkscope.sources.readers import open_reader
+from chunkscope.sources.reader import RecordReader
 
 LM_EVAL = ("lm-eval-0.4.5", "lm-eval-0.4.13")
 RUNS = ("mock__plain", "mock__chat", "mock__api")
@@ -25,7 +25,7 @@ def requests_in(folder: Path) -> dict[str, list]:
     found = defaultdict(list)
     for source in discover([str(folder)], options=ReadOptions())[0]:
         problems = Problems()
-        with open_reader(source, ReadOptions(), problems) as reader:
+        with RecordReader(source, ReadOptions(), problems) as reader:
             selection = selected(reader, reader.head(), SelectOptions())
             assert isinstance(selection, RequestSelection)
             for chunk in reader.chunks():

@@ -18,7 +18,7 @@ from chunkscope.lengths.analyze import discovered
 from chunkscope.lengths.on_ray import CountedPart, Job, analyze_on_ray, joined, run_tasks
 from chunkscope.lengths.profile import DatasetProfile, Profile
 from chunkscope.lengths.scan import Listener, Scan
-from chunkscope.sources.readers import split
+from chunkscope.sources.reader import split
 from tests.commands.helpers import analyze_apart, command, environment
 from tests.large_input import write_large_input
 from tests.processes import PATIENCE_S

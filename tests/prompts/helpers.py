@@ -9,7 +9,7 @@ from chunkscope.prompts.select import select, selected
 from chunkscope.prompts.selection import Prompts, Selection, SelectOptions
 from chunkscope.sources.base import Chunk, Problems, ReadOptions
 from chunkscope.sources.discovery import discover
-from chunkscope.sources.readers import open_reader
+from chunkscope.sources.reader import RecordReader
 
 CHAT = [{"role": "user", "content": "hi"}]
 
@@ -58,7 +58,7 @@ def read_log(path: Path) -> ReadLog:
 
 def _read(source: Any) -> ReadLog:
     problems = Problems()
-    with open_reader(source, ReadOptions(), problems) as reader:
+    with RecordReader(source, ReadOptions(), problems) as reader:
         selection = selected(reader, reader.head(), SelectOptions())
         assert isinstance(selection, RequestSelection), selection.label
         result = ReadLog(selection.log)

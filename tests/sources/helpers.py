@@ -9,7 +9,7 @@ import pytest
 from chunkscope.errors import ChunkscopeError
 from chunkscope.sources.base import Problems, ReadOptions, Source
 from chunkscope.sources.discovery import discover
-from chunkscope.sources.readers import open_reader
+from chunkscope.sources.reader import RecordReader
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"
 
@@ -40,7 +40,7 @@ def read(place: Path | str | Source, columns: list[str] | None = None, **options
     result, problems, chosen = Read(), Problems(), ReadOptions(**options)
     source = place if isinstance(place, Source) else discover([str(place)], options=chosen)[0][0]
     try:
-        with open_reader(source, chosen, problems) as reader:
+        with RecordReader(source, chosen, problems) as reader:
             result.head = reader.head()
             for positions, records in reader.chunks(columns):
                 assert len(positions) == len(records)

@@ -8,7 +8,7 @@ import pytest
 from chunkscope.errors import InputError
 from chunkscope.sources.base import Problems, ReadOptions
 from chunkscope.sources.discovery import discover
-from chunkscope.sources.readers import open_reader
+from chunkscope.sources.reader import RecordReader
 from tests.sources.helpers import read, shared
 
 ROWS = [{"question": f"why {i}?", "n": i} for i in range(10_000)]
@@ -82,20 +82,11 @@ def test_long_rows_come_in_small_chunks(tmp_path):
     for name, write in (("x.parquet", pq.write_table), ("x.feather", feather.write_feather)):
         write(table, tmp_path / name)
         (source,), _ = discover([str(tmp_path / name)], options=ReadOptions())
-        with open_reader(source, ReadOptions(), Problems()) as reader:
+        with RecordReader(source, ReadOptions(), Problems()) as reader:
             sizes = [len(chunk.records) for chunk in reader.chunks()]
         assert sum(sizes) == 40
         if name.endswith("feather"):
             assert max(sizes) <= 4
-
-
-def test_one_bad_cell_of_parquet_costs_its_row(tmp_path):
-    cells = pa.array([b"fine", b"caf\xe9", b"tea"])
-    text = pa.StringArray.from_buffers(3, *cells.buffers()[1:])
-    pq.write_table(pa.table({"q": text}), tmp_path / "x.parquet")
-    result = read(tmp_path / "x.parquet")
-    assert (result.records, result.positions) == ([{"q": "fine"}, {"q": "tea"}], [1, 3])
-    assert [row for row, _ in result.bad] == [2]
 
 
 # --- datasets.save_to_disk -------------------------------------------------------------------

@@ -220,7 +220,6 @@ def zipped_log() -> bytes:
         ("x.jsonl.gz", gzip.compress(MANY_LINES), 500),
         ("x.json", json.dumps(MANY).encode(), 999),
         ("x.json.gz", gzip.compress(json.dumps(MANY).encode()), 500),
-        ("x.eval", zipped_log(), 2),
     ],
 )
 def test_what_comes_before_a_cut_is_counted_and_the_cut_is_a_failure(
@@ -231,6 +230,14 @@ def test_what_comes_before_a_cut_is_counted_and_the_cut_is_a_failure(
     assert run.code == 3, run.err
     assert name in run.dataset["failure"]["message"]
     assert fewest <= run.dataset["rows"] < len(MANY)
+
+
+def test_an_archive_that_is_cut_is_refused(tmp_path: Path) -> None:
+    data = zipped_log()
+    (tmp_path / "x.eval").write_bytes(data[: len(data) // 2])
+    run = analyze(tmp_path, "x.eval")
+    assert (run.code, run.written) == (3, None)
+    assert "x.eval" in run.err
 
 
 def test_a_json_array_of_any_size_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

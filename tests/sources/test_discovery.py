@@ -297,14 +297,14 @@ def test_members_are_read_in_any_order_without_unpacking(tree, name, make, order
 
 def test_members_read_at_the_same_time_do_not_disturb_each_other(tree):
     from chunkscope.sources.base import Problems
-    from chunkscope.sources.readers import open_reader
+    from chunkscope.sources.reader import RecordReader
 
     make_tar(tree({}) / "p.tar.gz", gzip.compress)
     sources, _ = find("p.tar.gz")
     options = ReadOptions()
-    with open_reader(sources[2], options, Problems()) as last:
+    with RecordReader(sources[2], options, Problems()) as last:
         last.head()
-        with open_reader(sources[0], options, Problems()) as first:
+        with RecordReader(sources[0], options, Problems()) as first:
             assert [len(c.records) for c in first.chunks()] == [1]
         assert sum(len(c.records) for c in last.chunks()) == 5
 

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chunkscope.sources.base import Problems, ReadOptions, Source
-from chunkscope.sources.reader import Part
-from chunkscope.sources.readers import open_reader, split
+from chunkscope.sources.reader import Part, RecordReader, split
 
 
 def source(size: int | None, path: str = "x.jsonl", **more: object) -> Source:
@@ -20,7 +19,7 @@ def source(size: int | None, path: str = "x.jsonl", **more: object) -> Source:
 
 def read(path: Path, start: int, end: int | None) -> bytes:
     part = Part(source=source(None, str(path)), start=start, end=end)
-    with open_reader(part, ReadOptions(), Problems()) as reader:
+    with RecordReader(part, ReadOptions(), Problems()) as reader:
         return b"".join(iter(lambda: reader.stream.read(7), b""))
 
 
@@ -47,7 +46,7 @@ def test_every_line_is_in_the_part_where_it_begins(
 
 
 def rows(part: Part) -> list[object]:
-    with open_reader(part, ReadOptions(), Problems()) as reader:
+    with RecordReader(part, ReadOptions(), Problems()) as reader:
         return [record for chunk in reader.chunks() for record in chunk.records]
 
 
@@ -61,7 +60,7 @@ def test_the_parts_of_a_file_hold_all_its_rows_in_order(tmp_path):
         parts = split(whole, whole.bytes // 5)
         assert len(parts) > 4
         assert [row for part in parts for row in rows(part)] == records
-        with open_reader(whole, ReadOptions(), Problems()) as reader:
+        with RecordReader(whole, ReadOptions(), Problems()) as reader:
             reader.head()
             assert reader.is_divisible
 

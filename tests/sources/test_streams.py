@@ -10,12 +10,12 @@ import pytest
 from backports import zstd
 
 from chunkscope.errors import InputError, UsageError
-from chunkscope.sources.base import CHUNK_BYTES
+from chunkscope.sources.base import CHUNK_BYTES, Source
 from chunkscope.sources.streams import (
     as_utf8,
     decompressed,
     looks_binary,
-    open_path,
+    open_raw,
 )
 from tests.sources.helpers import read
 
@@ -29,8 +29,12 @@ PACKERS = {
 ROWS = b"".join(b'{"a": %d, "b": "%s"}\n' % (i, os.urandom(20).hex().encode()) for i in range(5000))
 
 
+def unpacked(path):
+    return decompressed(open_raw(Source(path=path.name, file=path)), path.name)
+
+
 def everything(path, encoding="utf-8"):
-    with as_utf8(decompressed(open_path(path, path.name), path.name), path.name, encoding) as file:
+    with as_utf8(unpacked(path), path.name, encoding) as file:
         return b"".join(iter(file.read, b""))
 
 
@@ -72,7 +76,7 @@ def test_damage_in_the_middle_is_one_of_our_errors(tmp_path, suffix):
 def test_a_bomb_comes_out_in_bounded_pieces(tmp_path, suffix):
     path = tmp_path / f"x.txt.{suffix}"
     path.write_bytes(PACKERS[suffix](b"\0" * (32 << 20)))
-    with decompressed(open_path(path, path.name), path.name) as stream:
+    with unpacked(path) as stream:
         sizes = [len(block) for block in iter(stream.read, b"")]
     assert sum(sizes) == 32 << 20
     assert max(sizes) <= CHUNK_BYTES

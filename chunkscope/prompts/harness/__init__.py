@@ -16,7 +16,7 @@ from chunkscope.prompts.harness.small import (
     PromptfooLog,
     SimpleEvalsLog,
 )
-from chunkscope.sources.formats import Recogniser, register
+from chunkscope.sources.formats import Format, register
 from chunkscope.sources.reader import RecordReader
 
 LOGS: tuple[type[HarnessLog], ...] = (
@@ -31,17 +31,17 @@ _SIGNS = frozenset((
 
 # What `sources` cannot know of files: which belong to a harness, and how to read them.
 register(
-    Recogniser(
-        format=inspect_log.FORMAT,
-        suffix=".eval",
+    Format(
+        name=inspect_log.FORMAT,
+        suffixes=(".eval",),
         rows=inspect_log.inspect_rows,
         claims_start=inspect_log.is_inspect_json,
         claims_members=inspect_log.is_inspect_zip,
-        name=inspect_log.NAME,
-    )
+        task_name=inspect_log.NAME,
+    ),
+    Format(task_name=lm_eval.SAMPLES_NAME, skip_reason=lm_eval.skip_reason),
+    Format(skip_reason=small.skip_reason),
 )
-register(Recogniser(name=lm_eval.SAMPLES_NAME, skip_reason=lm_eval.skip_reason))
-register(Recogniser(skip_reason=small.skip_reason))
 
 
 def recognise(head: Sequence[Any], reader: RecordReader) -> HarnessLog | None:

@@ -26,10 +26,10 @@ from chunkscope.prompts.harness.log import (
     as_text,
 )
 from chunkscope.prompts.paths import UnusableError, escape, json_type
-from chunkscope.sources.archives import Zip
 from chunkscope.sources.base import CHUNK_BYTES, Chunk, in_chunks, printable
 from chunkscope.sources.json_rows import document_rows, parse_value
 from chunkscope.sources.reader import RecordReader
+from chunkscope.sources.streams import Zip
 
 if TYPE_CHECKING:
     from zipfile import ZipInfo
@@ -77,20 +77,15 @@ def _requests(
 ) -> Iterator[tuple[int, Any, int]]:
     """Position, row and size of each request, in the order of sending."""
     waiting: list[_Call] = []
-    size, error = 0, None
-    try:
-        for number, content, sample_size in samples:
-            reader.state += 1  # how many there are
-            waiting += _calls(reader, number, content, sample_size)
-            size += sample_size
-            if size >= _SORTED_BYTES:
-                yield from _in_order(waiting)
-                waiting, size = [], 0
-    except InputError as cut:
-        error = cut  # what came before it still counts
+    size = 0
+    for number, content, sample_size in samples:
+        reader.state += 1  # how many there are
+        waiting += _calls(reader, number, content, sample_size)
+        size += sample_size
+        if size >= _SORTED_BYTES:
+            yield from _in_order(waiting)
+            waiting, size = [], 0
     yield from _in_order(waiting)
-    if error:
-        raise error
     if not reader.state and not reader.problems.count:
         raise InputError(
             f"{reader.source.path} is an Inspect log without samples",
@@ -150,8 +145,6 @@ def _zip_samples(reader: RecordReader) -> Iterator[tuple[int, Any, int]]:
             yield number, *unpack(by_name[name])
         except InputError as error:
             reader.problems.bad(number, error.message)
-    if archive.error:
-        raise archive.error
 
 
 # --- one sample -----------------------------------------------------------------------------------
