@@ -21,7 +21,7 @@ from chunkscope.prompts.traces import are_blocks, find_columns, length
 from chunkscope.simulation.workload import AS_IN_TRACE, VERIFY_SCHEMA, Request, Workload
 from chunkscope.sources.base import Problems, ReadOptions
 from chunkscope.sources.discovery import discover
-from chunkscope.sources.readers import open_reader
+from chunkscope.sources.reader import RecordReader
 from chunkscope.vllm.enums import Task
 
 _HINT = (
@@ -49,7 +49,7 @@ def _workload(requests: tuple[Request, ...], stretches: tuple[Stretch, ...] = ()
 def _rows(path: Path) -> list[Row]:
     """Every row is a request: one that cannot be read is an error."""
     problems, options = Problems(), ReadOptions()
-    with open_reader(discover([str(path)], options=options)[0][0], options, problems) as reader:
+    with RecordReader(discover([str(path)], options=options)[0][0], options, problems) as reader:
         chunks = [zip(chunk.positions, chunk.records, strict=True) for chunk in reader.chunks()]
     bad = {row.position: row.reason for row in problems.rows}
     rows = list(chain.from_iterable(chunks))
