@@ -179,6 +179,8 @@ FIGURES = (
         for what in ("activation", "device")
     ),
     Figure("kv_cache_tokens", "KV cache tokens", _KV, COUNT, _MORE, True),
+    Figure("predicted.activation_gib", "activation peak, predicted", _KV, SIZE, once=True),
+    Figure("predicted.kv_cache_tokens", "KV cache tokens, predicted", _KV, COUNT, once=True),
     Figure("kv_concurrency", "requests of max_model_len at once", _KV, MANY, _MORE, True),
     Figure("steps", "steps", _STEPS, COUNT),
     Figure("tokens_per_step", "tokens per step", _STEPS, COUNT),

@@ -170,11 +170,10 @@ def _list(
 
         return console.emit(dump({what: rows}))
     from chunkscope.report import terminal
-    from chunkscope.report.section import Column, Section, Table
+    from chunkscope.report.section import Section, table_of
 
-    heads = tuple(Column(heading=head, right=at > 1) for at, head in enumerate(columns))
-    cells = tuple([cell(row) for cell in columns.values()] for row in rows)
-    table = Table(columns=heads, rows=cells)
+    cells = [[cell(row) for cell in columns.values()] for row in rows]
+    table = table_of(tuple(columns), cells, words=tuple(columns)[:2])
     return console.show(lambda out: terminal.draw([Section(table=table)], out))
 
 

@@ -5,43 +5,34 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from chunkscope._version import __version__
-from chunkscope.artefacts.numbers import as_written, change, duration, number, plural, share
+from chunkscope.artefacts.numbers import number, plural, share
 from chunkscope.findings import Findings
 from chunkscope.lengths.content import content_changes
-from chunkscope.lengths.profile import ALL, DatasetProfile, Profile, together
-from chunkscope.planning.plan import Plan
-from chunkscope.prefixes.reuse import reuse_together
-from chunkscope.report.plan import answer
+from chunkscope.lengths.profile import DatasetProfile, Profile
+from chunkscope.report.plan import answer, facts, listed
 from chunkscope.report.runs import runs_table
-from chunkscope.report.section import Section, table_of
+from chunkscope.report.section import Section, Table, table_of
 from chunkscope.report.verification import failure, measured_on
 from chunkscope.verification.result import Verification
 
 SCHEMA = "chunkscope/comparison/3"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
-    """A figure of a dataset or of the plan, before and after: as it is written and as it is."""
-
-    subject: str
-    figure: str
-    old: str
-    new: str
-    old_value: Any
-    new_value: Any
+FIGURES = ("rows", "p50", "p95", "longest", "served")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataChange:
-    """The rows of a dataset, before and after. None: no such dataset, or not known."""
+    """A dataset that is not the same: its figures before and now, None where it was not there.
+
+    How many rows differ is None where that is not known; lengths and what a prefix cache can serve
+    are None where the tokenizers differ.
+    """
 
     dataset: str
-    before: int | None
-    now: int | None
-    added: int | None
-    removed: int | None
-    changed: int | None
+    before: dict[str, float | None] | None
+    now: dict[str, float | None] | None
+    added: int | None = None
+    removed: int | None = None
+    changed: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,57 +45,137 @@ class ReportComparison:
     old: Findings
     new: Findings
     data: tuple[DataChange, ...] | None
-    changes: tuple[Change, ...]
     notes: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
-        sides = {"old": self.old, "new": self.new}
         return {
             "schema": SCHEMA,
             "chunkscope": __version__,
-            **{n: {"folder": str(f.folder), "digests": f.digests} for n, f in sides.items()},
+            "old": _side(self.old),
+            "new": _side(self.new),
             "data": None if self.data is None else [asdict(one) for one in self.data],
-            "changes": [asdict(one) for one in self.changes],
             "notes": list(self.notes),
         }
 
 
+def _side(findings: Findings) -> dict[str, Any]:
+    plan = findings.plan
+    return {
+        "folder": str(findings.folder),
+        "digests": findings.digests,
+        "settings": plan.settings.given() if plan else None,
+        "hours": plan.cost.hours if plan and plan.cost else None,
+    }
+
+
 def compare(old: Findings, new: Findings) -> ReportComparison:
-    return ReportComparison(
-        old=old,
-        new=new,
-        data=data_changes(old.profile, new.profile),
-        changes=tuple(_changes(old, new)),
-        notes=tuple(_not_comparable(old, new)),
-    )
+    data = data_changes(old.profile, new.profile)
+    return ReportComparison(old=old, new=new, data=data, notes=tuple(_not_comparable(old, new)))
+
+
+def data_changes(old: Profile | None, new: Profile | None) -> tuple[DataChange, ...] | None:
+    """The datasets that are not the same, by the digests of their records; None: nobody knows."""
+    if old is None or new is None:
+        return None
+    before, now = ({d.name: d for d in profile.datasets} for profile in (old, new))
+    same_tokens = old.tokenizer.digest == new.tokenizer.digest
+    names = dict.fromkeys((*before, *now))
+    pairs = ((name, before.get(name), now.get(name), same_tokens) for name in names)
+    changes = tuple(filter(None, (_data_change(*pair) for pair in pairs)))
+    is_known = all(d.content for d in (*before.values(), *now.values()))
+    return changes if changes or is_known else None
+
+
+def _data_change(
+    name: str, old: DatasetProfile | None, new: DatasetProfile | None, same_tokens: bool
+) -> DataChange | None:
+    rows: dict[str, int] = {}
+    if old is None or new is None:
+        rows = {"added": new.rows if new else 0, "removed": old.rows if old else 0, "changed": 0}
+    elif old.content is not None and new.content is not None:
+        counts = content_changes(old.content, new.content)
+        if counts is not None:  # a row that changed is one added and one removed
+            both = min(counts)
+            rows = {"added": counts[0] - both, "removed": counts[1] - both, "changed": both}
+    before, now = (_figures(one, same_tokens) for one in (old, new))
+    lengths = [one.lengths for one in (old, new) if one and same_tokens and not rows]
+    if not any(rows.values()) and before == now and lengths[:1] == lengths[1:]:
+        return None
+    return DataChange(dataset=name, before=before, now=now, **rows)
+
+
+def _figures(dataset: DatasetProfile | None, has_lengths: bool) -> dict[str, float | None] | None:
+    if dataset is None:
+        return None
+    p50, p95 = (dataset.lengths.percentile(percent) for percent in (50, 95))
+    served = dataset.prefixes.hit_rate if dataset.prefixes else None
+    values = (dataset.rows, p50, p95, dataset.lengths.max, served)
+    return dict(zip(FIGURES, values if has_lengths else (dataset.rows, *[None] * 4), strict=True))
 
 
 # -- sections ------------------------------------------------------------------------------------
 
 
 def sections(comparison: ReportComparison) -> list[Section]:
-    heads = ("rows", "before", "now", "added", "removed", "changed")
-    rows = [tuple(asdict(one).values()) for one in comparison.data or ()]
-    figures = table_of(
-        ("of", "figure", "before", "now", "change"),
-        map(_row, comparison.changes),
-        words=("figure",),
-    )
+    old, new = comparison.old, comparison.new
     return [
         Section(
             sentences=tuple(_what_changed(comparison)),
-            table=table_of(heads, rows),
+            table=_data_table(comparison),
             notes=comparison.notes,
         ),
-        Section(title="Lengths, sharing, plan", table=figures),
-        *_measured(comparison.old.verification, comparison.new.verification),
+        Section(title="The plan", table=_plan_table(old, new)),
+        *_measured(old.verification, new.verification),
     ]
 
 
-def _row(one: Change) -> tuple[str, ...]:
-    numbers = all(type(v) in (int, float) for v in (one.old_value, one.new_value))
-    by = change(one.old_value, one.new_value) if numbers else ""
-    return one.subject, one.figure, one.old, one.new, by
+def _what_changed(comparison: ReportComparison) -> Iterator[str]:
+    """First of the data, then of the answer."""
+    old, new, data = comparison.old, comparison.new, comparison.data
+    folders = f"from {old.folder} to {new.folder}"
+    if data:
+        names = ("added", "removed", "changed")
+        counts = {name: sum(getattr(one, name) or 0 for one in data) for name in names}
+        parts = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
+        counted = f" (rows: {parts})" if parts else ""
+        yield f"{plural(len(data), 'dataset')} changed{counted}, {folders}."
+    else:
+        yield f"The data is {'not compared' if data is None else 'the same'} {folders}."
+    if old.plan is not None and new.plan is not None:
+        before, after = map(answer, (old.plan, new.plan))
+        same = f"The answer is the same: {after}"
+        yield same if before == after else f"The answer changed. Before: {before} Now: {after}"
+
+
+def _data_table(comparison: ReportComparison) -> Table | None:
+    """What is the same before and now is written once."""
+
+    def cell(one: DataChange, name: str) -> str:
+        write = share if name == "served" else number
+        both = [write(side[name]) if side else "none" for side in (one.before, one.now)]
+        return " to ".join(dict.fromkeys(both))
+
+    rows = [
+        (
+            *(one.dataset, one.added, one.removed, one.changed),
+            *(cell(one, name) for name in FIGURES),
+        )
+        for one in comparison.data or ()
+    ]
+    return table_of(("rows and tokens", "added", "removed", "changed", *FIGURES), rows)
+
+
+def _plan_table(old: Findings, new: Findings) -> Table | None:
+    """What the plans take, where they differ."""
+    if old.plan is None or new.plan is None:
+        return None
+    before, now = (
+        {"vLLM": p.release.text, "settings": listed(p.settings) or "vLLM's defaults", **facts(p)}
+        for p in (old.plan, new.plan)
+    )
+    rows = [(name, before.get(name), now.get(name)) for name in dict.fromkeys((*before, *now))]
+    rows = [row for row in rows if row[1] != row[2]]
+    return table_of(("", "before", "now"), rows, words=("before", "now"))
 
 
 def _measured(old: Verification | None, new: Verification | None) -> Iterator[Section]:
@@ -120,122 +191,16 @@ def _measured(old: Verification | None, new: Verification | None) -> Iterator[Se
         )
 
 
-def _what_changed(comparison: ReportComparison) -> Iterator[str]:
-    """First of the data, then of the answer."""
-    old, new, data = comparison.old, comparison.new, comparison.data
-    folders = f"from {old.folder} to {new.folder}"
-    if data:
-        names = ("added", "removed", "changed")
-        counts = {name: sum(getattr(one, name) or 0 for one in data) for name in names}
-        parts = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
-        counted = f" ({parts})" if parts else ""
-        yield f"Rows changed in {plural(len(data), 'dataset')}{counted}, {folders}."
-    else:
-        yield f"The data is {'not compared' if data is None else 'the same'} {folders}."
-    if old.plan is not None and new.plan is not None:
-        before, after = map(answer, (old.plan, new.plan))
-        same = f"The answer is the same: {after}"
-        yield same if before == after else f"The answer changed. Before: {before} Now: {after}"
-
-
 def _not_comparable(old: Findings, new: Findings) -> Iterator[str]:
     for name in ("profile", "plan", "verification", "simulation"):
         before, after = getattr(old, name), getattr(new, name)
         if (before is None) != (after is None):
             yield f"only {new.folder if before is None else old.folder} has a {name}"
-    if old.profile and new.profile and not _same_tokens(old.profile, new.profile):
-        names = f"{old.profile.tokenizer.name}, {new.profile.tokenizer.name}"
-        yield f"lengths of different tokenizers ({names}): not compared"
+    tokenizers = [one.profile.tokenizer for one in (old, new) if one.profile]
+    if len({tokenizer.digest for tokenizer in tokenizers}) > 1:
+        names = " and ".join(tokenizer.name for tokenizer in tokenizers)
+        yield f"lengths of different tokenizers ({names}) are not compared"
     if old.verification and new.verification:
         before, after = measured_on(old.verification), measured_on(new.verification)
         if before != after:
             yield f"measured differently. Before: {before} Now: {after}"
-
-
-# -- rows of the data ----------------------------------------------------------------------------
-
-
-def data_changes(old: Profile | None, new: Profile | None) -> tuple[DataChange, ...] | None:
-    """The datasets that are not the same, by the digests of their records; None: nobody knows."""
-    if old is None or new is None:
-        return None
-    before, now = ({d.name: d for d in profile.datasets} for profile in (old, new))
-    pairs = [(name, before.get(name), now.get(name)) for name in dict.fromkeys((*before, *now))]
-    changes = tuple(filter(None, (_data_change(*pair) for pair in pairs)))
-    is_known = all(d.content for d in (*before.values(), *now.values()))
-    return changes if changes or is_known else None
-
-
-def _data_change(
-    name: str, old: DatasetProfile | None, new: DatasetProfile | None
-) -> DataChange | None:
-    counts: tuple[int | None, ...] = (None, None, None)  # added, removed, changed
-    if old is None or new is None:
-        counts = (new.rows if new else 0, old.rows if old else 0, 0)
-    elif old.content is not None and new.content is not None:
-        rows = content_changes(old.content, new.content)
-        if rows == (0, 0):
-            return None
-        if rows is not None:  # a row that changed is one added and one removed
-            both = min(rows)
-            counts = (rows[0] - both, rows[1] - both, both)
-    elif old.lengths == new.lengths:
-        return None
-    before, now = (one.rows if one else None for one in (old, new))
-    added, removed, changed = counts
-    return DataChange(
-        dataset=name, before=before, now=now, added=added, removed=removed, changed=changed
-    )
-
-
-# -- figures -------------------------------------------------------------------------------------
-
-Figures = dict[tuple[str, str], tuple[Any, str]]  # by subject and name: a value, and as written
-NONE = (None, "none")
-PLAN = "the plan"
-
-
-def _changes(old: Findings, new: Findings) -> Iterator[Change]:
-    before: Figures = {}
-    after: Figures = {}
-    if old.profile and new.profile and _same_tokens(old.profile, new.profile):
-        before, after = _lengths(old.profile), _lengths(new.profile)
-    if old.plan and new.plan:
-        before, after = before | _plan(old.plan), after | _plan(new.plan)
-    for key in dict.fromkeys((*after, *before)):
-        (was, old_text), (now, new_text) = before.get(key, NONE), after.get(key, NONE)
-        if was != now:
-            texts = {"old": old_text, "new": new_text, "old_value": was, "new_value": now}
-            yield Change(subject=key[0], figure=key[1], **texts)
-
-
-def _same_tokens(old: Profile, new: Profile) -> bool:
-    return old.tokenizer.digest == new.tokenizer.digest
-
-
-def _lengths(profile: Profile) -> Figures:
-    figures: Figures = {}
-    for name, datasets in (*((d.name, [d]) for d in profile.datasets), (ALL, profile.datasets)):
-        lengths = together(datasets)
-        values = {"prompts": lengths.count, "p50": lengths.percentile(50)}
-        values |= {"p95": lengths.percentile(95), "longest": lengths.max}
-        figures |= {(name, key): (value, number(value)) for key, value in values.items()}
-        if measured := [d.prefixes for d in datasets if d.prefixes]:
-            rate = reuse_together(measured).hit_rate
-            figures[name, "served by a prefix cache"] = (rate, share(rate))
-    return figures
-
-
-def _plan(plan: Plan) -> Figures:
-    values: dict[str, Any] = {
-        "vLLM": plan.release.text,
-        "model": plan.model.name if plan.model else None,
-        "GPU": plan.gpu.title if plan.gpu else None,
-        "prompts refused": plan.refused.prompts,
-        **plan.settings.given(),
-        "KV cache tokens": plan.memory.kv_cache_tokens if plan.memory else None,
-    }
-    figures = {(PLAN, n): (v, as_written(v)) for n, v in values.items() if v is not None}
-    if plan.cost is not None:
-        figures[PLAN, "time, predicted"] = (plan.cost.hours, duration(plan.cost.hours))
-    return figures

@@ -9,18 +9,17 @@ from chunkscope.errors import ChunkscopeError
 from chunkscope.findings import Findings
 from chunkscope.planning.emit import emit
 from chunkscope.planning.plan import AdviceKind, Plan
-from chunkscope.report import diagnosis, memory, plan, profile, simulation
+from chunkscope.report import diagnosis, plan, profile, simulation
 from chunkscope.report import verification as measured
 from chunkscope.report.comparison import ReportComparison
 from chunkscope.report.prefixes import prefixes
-from chunkscope.report.section import Section, fact_table, table_of
+from chunkscope.report.section import Section, table_of
 from chunkscope.report.section import sections as sections_of
 from chunkscope.report.words import capital, sentence
 from chunkscope.verification.result import Conclusion, EngineKind, Verification
 from chunkscope.vllm.enums import Target
 from chunkscope.vllm.settings import Settings
 
-FOLDED = ("lengths", "memory")  # charts whose tables say the same
 MARKS = {
     "long_prefill_token_threshold": "tokens of one prompt per step",
     "max_num_batched_tokens": "tokens per step",
@@ -38,26 +37,9 @@ GLOSSARY = (
 )
 
 
-Tile = tuple[str, str, str]  # one figure to remember: its title, its value, what it means
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hero:
-    """The first screen. `forms` are the settings to copy, by form; empty without any."""
-
-    title: str
-    headline: str
-    sentences: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
-    tiles: tuple[Tile, ...] = ()
-    forms: tuple[tuple[str, str], ...] = ()
-    notes: tuple[str, ...] = ()
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chapter:
     id: str
-    nav: str
     title: str
     sections: tuple[Section, ...]
 
@@ -65,17 +47,12 @@ class Chapter:
 # -- the first screen ----------------------------------------------------------------------------
 
 
-def hero(findings: Findings) -> Hero:
-    planned, v = findings.plan, findings.verification
-    title = measured.where_measured(v) if v else "prompt lengths"
-    return Hero(
-        title=plan.place(planned) if planned and planned.model else title,
-        headline=_headline(findings),
-        sentences=tuple(_lead(findings)),
-        warnings=tuple(_mixed(findings)),
-        tiles=tuple(_tiles(findings)),
-        forms=tuple(_forms(findings)),
-        notes=tuple(_cautions(findings)),
+def first_screen(findings: Findings) -> Section:
+    """The answer in one sentence, what it rests on, and figures to remember: tiles on the page."""
+    return Section(
+        sentences=(_headline(findings), *_lead(findings)),
+        table=table_of(("", "", ""), _tiles(findings), words=("",)),
+        notes=(*_mixed(findings), *_cautions(findings)),
     )
 
 
@@ -150,7 +127,8 @@ def _cautions(findings: Findings) -> Iterator[str]:
         yield from map(sentence, findings.plan.notes)
 
 
-def _tiles(findings: Findings) -> Iterator[Tile]:
+def _tiles(findings: Findings) -> Iterator[tuple[str, str, str]]:
+    """A title, a value, what it means."""
     data, planned, v = findings.profile, findings.plan, _measurements(findings)
     if data is not None:
         lengths = data.overall
@@ -173,7 +151,7 @@ def _tiles(findings: Findings) -> Iterator[Tile]:
         yield "activations", gib(peak), f"working memory of one step ({label})"
 
 
-def _forms(findings: Findings) -> Iterator[tuple[str, str]]:
+def forms(findings: Findings) -> Iterator[tuple[str, str]]:
     """The settings to use, in every form; none where nothing is set or the limits are broken."""
     planned = plan_to_use(findings)
     is_broken = planned is None or planned.advice.kind is AdviceKind.NO_SETTING
@@ -195,45 +173,33 @@ def chapters(findings: Findings, changes: ReportComparison | None = None) -> lis
     """In the order of the page; those of what is not there are left out."""
     v = findings.verification
     is_demo = v is not None and v.measured is EngineKind.DEMO
-    title = "What the demo measured" if is_demo else "What was measured"
-    parts: tuple[tuple[str, str, str, Sequence[Section]], ...] = (
-        ("changes", "changes", "What changed", _of(changes)),
-        ("plan", "why", "Why these settings", _of(findings.plan)),
-        ("lengths", "lengths", "How long the prompts are", _lengths(findings)),
-        ("shared", "shared", "What prompts share", _shared(findings)),
-        ("memory", "memory", "Where the memory goes", [memory.section(findings)]),
-        ("measured", "measured", title, _of(v)),
-        ("simulated", "simulated", "Simulated settings", _simulated(findings)),
-        ("engine", "engine", "What limited the engine", _of(findings.diagnosis)),
-        ("provenance", "sources", "Where the numbers come from", [_origins(findings)]),
+    parts: tuple[tuple[str, str, Sequence[Section]], ...] = (
+        ("changes", "What changed", _of(changes)),
+        ("why", "Why these settings", _of(findings.plan)),
+        ("lengths", "How long the prompts are", _lengths(findings)),
+        ("shared", "What prompts share", _shared(findings)),
+        ("measured", "What the demo measured" if is_demo else "What was measured", _of(v)),
+        ("simulated", "Simulated settings", _simulated(findings)),
+        ("engine", "What limited the engine", _of(findings.diagnosis)),
+        ("sources", "Where the numbers come from", [_origins(findings)]),
     )
-    top = hero(findings)
-    seen = {top.headline, *top.sentences, *top.notes}  # on the first screen
+    top = first_screen(findings)
+    seen = {*top.sentences, *top.notes}
     seen |= {plan.answer(findings.plan)} if findings.plan else set()
     shown = []
-    for name, nav, title, every in parts:
+    for name, title, sections in parts:
         fresh = [
             replace(
                 section,
                 sentences=tuple(text for text in section.sentences if text not in seen),
                 notes=tuple(note for note in section.notes if note not in seen),
             )
-            for section in _folded(every)
+            for section in sections
         ]
-        seen |= {note for section in every for note in section.notes}
+        seen |= {note for section in sections for note in section.notes}
         if rest := tuple(section for section in fresh if not section.is_empty):
-            shown.append(Chapter(id=name, nav=nav, title=title, sections=rest))
+            shown.append(Chapter(id=name, title=title, sections=rest))
     return shown
-
-
-def _folded(every: Sequence[Section]) -> Iterator[Section]:
-    """Tables on demand where a chart says the same."""
-    for section in every:
-        if section.table is None or section.chart is None or section.chart.name not in FOLDED:
-            yield section
-        else:
-            yield replace(section, table=None)
-            yield Section(title="In numbers", table=section.table, details=True)
 
 
 def _of(artefact: object | None) -> list[Section]:
@@ -251,17 +217,17 @@ def _simulated(findings: Findings) -> list[Section]:
 
 
 def _lengths(findings: Findings) -> list[Section]:
-    """The chart beside the answer, with the lengths that matter to the engine."""
-    first, *rest = _of(findings.profile) or [Section()]
-    if findings.profile is None or (chart := profile.lengths_chart(findings.profile)) is None:
-        return [first, *rest]
+    """Its chart also has the lengths that matter to the engine."""
+    sections = _of(findings.profile)
+    if not sections or (chart := sections[0].chart) is None or findings.plan is None:
+        return sections
     marks = [
         {"label": label, "tokens": tokens, "kind": name}
         for name, label in MARKS.items()
-        if findings.plan and (tokens := getattr(findings.plan.effective, name))
+        if (tokens := getattr(findings.plan.effective, name))
     ]
     chart = replace(chart, data={**chart.data, "marks": marks})
-    return [replace(first, chart=chart), *(section for section in rest if not section.chart)]
+    return [replace(sections[0], chart=chart), *sections[1:]]
 
 
 def _shared(findings: Findings) -> list[Section]:
@@ -280,9 +246,11 @@ def _origins(findings: Findings) -> Section:
     ):
         if artefact is not None:
             name = artefact.default_path.name
-            command = getattr(getattr(artefact, "source", artefact), "command", ())
+            asked = artefact.source if isinstance(artefact, Plan) else artefact
             made = f"{getattr(artefact, 'created', '')} {artefact.version}".strip()
-            rows.append((name, made, findings.digests.get(name), shlex.join(command)))
+            rows.append(
+                (name, made, findings.digests.get(name), shlex.join(getattr(asked, "command", ())))
+            )
     heads = ("file", "made", "content", "command")
     table = table_of(heads, rows, words=heads)
     return Section(title="Files and commands", table=table, details=True)
@@ -293,13 +261,9 @@ def _origins(findings: Findings) -> Section:
 
 def sections(findings: Findings) -> list[Section]:
     """The first screen, with tiles as a table; what was measured or tried; the rest as details."""
-    top = hero(findings)
-    flags = [text for name, text in top.forms if name == Target.VLLM_ARGS.value]
-    first = Section(
-        sentences=(top.headline, *top.sentences, *top.warnings, *flags),
-        table=fact_table({title: f"{value} {meaning}" for title, value, meaning in top.tiles}),
-        notes=top.notes,
-    )
+    top = first_screen(findings)
+    flags = [text for name, text in forms(findings) if name == Target.VLLM_ARGS.value]
+    first = replace(top, sentences=(*top.sentences, *flags))
     tried = [
         Section(table=section.table)
         for artefact in (findings.verification, findings.plan)

@@ -29,8 +29,8 @@ def _blocks(section: Section) -> Iterator[str]:
 
 def table(shown: Table) -> str:
     lines = [
-        _line([text(column.heading) for column in shown.columns]),
-        _line(["---:" if column.right else "---" for column in shown.columns]),
+        _line([text(heading) for heading in shown.headings]),
+        _line(["---:" if shown.is_right(at) else "---" for at in range(len(shown.headings))]),
         *(_line([text(str(cell)) for cell in row]) for row in shown.rows[:MOST_ROWS]),
     ]
     if (left := len(shown.rows) - MOST_ROWS) > 0:

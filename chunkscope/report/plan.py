@@ -1,7 +1,6 @@
 """A plan, and a model's memory, as sections: what to set, what the run takes, what was tried."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from chunkscope.artefacts.note import Label
 from chunkscope.artefacts.numbers import (
@@ -26,19 +25,6 @@ from chunkscope.vllm.footprint import Footprint
 from chunkscope.vllm.settings import Settings
 
 MOST_DATASETS = 20
-OUTPUTS = {
-    "asked": "asked for",
-    "data": "from the data",
-    "scored": "scored",
-    "task": "limit of the task",
-    "assumed": "assumed",
-}
-MEMORY_PARTS = {
-    "activation": "activations",
-    "experts": "expert buffers",
-    "cuda_graphs": "CUDA graphs",
-    "logprobs": "prompt logprobs",
-}
 ROWS = {"default": "vLLM's default", "length-rule": "length rule", "best": "best found"}
 STANDINGS = {"not robust": " (not in every case)", "too little": " (under 3 %)"}
 
@@ -47,22 +33,16 @@ def sections(plan: Plan) -> list[Section]:
     is_usable = plan.advice.kind is not AdviceKind.NO_SETTING
     flags = " ".join(plan.cli_args()) if is_usable else ""
     memory = _memory_table(plan.memory) if plan.memory else None
-    rule = f"By lengths alone the rule would {_rule(plan)}."
     return [
         Section(sentences=tuple(map(saving, plan.savings))),
         Section(sentences=(answer(plan),)),
         Section(sentences=(_setup(plan),), table=fact_table(facts(plan))),
-        Section(table=_tried(plan), notes=tuple(map(sentence, plan.notes))),
+        _tried(plan),
         Section(sentences=(flags,) if flags else ()),
         Section(title="Each dataset alone", table=_costs(plan), details=True),
         Section(title="Why", table=_reasons(plan), details=True),
         Section(title="Memory", table=memory, details=True),
-        Section(
-            title="Length rule by dataset",
-            sentences=(rule,),
-            table=_decisions(plan),
-            details=True,
-        ),
+        Section(title="Length rule by dataset", table=_decisions(plan), details=True),
     ]
 
 
@@ -97,9 +77,8 @@ def advice(plan: Plan) -> str:
     sets = choice.kind is AdviceKind.SET and bool(choice.settings.given())
     text = f"Set {listed(choice.settings)}" if sets else "Keep vLLM's defaults"
     if choice.kind is AdviceKind.NO_SETTING:
-        request = plan.request
-        sent = f"with {request.concurrency:,} in flight" if request.concurrency else "all at once"
-        sent = f"at {request.arrivals}" if request.is_open else sent
+        request, few = plan.request, plan.request.concurrency
+        sent = f"at {request.arrivals}" if request.is_open else f"with {few or 'all'} in flight"
         text = f"No setting that was tried keeps the limits {sent}"
     if needed:
         text += f"{', and' if sets else ', but'} {needed} is needed for vLLM to start"
@@ -188,7 +167,7 @@ def _setup(plan: Plan) -> str:
     started = "" if plan.deployment.entry == "serve" else f", {STARTED[plan.deployment.entry]}"
     outputs = dict.fromkeys(
         f"{'at most ' if o.origin in ('data', 'task') else ''}{plural(o.tokens, 'output token')} "
-        f"each ({OUTPUTS[o.origin]})"
+        f"each ({o.origin})"
         for o in plan.outputs
     )
     prompts = plural(plan.refused.of, "prompt")
@@ -251,17 +230,17 @@ def _time(cost: Cost) -> str:
 # -- tables --------------------------------------------------------------------------------------
 
 
-def _tried(plan: Plan) -> Table | None:
+def _tried(plan: Plan) -> Section:
     """What was simulated, and of how many requests where that is not all of them."""
     rows = [row for row in plan.tried if row.chosen or row.role is not Role.RULE]
     table = runs_table(
         [(_row_name(row), row.run) for row in rows],
         strong=[at for at, row in enumerate(rows) if row.chosen],
     )
-    sent, total = rows[0].run.requests if rows else 0, plan.refused.of
-    if table is None or sent >= total:
-        return table
-    return replace(table, caption=f"simulated on a sample of {sent:,} of {total:,} requests")
+    sent, total = rows[0].run.requests if rows else plan.refused.of, plan.refused.of
+    sampled = f"simulated on a sample of {sent:,} of {total:,} requests"
+    notes = (*([sampled] if sent < total else []), *map(sentence, plan.notes))
+    return Section(table=table, notes=notes)
 
 
 def _row_name(row: TriedRow) -> str:
@@ -271,7 +250,7 @@ def _row_name(row: TriedRow) -> str:
 
 def _costs(plan: Plan) -> Table | None:
     """What each of several datasets takes by itself."""
-    origins = {output.name: OUTPUTS[output.origin] for output in plan.outputs}
+    origins = {output.name: output.origin.value for output in plan.outputs}
     rows = [
         (
             *(one.name, one.requests, one.input_tokens, one.output_tokens),
@@ -299,14 +278,6 @@ def _reasons(plan: Plan) -> Table | None:
     return table_of(("argument", "value", "default", "why"), rows, words=("why",))
 
 
-def _rule(plan: Plan) -> str:
-    """What the rule by lengths says; it decides only where nothing was simulated."""
-    decision = plan.decision
-    if not decision.threshold:
-        return "switch chunking off"
-    return f"cap chunks at {decision.threshold:,} tokens ({decision.mode.value})"
-
-
 def _decisions(plan: Plan) -> Table | None:
     """The datasets with the longest prompts, in the data's order, and all together."""
     longest = sorted(plan.decisions, key=lambda name: -plan.decisions[name].longest)[:MOST_DATASETS]
@@ -315,21 +286,13 @@ def _decisions(plan: Plan) -> Table | None:
         lines.append(("all together", plan.decision))
     rows = [
         (
-            *(name, one.prompts, one.p95, one.longest, one.mode.value, one.threshold),
+            *(name, one.longest, one.mode.value, one.threshold),
             *(share(one.chunks.share) if one.chunks.prompts else None, one.tier.value),
         )
         for name, one in lines
     ]
-    left = len(plan.decisions) - len(longest)
-    heads = ("dataset", "prompts", "p95", "longest", "mode", "threshold", "over it", "benefit")
-    return table_of(
-        heads,
-        rows,
-        words=("mode", "benefit"),
-        wide=("prompts", "p95"),
-        strong=[len(rows) - 1],
-        caption=f"{left:,} more with shorter prompts" if left else "",
-    )
+    heads = ("dataset", "longest", "mode", "threshold", "over it", "benefit")
+    return table_of(heads, rows, words=("mode", "benefit"), strong=[len(rows) - 1])
 
 
 # -- memory --------------------------------------------------------------------------------------
@@ -342,10 +305,7 @@ def footprint_sections(footprint: Footprint) -> list[Section]:
         [("requests that fit", *lengths.values())],
     )
     return [
-        Section(
-            sentences=tuple(_fits(footprint)),
-            table=_memory_table(footprint.memory),
-        ),
+        Section(sentences=tuple(_fits(footprint)), table=_memory_table(footprint.memory)),
         Section(table=fitting, notes=tuple(map(sentence, footprint.notes))),
     ]
 
@@ -375,7 +335,7 @@ def _fits(footprint: Footprint) -> Iterator[str]:
 def _memory_table(memory: Memory) -> Table | None:
     """What one GPU holds, line by line: GiB, whether it is measured, and from what it is known."""
     rows = [
-        (MEMORY_PARTS.get(line.name, line.name), line.gib, line.label.value, sentence(line.note))
+        (line.name.replace("cuda_", "CUDA "), line.gib, line.label.value, sentence(line.note))
         for line in memory.lines
     ]
     left = f"what is left: {memory.kv_cache_tokens:,} tokens"

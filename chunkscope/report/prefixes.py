@@ -9,13 +9,12 @@ from chunkscope.artefacts.note import note
 from chunkscope.artefacts.numbers import share
 from chunkscope.artefacts.words import Name
 from chunkscope.errors import InputError
-from chunkscope.lengths.profile import ALL, DatasetProfile, Profile
+from chunkscope.lengths.profile import DatasetProfile, Profile
 from chunkscope.prefixes.reuse import FLAT, PrefixReuse, reuse_together
-from chunkscope.report.profile import compared, named, shortened
+from chunkscope.report.profile import named, shared, shortened
 from chunkscope.report.section import Section, Table, table_of
 from chunkscope.report.words import sentence
 
-MOST_SIZES = 6
 MATTERS = 0.05  # of all tokens: another order that gains less is not worth a sentence
 
 
@@ -69,7 +68,6 @@ def sections(summary: PrefixSummary) -> list[Section]:
     return [
         Section(sentences=tuple(_answer(summary)), table=_shared_table(summary)),
         Section(sentences=tuple(_advice(summary))),
-        Section(title="Served by KV cache size", table=_capacity_table(summary), details=True),
         Section(title="How it was computed", sentences=rules, details=True),
     ]
 
@@ -80,12 +78,10 @@ def rate(cached: int | None, tokens: int) -> str:
 
 def _answer(summary: PrefixSummary) -> Iterator[str]:
     reuse = summary.overall
-    yield (
-        f"vLLM's prefix cache can serve {share(reuse.hit_rate)} of the prompt tokens "
-        f"({reuse.cached_tokens:,} of {reuse.tokens:,}){compared(reuse)}."
-    )
+    yield shared(reuse)
     if (size := enough_for(reuse)) is not None:
-        yield f"A KV cache of {size:,} tokens is large enough for nearly all of that."
+        served = f"{share(reuse.hit_rate)} of the prompt tokens can be served"
+        yield f"{served}; a KV cache of {size:,} tokens is large enough for nearly all of that."
 
 
 def _advice(summary: PrefixSummary) -> Iterator[str]:
@@ -147,18 +143,6 @@ def _shared_table(summary: PrefixSummary) -> Table | None:
         rows.append((name, *counts, share(reuse.hit_rate), brief(enough_for(reuse))))
     heads = ("dataset", "prompts", "tokens", "common start", "served", "enough at")
     return table_of(heads, rows, strong=[len(rows) - 1] if rows[1:] else [])
-
-
-def _capacity_table(summary: PrefixSummary) -> Table | None:
-    """As they are sent; blank where two prompts do not fit, or more adds nothing."""
-    lines = [*((d.name, r) for d, r in summary.measured if r.capacities), (ALL, summary.overall)]
-    sizes = sorted({at.kv_tokens for _, reuse in lines for at in reuse.capacities})
-    sizes = sizes[::-1][:: -(-len(sizes) // MOST_SIZES) or 1][::-1]
-    rows = []
-    for name, reuse in lines if sizes else ():
-        cached = {at.kv_tokens: rate(at.cached_tokens, reuse.tokens) for at in reuse.capacities}
-        rows.append((name, *(cached.get(size, "") for size in sizes), share(reuse.hit_rate)))
-    return table_of(("KV cache, tokens", *map(brief, sizes), "no limit"), rows)
 
 
 def brief(tokens: int | None) -> str:

@@ -20,15 +20,6 @@ if TYPE_CHECKING:
     from chunkscope.lengths.trace_export import TraceExport
 
 FIGURES = ("p50", "p95", "p99", "max", ">2K", ">8K")
-WIDE = ("mean", "p75", "p90")
-MEANINGS = {
-    "p50": "half of the prompts are at most this long, in tokens",
-    "p95": "19 of 20 prompts are at most this long, in tokens",
-    "p99": "99 of 100 prompts are at most this long, in tokens",
-    "max": "the longest prompt, in tokens",
-    ">2K": "share of prompts over 2,048 tokens",
-    ">8K": "share of prompts over 8,192 tokens",
-}
 LONG = 2_048  # tokens: shorter prompts fit a step of every setting people use
 MOST_LINES = 20  # datasets in the short answer
 MOST_ROWS = 1_000  # datasets in the details and on the page
@@ -44,8 +35,11 @@ def sections(profile: Profile) -> list[Section]:
     ]
     longest.sort(key=lambda prompt: (-prompt[1], prompt[0]))
     return [
-        Section(sentences=tuple(answer(profile)), table=lengths_table(profile.datasets)),
-        Section(chart=lengths_chart(profile)),
+        Section(
+            sentences=tuple(answer(profile)),
+            table=lengths_table(profile.datasets),
+            chart=lengths_chart(profile),
+        ),
         Section(sentences=(_counted_with(profile),), notes=tuple(cautions(profile))),
         Section(title="By dataset", table=_every_dataset(profile), details=True),
         Section(
@@ -69,15 +63,12 @@ def answer(profile: Profile) -> Iterator[str]:
     matters = f"{share(long)} are longer than {LONG:,} tokens, where chunked prefill matters."
     if not long:
         matters = f"No prompt is longer than {LONG:,} tokens, so chunked prefill hardly matters."
-    yield " ".join(filter(None, (matters, _shared(profile))))
-
-
-def _shared(profile: Profile) -> str:
-    """What the prefix cache can do; empty where it was not measured."""
     measured = [dataset.prefixes for dataset in profile.datasets if dataset.prefixes]
-    if not measured:
-        return ""
-    reuse = reuse_together(measured)
+    yield f"{matters} {shared(reuse_together(measured))}" if measured else matters
+
+
+def shared(reuse: PrefixReuse) -> str:
+    """What the prefix cache can do."""
     if not reuse.cached_tokens + reuse.unread_tokens:
         return f"No prompt starts like an earlier one{compared(reuse)}."
     use = "so vLLM's prefix cache can serve them"
@@ -87,7 +78,7 @@ def _shared(profile: Profile) -> str:
         tokens += reuse.unread_tokens
     return (
         f"{share(tokens / reuse.tokens)} of the prompt tokens repeat the start of an earlier "
-        f"prompt{compared(reuse)}, {use} (see `chunkscope prefixes`)."
+        f"prompt{compared(reuse)}, {use}."
     )
 
 
@@ -187,12 +178,12 @@ def shortened(datasets: Sequence[DatasetProfile], most: int = MOST_LINES) -> lis
 
 
 def lengths_table(datasets: Sequence[DatasetProfile]) -> Table | None:
-    names = ("prompts", *FIGURES, *WIDE)
+    names = ("prompts", *FIGURES)
     sums = [(name, together(members)) for name, members in shortened(datasets)]
     rows = [(name, *(written(lengths, column) for column in names)) for name, lengths in sums]
     strong = [len(rows) - 1] if rows[1:] else []
     heads = ("tokens per prompt", *names)
-    return table_of(heads, rows, wide=WIDE, meanings=MEANINGS, strong=strong)
+    return table_of(heads, rows, strong=strong)
 
 
 def written(lengths: LengthHistogram, column: str) -> str:
@@ -221,7 +212,7 @@ def _every_dataset(profile: Profile) -> Table | None:
     ]
     heads = ("dataset", *names, "chars per token", "prompt field")
     is_long = len(rows) > 1
-    return table_of(heads, rows, words=heads[-1:], meanings=MEANINGS, searchable=is_long)
+    return table_of(heads, rows, words=heads[-1:], searchable=is_long)
 
 
 def _remark(dataset: DatasetProfile) -> str:

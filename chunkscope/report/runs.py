@@ -6,14 +6,10 @@ from functools import partial
 from typing import Any
 
 from chunkscope.artefacts.figures import (
-    ACTIVATION,
-    BY_PROMISE,
     FIGURES,
     ITL_MAX,
     ITL_P99,
-    KV_TOKENS,
     MAKESPAN,
-    OUTPUT_RATE,
     TTFT_P95,
     Figure,
     Group,
@@ -31,14 +27,9 @@ Named = Sequence[tuple[str, SimulatedRun | Run]]
 SHORT = {
     "time": MAKESPAN,
     "first token p95": TTFT_P95,
-    "gap p50": BY_PROMISE["itl_p50"],
     "gap p99": ITL_P99,
     "longest gap": ITL_MAX,
-    "activations": ACTIVATION,
-    "output tokens/s": OUTPUT_RATE,
-    "KV tokens": KV_TOKENS,
 }
-WIDE = ("gap p50", "activations", "output tokens/s", "KV tokens", "preempted", "KV use")
 LOOKS = {Outcome.BETTER: "good", Outcome.WORSE: "worse"}
 MOST_NAMED = 2
 
@@ -57,16 +48,15 @@ def runs_table(named: Named, *, strong: Collection[int] = ()) -> Table | None:
     for heading, figure in SHORT.items():
         is_limited = limits and figure not in (MAKESPAN, ITL_MAX)
         is_given = "sustains" in columns and figure is MAKESPAN  # by the rate
-        if not (is_limited or is_given) and any(value(run, figure) is not None for run in runs):
+        is_known = any(value(run, figure) is not None for run in runs)
+        if is_known and not (is_limited or is_given):
             columns[heading] = partial(cell, figure, first)
             if figure is MAKESPAN and not is_simulated and len(runs) > 1:
                 columns["change"] = partial(changed, MAKESPAN, first)
-    if is_simulated:
-        columns["preempted"] = lambda run: run.figures.preemptions
-        columns["KV use"] = lambda run: share(kv_use(run))
+    if "change" in columns:
+        columns.pop("gap p99", None)  # there is no room for both
     rows = [(name, *(column(run) for column in columns.values())) for name, run in named]
-    wide = WIDE if is_simulated else (*WIDE, "gap p99")
-    return table_of(("setting", *columns), rows, wide=wide, strong=strong, words=("breaks first",))
+    return table_of(("setting", *columns), rows, strong=strong, words=("breaks first",))
 
 
 def cell(figure: Figure, first: Any, run: Any) -> Written:
@@ -132,10 +122,6 @@ def _saturated(run: Any) -> Written:
 
 def _breaks(run: Any) -> Written:
     return run.rate.breaks or ""
-
-
-def kv_use(run: SimulatedRun) -> float:
-    return run.kv_peak_tokens / (run.pool.num_blocks * run.pool.tokens_per_block)
 
 
 def steps_table(steps: Sequence[TimelineStep]) -> Table | None:

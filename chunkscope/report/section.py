@@ -40,32 +40,25 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
-    """`wide` ones are left out on a narrow terminal; `meaning` is the page's tooltip."""
-
-    heading: str
-    right: bool = True
-    wide: bool = False
-    meaning: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
     """Rows of cells. Without any heading it is a list of facts: a label and what is known.
 
-    `strong` are the places of rows that matter most; a `searchable` one is sorted and filtered on
-    the page.
+    The first column and those called as in `words` stand left, figures right. `strong` are the
+    places of rows that matter most; a `searchable` one is sorted and filtered on the page.
     """
 
-    columns: tuple[Column, ...]
+    headings: tuple[str, ...]
     rows: tuple[Sequence[Cell | str], ...]
+    words: Collection[str] = ()
     strong: Collection[int] = ()
-    caption: str = ""
     searchable: bool = False
 
     @property
     def has_headings(self) -> bool:
-        return any(column.heading for column in self.columns)
+        return any(self.headings)
+
+    def is_right(self, place: int) -> bool:
+        return place > 0 and self.headings[place] not in self.words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,30 +100,15 @@ Written = Cell | str | float | None
 
 
 def table_of(
-    headings: Sequence[str],
-    rows: Iterable[Sequence[Written]],
-    *,
-    words: Collection[str] = (),
-    wide: Collection[str] = (),
-    meanings: Mapping[str, str] | None = None,
-    **how: Any,
+    headings: Sequence[str], rows: Iterable[Sequence[Written]], **how: Any
 ) -> Table | None:
-    """A table of figures; None without rows. The first column and those of `words` stand left.
+    """A table of figures; None without rows.
 
     >>> table_of(("side", "area"), [("a", 16_000), ("b", None)]).rows[0]
     ('a', '16,000')
     """
     lines = tuple(tuple(map(written, row)) for row in rows)
-    columns = tuple(
-        Column(
-            heading=heading,
-            right=place > 0 and heading not in words,
-            wide=heading in wide,
-            meaning=(meanings or {}).get(heading, ""),
-        )
-        for place, heading in enumerate(headings)
-    )
-    return Table(columns=columns, rows=lines, **how) if lines else None
+    return Table(headings=tuple(headings), rows=lines, **how) if lines else None
 
 
 def written(value: Written) -> Cell | str:

@@ -1,14 +1,12 @@
 """A simulation as sections: what it found, for what, and by which step times."""
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from chunkscope.artefacts.numbers import change, per_second, plural, seconds, share
 from chunkscope.report.plan import limit_state, where
 from chunkscope.report.runs import every_figure, runs_table, steps_table
-from chunkscope.report.section import Chart, Section, fact_table, table_of
+from chunkscope.report.section import Section, table_of
 from chunkscope.report.words import capital, sentence
-from chunkscope.report.words.plan import SENTENCES
 from chunkscope.simulation.result import SimulatedRun, Simulation
 from chunkscope.simulation.sweep import axes
 from chunkscope.vllm.enums import SendOrder
@@ -31,22 +29,29 @@ ORDERS = {
 
 
 def sections(simulation: Simulation) -> list[Section]:
-    runs = simulation.runs
-    named = list(zip(run_names(runs), runs, strict=True))
+    named = [(run_name(run), run) for run in simulation.runs]
     strong = [simulation.knee] if simulation.knee is not None else []
-    settings = [
-        (
-            *(name, run.settings.step_tokens, run.settings.long_prefill_token_threshold or None),
-            *(run.settings.max_num_seqs, run.pool.tokens),
+    settings = []
+    for name, run in named:
+        full, pool = run.settings, run.pool
+        used = share(run.kv_peak_tokens / (pool.num_blocks * pool.tokens_per_block))
+        threshold = full.long_prefill_token_threshold or None
+        settings.append(
+            (name, full.step_tokens, threshold, full.max_num_seqs, pool.tokens, used, run.policy)
         )
-        for name, run in named
-    ]
-    heads = ("setting", "tokens per step", "of one prompt", "requests at once", "KV tokens")
+    heads = (
+        "setting",
+        "tokens per step",
+        "of one prompt",
+        "requests",
+        "KV tokens",
+        "used",
+        "policy",
+    )
     return [
         Section(
             sentences=(answer(simulation), _setup(simulation)),
             table=runs_table(named, strong=strong),
-            chart=_tradeoff_chart(simulation, named),
         ),
         *(
             Section(title=f"First steps: {name}", table=steps_table(run.timeline))
@@ -57,9 +62,13 @@ def sections(simulation: Simulation) -> list[Section]:
             sentences=tuple(_observations(simulation)),
             notes=tuple(map(sentence, simulation.notes)),
         ),
-        Section(title="Settings", table=table_of(heads, settings), details=True),
+        Section(
+            title="Settings",
+            sentences=(_basis(simulation),),
+            table=table_of(heads, settings, words=heads[-1:]),
+            details=True,
+        ),
         Section(title="Every figure", table=every_figure(named), details=True),
-        Section(title="How it was computed", table=fact_table(_basis(simulation)), details=True),
     ]
 
 
@@ -67,16 +76,6 @@ def run_name(run: SimulatedRun) -> str:
     """`the plan (vLLM's default)`, or the arguments that tell a setting of a sweep apart."""
     names = [NAMES.get(name, name) for name in (run.shown_as, *run.same_as)]
     return f"{names[0]} ({', '.join(names[1:])})" if names[1:] else names[0]
-
-
-def run_names(runs: Sequence[SimulatedRun]) -> list[str]:
-    """Unique: with the number of requests at once where the rest does not tell them apart."""
-    names = [run_name(run) for run in runs]
-    several = {name for name, times in Counter(names).items() if times > 1}
-    return [
-        f"{name}, {run.settings.most_running:,} requests" if name in several else name
-        for name, run in zip(names, runs, strict=True)
-    ]
 
 
 def sent_when(arrivals: str, concurrency: int | None) -> str:
@@ -180,36 +179,8 @@ def _observations(simulation: Simulation) -> Iterator[str]:
         yield f"With {run_name(first)} {limit_state(first)}."
 
 
-def _basis(simulation: Simulation) -> dict[str, str | None]:
-    """What the step times rest on, by label."""
+def _basis(simulation: Simulation) -> str:
+    """What the step times rest on."""
     cost, seed = simulation.cost_model, simulation.workload.seed
-    off = f"; median error {share(cost.error)}" if cost.error is not None else ""
-    return {
-        "step times": f"{cost.step.origin}{off}",
-        "model": cost.kind,
-        "scheduling": str(SENTENCES[f"policy_{simulation.runs[0].policy}"]),
-        "seed": None if seed is None else str(seed),
-    }
-
-
-def _tradeoff_chart(
-    simulation: Simulation, named: Sequence[tuple[str, SimulatedRun]]
-) -> Chart | None:
-    """For the page: two figures of each setting of a sweep."""
-    if not simulation.pareto:
-        return None
-    across, up = axes(simulation.runs)
-    points = [
-        {
-            "setting": name,
-            "x": across.value(run.figures),
-            "y": up.value(run.figures),
-            "best": at in simulation.pareto,
-            "knee": at == simulation.knee,
-            "named": bool(run.setting),
-        }
-        for at, (name, run) in enumerate(named)
-        if up.value(run.figures) is not None
-    ]
-    titles = {"x": across.title, "y": up.title}
-    return Chart(name="tradeoff", data={"points": points, "axes": titles}) if points else None
+    off = f" (median error {share(cost.error)})" if cost.error is not None else ""
+    return f"Step times: {cost.step.origin}{off}. Random seed: {seed}."

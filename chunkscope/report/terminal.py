@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 GAP = 2
-WIDE = 112  # columns of a terminal that has room for every column of a table
 _EIGHTHS = ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")
 _LOOKS = {"good": "green", "worse": "red", "bad": "bold red", "none": "dim"}
 
@@ -41,9 +40,9 @@ def draw(shown: Sequence[Section], console: "Console") -> None:
                 console.print()
             for grid in grids(section.table, console.width):
                 console.print(grid)
-            if section.table.caption:
-                console.print(clean(section.table.caption, "dim"))
         if section.chart is not None and section.chart.bars:
+            if section.table is not None:
+                console.print()
             for line in bars(section.chart, min(console.width, 100), console.encoding):
                 console.print(line)
         if section.notes and section.table is not None:
@@ -68,19 +67,17 @@ def unbroken(text: str) -> str:
 
 def grids(table: Table, width: int) -> Iterator[Grid]:
     """The table, in parts where its columns do not fit; each part begins with the first column."""
-    shown = [at for at, column in enumerate(table.columns) if width >= WIDE or not column.wide]
-    sizes = {}
-    for at in shown:
-        texts = (table.columns[at].heading, *(str(row[at]) for row in table.rows))
-        sizes[at] = max(map(len, texts)) + GAP
-        if not table.columns[at].right:  # words can be wrapped, but not to a letter a line
-            sizes[at] = min(sizes[at], 22)
-    part = shown[:1]
-    for at in shown[1:]:
+    sizes = []
+    for at, heading in enumerate(table.headings):
+        size = max(map(len, (heading, *(str(row[at]) for row in table.rows)))) + GAP
+        # Words can be wrapped, but not to a letter a line.
+        sizes.append(size if table.is_right(at) else min(size, 22))
+    part = [0]
+    for at in range(1, len(sizes)):
         too_wide = sum(sizes[one] for one in (*part, at)) > width
         if too_wide and len(part) > 1 and table.has_headings:
             yield _grid(table, part)
-            part = shown[:1]
+            part = [0]
         part.append(at)
     yield _grid(table, part)
 
@@ -90,12 +87,12 @@ def _grid(table: Table, shown: Sequence[int]) -> Grid:
     heads = {"show_header": table.has_headings, "header_style": "bold"}
     grid = Grid(box=None, pad_edge=False, padding=(0, GAP, 0, 0), **heads)  # type: ignore[arg-type]
     for at in shown:
-        column = table.columns[at]
+        right = table.is_right(at)
         is_short = all(len(str(row[at])) < 16 for row in table.rows)
         grid.add_column(
-            clean(column.heading),
-            justify="right" if column.right else "left",
-            no_wrap=column.right or is_short or not (at or table.has_headings),
+            clean(table.headings[at]),
+            justify="right" if right else "left",
+            no_wrap=right or is_short or not (at or table.has_headings),
             overflow="fold",
         )
     for place, row in enumerate(table.rows):

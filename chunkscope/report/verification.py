@@ -48,8 +48,8 @@ def sections(v: Verification) -> list[Section]:
         Section(
             sentences=(answer(v), measured_on(v), *failed),
             table=runs_table(ran, strong=strong),
-            chart=_chart(v.runs),
         ),
+        Section(chart=_chart(v.runs)),
         Section(
             sentences=tuple(_outputs(v)),
             notes=tuple(f"{run.setting}: {sentence(n)}" for run in v.runs for n in run.notes),

@@ -10,14 +10,10 @@ from tests import build
 from tests.report import examples
 
 
-def figures(comparison):
-    return {(c.subject, c.figure): (c.old, c.new) for c in comparison.changes}
-
-
 def test_a_folder_does_not_differ_from_itself(tmp_path) -> None:
     findings = examples.folder(tmp_path)
     comparison = compare(findings, findings)
-    assert not comparison.changes
+    assert not comparison.data
     assert not comparison.notes
     assert markdown(comparison)
 
@@ -27,10 +23,15 @@ def test_lengths_and_settings_that_changed_are_listed(tmp_path) -> None:
     grown = build.profile(short=build.SHORT, mixed=(*build.MIXED, 9_000), new=[5])
     plan = replace(old.plan, settings=replace(old.plan.settings, max_num_seqs=7))
     comparison = compare(old, replace(old, profile=grown, plan=plan))
-    changes = figures(comparison)
-    assert changes["mixed", "longest"] == ("4,000", "9,000")
-    assert changes["new", "prompts"] == ("none", "1")
-    assert changes["the plan", "max_num_seqs"][1] == "7"
+    changes = {one.dataset: one for one in comparison.data}
+    assert (changes["mixed"].before["longest"], changes["mixed"].now["longest"]) == (4_000, 9_000)
+    assert changes["new"].before is None
+    assert changes["new"].now["rows"] == 1
+    assert "short" not in changes
+    assert comparison.to_json()["new"]["settings"]["max_num_seqs"] == 7
+    assert any(
+        "max_num_seqs 7" in str(cell) for row in sections(comparison)[1].table.rows for cell in row
+    )
 
 
 def profile_of(**rows):
@@ -78,7 +79,7 @@ def test_lengths_of_another_tokenizer_are_not_compared(tmp_path) -> None:
         build.profile(short=[1]), tokenizer=replace(build.TOKENIZER, digest="1", name="other")
     )
     comparison = compare(old, replace(old, profile=other))
-    assert not comparison.changes
+    assert all(one.now is None or one.now["p95"] is None for one in comparison.data)
     assert comparison.notes
 
 

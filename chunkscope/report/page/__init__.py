@@ -12,7 +12,7 @@ from chunkscope._version import __version__
 from chunkscope.console import NO_BREAK
 from chunkscope.findings import Findings
 from chunkscope.report.comparison import ReportComparison
-from chunkscope.report.findings import GLOSSARY, chapters, hero
+from chunkscope.report.findings import GLOSSARY, chapters, first_screen, forms
 from chunkscope.report.terminal import unbroken
 
 if TYPE_CHECKING:
@@ -22,11 +22,7 @@ HERE = Path(__file__).parent
 # Observable Plot draws the charts; d3 is what it is made of. Both as published, both ISC.
 LIBRARIES = (("d3.min.js", "d3.LICENSE"), ("plot.umd.min.js", "plot.LICENSE"))
 # The page's own, one after the other in a scope of their own.
-OWN = (
-    *("draw.js", "lengths.js", "memory.js"),
-    *("curves.js", "measured.js", "simulated.js"),
-    *("table.js", "buttons.js", "start.js"),
-)
+OWN = ("draw.js", "lengths.js", "measured.js", "table.js", "buttons.js", "start.js")
 # In JSON these can only stand inside strings; there, a browser must not take them for markup.
 UNSAFE = {ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"}
 
@@ -40,7 +36,8 @@ def render(findings: Findings, comparison: ReportComparison | None = None) -> by
         _templates()
         .get_template("page.html.j2")
         .render(
-            hero=hero(findings),
+            first=first_screen(findings),
+            forms=list(forms(findings)),
             chapters=parts,
             glossary=GLOSSARY,
             version=__version__,

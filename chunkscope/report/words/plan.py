@@ -138,12 +138,6 @@ SENTENCES: dict[str, Template] = {
     "refused_logprobs": "prompt_logprobs take {taken_gib:,.2f} GiB that vLLM does not set aside, "
     "and {free_gib:,.2f} GiB are free",
     "refused_failed": "it did not fit when it was tried: {why} ({log}, line {line})",
-    # How prompts are cut into chunks, by the policy that was simulated.
-    "policy_vllm": "vLLM's own scheduling",
-    "policy_fixed": "a fixed threshold (vLLM: long_prefill_token_threshold)",
-    "policy_interactive-first": "prompts up to 1,024 tokens first (vLLM: priority scheduling)",
-    "policy_by-length": "chunks of 512, 1,024 or 2,048 tokens by prompt length (not in vLLM)",
-    "policy_adaptive": "chunks that halve under decode pressure (not in vLLM)",
     # emitted forms
     "emit_spelled_out": lambda entry: (
         f"planned for {STARTED[entry]}: defaults that differ here are spelled out"

@@ -6,15 +6,10 @@ const whole = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
 // Ticks are round numbers: with digits enough each has a label of its own, and no longer one.
 const compact = new Intl.NumberFormat("en-US", { notation: "compact", maximumSignificantDigits: 6 });
 const shortTick = (n) => compact.format(n);
-const gib = (value) => `${value < 10 ? value.toFixed(2) : value.toFixed(1)} GiB`;
 const secondsTo = (digits) => (value) =>
   value < 1 ? `${+(value * 1000).toPrecision(digits)} ms` : `${+value.toPrecision(digits)} s`;
 const seconds = secondsTo(3);
 const secondsTick = secondsTo(6);
-const cut = (text, room) => (text.length > room ? `${text.slice(0, room - 1)}…` : text);
-// Of a setting the value at its end says most: max-num-batched-tokens=2048.
-const squeeze = (text, room) =>
-  text.length > room ? `${text.slice(0, Math.ceil(room / 2) - 1)}…${text.slice(-Math.floor(room / 2))}` : text;
 
 const drawn = new Map();
 
@@ -81,8 +76,7 @@ function legend(entries) {
 
 const INK = "var(--ink)",
   FAINT = "var(--faint)",
-  LINE = "var(--line)",
-  BAD = "var(--bad)";
+  LINE = "var(--line)";
 const base = (width, more) => ({
   width,
   marginTop: 8,
