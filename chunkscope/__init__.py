@@ -15,50 +15,36 @@ TYPE_CHECKING = False  # type checkers know better; typing itself takes a while 
 if TYPE_CHECKING:
     from typing import Any
 
-    from chunkscope.commands.api import (
-        analyze,
-        demo,
-        prefixes,
-        recommend,
-        report,
-        simulate,
-        verify,
-    )
+    from chunkscope.commands.api import analyze, demo, recommend, report, simulate, verify
     from chunkscope.diagnosis.diagnosis import Diagnosis
     from chunkscope.diagnosis.doctor import doctor
     from chunkscope.errors import ChunkscopeError
-    from chunkscope.gating.check import GateResult
     from chunkscope.gating.gate import gate
     from chunkscope.lengths.histogram import LengthHistogram
     from chunkscope.lengths.options import AnalyzeOptions
     from chunkscope.lengths.profile import DatasetProfile, Profile
     from chunkscope.planning.plan import Plan
-    from chunkscope.planning.rule import Decision, activation
     from chunkscope.reference.chunked import chunked
-    from chunkscope.report.prefixes import PrefixSummary
+    from chunkscope.report.prefixes import prefixes
     from chunkscope.simulation.result import Simulation
     from chunkscope.verification.result import Verification
-    from chunkscope.verification.verify import VerifyOptions
-    from chunkscope.vllm.footprint import Footprint, memory
+    from chunkscope.vllm.footprint import memory
 
 _HOMES = {
-    "commands.api": ("analyze", "demo", "prefixes", "recommend", "report", "simulate", "verify"),
+    "commands.api": ("analyze", "demo", "recommend", "report", "simulate", "verify"),
     "diagnosis.diagnosis": ("Diagnosis",),
     "diagnosis.doctor": ("doctor",),
     "errors": ("ChunkscopeError",),
-    "gating.check": ("GateResult",),
     "gating.gate": ("gate",),
     "lengths.histogram": ("LengthHistogram",),
     "lengths.options": ("AnalyzeOptions",),
     "lengths.profile": ("DatasetProfile", "Profile"),
     "planning.plan": ("Plan",),
-    "planning.rule": ("Decision", "activation"),
     "reference.chunked": ("chunked",),
-    "report.prefixes": ("PrefixSummary",),
+    "report.prefixes": ("prefixes",),
     "simulation.result": ("Simulation",),
     "verification.result": ("Verification",),
-    "verification.verify": ("VerifyOptions",),
-    "vllm.footprint": ("Footprint", "memory"),
+    "vllm.footprint": ("memory",),
 }
 __all__ = sorted(name for names in _HOMES.values() for name in names)
 
@@ -74,9 +60,7 @@ class _Package(ModuleType):
 
 class _Command(ModuleType):
     def __call__(self, *words: "Any", **options: "Any") -> "Any":
-        from chunkscope.commands import api
-
-        return getattr(api, self.__name__.rpartition(".")[2])(*words, **options)
+        return _load(self.__name__.rpartition(".")[2])(*words, **options)
 
 
 sys.modules[__name__].__class__ = _Package
@@ -88,11 +72,14 @@ def __dir__() -> list[str]:
 
 def __getattr__(name: str) -> "Any":
     # Loaded on first use: `chunkscope --help` needs none of it.
-    home = next((home for home, names in _HOMES.items() if name in names), None)
-    if home is None:
+    if name not in __all__:
         raise AttributeError(f"module 'chunkscope' has no attribute {name!r}")
+    globals()[name] = value = _load(name)
+    return value
+
+
+def _load(name: str) -> "Any":
     from importlib import import_module
 
-    value = getattr(import_module(f"chunkscope.{home}"), name)
-    globals()[name] = value
-    return value
+    home = next(home for home, names in _HOMES.items() if name in names)
+    return getattr(import_module(f"chunkscope.{home}"), name)

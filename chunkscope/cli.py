@@ -4,7 +4,6 @@ import errno
 import os
 import signal
 import sys
-import traceback
 from collections.abc import Callable
 from functools import wraps
 from importlib import import_module
@@ -14,20 +13,17 @@ import typer
 
 from chunkscope import console
 from chunkscope._version import __version__
-from chunkscope.commands.options import GroupedCommand, spelled_out
+from chunkscope.commands.options import GroupedCommand
 from chunkscope.errors import EXIT_BUG, ChunkscopeError, InputError
 
 EXIT_INTERRUPTED = 130
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _INTERRUPT = signal.default_int_handler  # Python's own: it raises KeyboardInterrupt
-
-
-class Interrupted(Exception):  # noqa: N818  (it is what the user did)
-    """Ctrl-C."""
-
-
-class OutputClosed(Exception):  # noqa: N818  (`| head` has seen enough)
-    """Whoever read our output went away."""
+SMALL = ("prefixes", "memory", "demo", "models", "gpus", "help")  # commands of one module
+COMMANDS = (
+    *("analyze", "prefixes", "recommend", "simulate", "verify", "report", "gate"),
+    *("memory", "doctor", "demo", "models", "gpus", "help"),
+)
 
 
 def _past_typer(command: Callable[..., None]) -> Callable[..., None]:
@@ -40,30 +36,15 @@ def _past_typer(command: Callable[..., None]) -> Callable[..., None]:
         try:
             command(**given)
             sys.stdout.flush()
-        except KeyboardInterrupt as error:
-            raise Interrupted from error
-        except BrokenPipeError as error:
-            raise OutputClosed from error
+        except KeyboardInterrupt:
+            console.say("interrupted; what was counted or measured is kept")
+            # Not sys.exit: that would wait for threads, one of which may be waiting for a pipe.
+            os._exit(EXIT_INTERRUPTED)
+        except BrokenPipeError:  # whoever read our output went away: `| head` has seen enough
+            _drop_output()
+            sys.exit(0)
 
     return run
-
-
-# Each command, and the module that has it.
-COMMANDS = {
-    "analyze": "analyze",
-    "prefixes": "known",
-    "recommend": "recommend",
-    "simulate": "simulate",
-    "verify": "verify",
-    "report": "report",
-    "gate": "gate",
-    "memory": "known",
-    "doctor": "doctor",
-    "demo": "known",
-    "models": "known",
-    "gpus": "known",
-    "help": "known",
-}
 
 
 def application(wanted: str = "") -> typer.Typer:
@@ -78,7 +59,7 @@ def application(wanted: str = "") -> typer.Typer:
     )
     app.callback()(_common)
     for name in [wanted] if wanted in COMMANDS else COMMANDS:
-        module = import_module(f"chunkscope.commands.{COMMANDS[name]}")
+        module = import_module(f"chunkscope.commands.{'known' if name in SMALL else name}")
         command = getattr(module, "show_help" if name == "help" else name)
         app.command(name, cls=GroupedCommand)(_past_typer(command))
     return app
@@ -105,28 +86,19 @@ def main() -> NoReturn:
     """Run a command. The one place where errors become a sentence and an exit code."""
     _mend_streams()
     try:
-        words = spelled_out(sys.argv[1:])
-        app = application(words[0] if words else "")
-        app(words, standalone_mode=True, prog_name="chunkscope")
+        app = application(sys.argv[1] if len(sys.argv) > 1 else "")
+        app(sys.argv[1:], standalone_mode=True, prog_name="chunkscope")
     except ChunkscopeError as error:
         console.show_error(error)
         sys.exit(error.exit_code)
-    except Interrupted:
-        console.say("interrupted; what was counted or measured is kept")
-        # Not sys.exit: that would wait for threads, one of which may be waiting for a pipe.
-        os._exit(EXIT_INTERRUPTED)
-    except OutputClosed:
-        _drop_output()
-        sys.exit(0)
     except Exception as error:
         if isinstance(error, OSError) and error.errno in _DISK_FULL:
             _drop_output()
-            full = InputError(
-                f"cannot write the output: {error.strerror}",
-                hint="what was counted or measured is kept; make room, and run it again",
-            )
-            console.show_error(full)
-            sys.exit(full.exit_code)
+            console.say(f"error: cannot write the output: {error.strerror}")
+            console.say("\nhint: what was counted or measured is kept; make room, and run it again")
+            sys.exit(InputError.exit_code)
+        import traceback
+
         traceback.print_exc()
         console.say("\nerror: this is a bug in chunkscope; please report it with the lines above")
         sys.exit(EXIT_BUG)

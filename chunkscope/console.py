@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from chunkscope.errors import ChunkscopeError
 
@@ -43,32 +43,22 @@ NO_BREAK = "\ue000"  # a blank at which no line is broken; rich breaks at those 
 # -- the two streams -----------------------------------------------------------------------------
 
 
-def out() -> "Console":
-    """For results. Its width follows the terminal, or 80 columns where there is none."""
+def rich_console(stream: TextIO) -> "Console":
+    """Its width follows COLUMNS, else the terminal; in a pipe rich would wrap at 80 anyway."""
     from rich.console import Console
 
-    return Console(file=sys.stdout, highlight=False, soft_wrap=False, width=_width())
+    columns = os.environ.get("COLUMNS", "")
+    width = int(columns) if columns.isdecimal() and int(columns) > 0 else None
+    return Console(file=stream, highlight=False, width=width)
 
 
 def show(render: "Callable[[Console], None]") -> None:
     """Print what `render` prints; rich itself would end the program when nobody reads it."""
-    console = out()
+    console = rich_console(sys.stdout)
     with console.capture() as shown:
         render(console)
     lines = shown.get().replace(NO_BREAK, " ").split("\n")
     sys.stdout.write(_COMMAND.sub(r"\1\\", "\n".join(line.rstrip(" ") for line in lines)))
-
-
-def err() -> "Console":
-    from rich.console import Console
-
-    return Console(file=sys.stderr, highlight=False, width=_width())
-
-
-def _width() -> int | None:
-    """Rich asks the terminal; in a pipe it would wrap at 80, whatever COLUMNS says."""
-    columns = os.environ.get("COLUMNS", "")
-    return int(columns) if columns.isdecimal() and int(columns) > 0 else None
 
 
 def say(text: str = "") -> None:
@@ -104,6 +94,8 @@ def is_terminal() -> bool:
 class Progress:
     """How far the work is, told to nobody: the base of who tells it. Several threads call it."""
 
+    _setting = ""
+
     def preparing(self, name: str) -> None:
         """A tokenizer is checked before anything can be counted."""
 
@@ -115,6 +107,7 @@ class Progress:
 
     def setting(self, name: str, number: int, of: int) -> None:
         """Settings are measured one after the other; this one begins."""
+        self._setting = f"{name} ({number} of {of}): "
 
     def phase(self, phase: str, detail: str = "") -> None:
         """Loading weights, compiling, warming up, measuring and so on."""
@@ -129,19 +122,11 @@ class Progress:
 class _Lines(Progress):
     """In a log: one line whenever something new begins."""
 
-    def __init__(self) -> None:
-        self._began = time.monotonic()
-        self._setting = ""
-
     def preparing(self, name: str) -> None:
         say(f"preparing the tokenizer {name} (once; later runs start at once)")
 
-    def setting(self, name: str, number: int, of: int) -> None:
-        self._setting = f"{name} ({number} of {of}): "
-
     def phase(self, phase: str, detail: str = "") -> None:
-        passed = _clock(time.monotonic() - self._began)
-        say(f"{passed} {self._setting}{', '.join(filter(None, (phase, detail)))}")
+        say(f"{time.strftime('%X')} {self._setting}{', '.join(filter(None, (phase, detail)))}")
 
 
 class _Bar(Progress):
@@ -151,7 +136,7 @@ class _Bar(Progress):
         from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
         from rich.progress import Progress as RichProgress
 
-        self._setting = self._what = ""
+        self._what = ""
         self._total: int | None = None
         self._bar = RichProgress(
             TextColumn("{task.description}", markup=False),
@@ -159,7 +144,7 @@ class _Bar(Progress):
             TextColumn("{task.fields[count]}", markup=False),
             TimeElapsedColumn(),
             TimeRemainingColumn(),
-            console=err(),
+            console=rich_console(sys.stderr),
             transient=True,
             expand=True,
         )
@@ -180,9 +165,6 @@ class _Bar(Progress):
     def at(self, *, rows: int, tokens: int, bytes_read: int) -> None:
         count = f"{rows:,} rows  {tokens:,} tokens"
         self._show("counting", total=self._total, done=bytes_read, count=count)
-
-    def setting(self, name: str, number: int, of: int) -> None:
-        self._setting = f"{name} ({number} of {of}): "
 
     def phase(self, phase: str, detail: str = "") -> None:
         self._what = self._setting + ", ".join(filter(None, (phase, detail)))
@@ -212,14 +194,3 @@ def simulating() -> Iterator[Callable[[], None]]:
         done = count(1)
         bar.phase("simulating")
         yield lambda: bar.phase("simulating", f"{next(done):,} settings")
-
-
-def _clock(seconds: float) -> str:
-    """As a clock shows it.
-
-    >>> _clock(3725)
-    '1:02:05'
-    """
-    minutes, seconds = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"

@@ -120,7 +120,7 @@ def lines_of(part: str) -> int:
 
 # Lines of Python at most: what a folder has today. It only shrinks; the aim is 30,000 in all.
 BUDGETS = {
-    "top level": 699,
+    "top level": 629,
     "sources": 2_255,
     "prompts": 3_529,
     "tokenizers": 1_410,
@@ -137,7 +137,7 @@ BUDGETS = {
     "reference": 991,
     "gating": 1_709,
     "report": 3_210,
-    "commands": 1_633,
+    "commands": 1_420,
 }
 MOST_FILES = 14  # in a folder, without its __init__
 

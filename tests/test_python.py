@@ -67,7 +67,7 @@ SHOWN = {"details", "json", "quiet", "output", "form", "help", "skip_bad_rows"}
 RETURNED = {
     "recommend": {"emit", "anyway", "check"},
     "gate": {"init", "force", "update"},
-    "doctor": {"follow", "for_"},
+    "doctor": {"follow"},
 }
 COMMANDS = (
     *("analyze", "prefixes", "recommend", "simulate", "verify"),
@@ -78,7 +78,7 @@ COMMANDS = (
 def keywords(command: str) -> set[str]:
     """What the Python function of that name takes, those of its options model, too."""
     from chunkscope.commands import api
-    from chunkscope.commands.api import ALIASES, option_names
+    from chunkscope.commands.api import ALIASES, option_types
     from chunkscope.lengths.options import AnalyzeOptions
     from chunkscope.planning.predict import SimulateOptions
     from chunkscope.planning.recommend import recommend
@@ -87,16 +87,16 @@ def keywords(command: str) -> set[str]:
     from chunkscope.vllm.settings import NAMES
 
     models = {
-        "analyze": {*option_names(AnalyzeOptions), *ALIASES},
+        "analyze": {*option_types(AnalyzeOptions), *ALIASES},
         "recommend": {
             *(set(signature(recommend).parameters) | set(signature(PlanRequest.of).parameters)),
-            *option_names(PlanRequest),
+            *option_types(PlanRequest),
         },
-        "simulate": {*option_names(SimulateOptions), *NAMES},
-        "verify": {*option_names(VerifyOptions)},
+        "simulate": {*option_types(SimulateOptions), *NAMES},
+        "verify": {*option_types(VerifyOptions), *ALIASES},
         "memory": {*NAMES},
     }
-    function = getattr(api, command, None) or getattr(chunkscope, command)
+    function = getattr(api, command, None) or chunkscope._load(command)
     return {*signature(function).parameters, *models.get(command, ())}
 
 

@@ -63,11 +63,10 @@ def test_a_command_of_the_manual_has_options_that_exist(line: str) -> None:
     from typer.main import get_command
 
     from chunkscope.cli import application
-    from chunkscope.commands.options import spelled_out
 
     name, *words = shlex.split(line.rstrip(")"), comments=True)[1:]
     command = get_command(application()).commands[name]  # type: ignore[attr-defined]
-    assert command.make_context(name, spelled_out(words))
+    assert command.make_context(name, words)
 
 
 def test_gpus_and_models_can_be_found(tmp_path: Path) -> None:

@@ -111,9 +111,8 @@ def read(path: Path, schema: str, made_by: str, build: Callable[[dict[str, Any]]
         raise InputError(f"no such file: {path}", hint=f"run `{made_by}` first") from None
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from error
-    except ValueError as error:
-        hint = f"make it again: `{made_by}`"
-        raise InputError(f"{path} is damaged: {error}", hint=hint) from None
+    except ValueError:
+        document = None  # another file: data, perhaps
     return checked(document, path, schema, made_by, build)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Literal
 
 from chunkscope import console
 from chunkscope.commands import api
@@ -14,7 +14,6 @@ from chunkscope.errors import InputError, UsageError
 from chunkscope.vllm.enums import Task
 
 if TYPE_CHECKING:
-    from chunkscope.lengths.profile import Profile
     from chunkscope.lengths.scan import Listener
     from chunkscope.lengths.trace_export import TraceExport
     from chunkscope.sources.base import Skipped
@@ -23,89 +22,52 @@ TOKENIZER, HARNESS, SPEED = group("Tokenizer"), group("Harness"), group("Speed")
 
 
 def analyze(
-    paths: Annotated[
-        list[str],
-        argument(
-            "PATH...",
-            "Files, folders, globs, archives, - for stdin; s3://, gs://, az://, hf://, "
-            "https://; hf:org/name[:config][@split]; or tasks, whose code is run: "
-            "lm-eval:gsm8k,mmlu, inspect:file.py@task.",
-        ),
-    ],
-    field: Annotated[
-        list[str] | None,
-        INPUT(
-            "Where the prompt is: question, turns[0], ctxs[].text, tools|json. Repeat to join "
-            "several. [default: found]",
-            "PATH",
-            "--field",
-            "-f",
-        ),
-    ] = None,
-    template: Annotated[
-        str | None, INPUT("Prompt from fields: '{context}\\n\\nQ: {question}'.", "TEXT")
-    ] = None,
-    choices: Annotated[
-        list[str] | None,
-        INPUT("Choices written after the question, as MMLU's are: a list, or A,B,C,D.", "PATH"),
-    ] = None,
-    task: Annotated[
-        Task | None, INPUT("With loglikelihood, one request for each choice of a row.")
-    ] = None,
-    each: Annotated[
-        list[str] | None, INPUT("A list in each row: one prompt for each element.", "PATH")
-    ] = None,
-    prefix_file: Annotated[
-        list[str] | None,
-        INPUT(
-            "Text before each prompt, such as few-shot examples; for all or one dataset.",
-            "[NAME=]FILE",
-        ),
-    ] = None,
-    output_field: Annotated[
-        str | None, INPUT("Reference answers, counted as outputs.", "PATH")
-    ] = None,
-    exclude: Annotated[list[str] | None, INPUT("Skip files that match.", "GLOB")] = None,
-    sample: Annotated[int | None, INPUT("Count N random rows of each dataset.", "N", min=1)] = None,
-    skip_bad_rows: Annotated[bool, INPUT("Exit 0 in spite of bad rows.")] = False,
-    model: Annotated[str | None, opt.model(TOKENIZER, "Count with this model's tokenizer.")] = None,
-    tokenizer: Annotated[
-        str | None,
-        TOKENIZER(
-            "Folder, tokenizer file, hub id or tiktoken encoding. [default: Mistral's tekken]",
-            "NAME",
-            "--tokenizer",
-            "-t",
-        ),
-    ] = None,
-    chat_template: Annotated[
-        Path | None, TOKENIZER("Instead of the tokenizer's own.", "FILE")
-    ] = None,
-    apply_chat_template: Annotated[bool, TOKENIZER("Send each text as a user message.")] = False,
-    trust_remote_code: Annotated[bool, TOKENIZER("Run code that a tokenizer brings.")] = False,
-    shots: Annotated[int | None, HARNESS("Few-shot examples per lm-eval task.", "N", min=0)] = None,
-    limit: Annotated[
-        float | None, HARNESS("Only the first COUNT samples of each task.", "COUNT")
-    ] = None,
-    ray: Annotated[
-        str | None,
-        SPEED(
-            "Count on a Ray cluster: host:port or ray://host:port. [default: this machine]",
-            "[ADDRESS]",
-        ),
-    ] = None,
-    no_cache: Annotated[bool, SPEED("Neither read nor write the cache.")] = False,
-    details: opt.Details = False,
-    form: Annotated[
-        Literal["text", "md", "csv"] | None, OUTPUT("How the result is shown.", "--format")
-    ] = None,
-    json: opt.Json = False,
-    output: opt.Output = PROFILE,
-    export_trace: Annotated[
-        Path | None,
-        OUTPUT("Also write the requests as a Mooncake trace, for `vllm bench serve`.", "FILE"),
-    ] = None,
-    quiet: opt.Quiet = False,
+    paths: list[str] = argument(
+        "PATH...",
+        "Files, folders, globs, archives, - for stdin; s3://, gs://, az://, hf://, https://; "
+        "hf:org/name[:config][@split]; or tasks, whose code is run: lm-eval:gsm8k,mmlu, "
+        "inspect:file.py@task.",
+        default=...,
+    ),
+    field: list[str] | None = INPUT(
+        "Where the prompt is: question, turns[0], ctxs[].text, tools|json. Repeat to join several. "
+        "[default: found]",
+        *("PATH", "--field", "-f"),
+    ),
+    template: str | None = INPUT("Prompt from fields: '{context}\\n\\nQ: {question}'.", "TEXT"),
+    choices: list[str] | None = INPUT(
+        "Choices written after the question, as MMLU's are: a list, or A,B,C,D.", "PATH"
+    ),
+    task: Task | None = INPUT("With loglikelihood, one request for each choice of a row."),
+    each: list[str] | None = INPUT("A list in each row: one prompt for each element.", "PATH"),
+    prefix_file: list[str] | None = INPUT(
+        "Text before each prompt, such as few-shot examples; for all or one dataset.",
+        "[NAME=]FILE",
+    ),
+    output_field: str | None = INPUT("Reference answers, counted as outputs.", "PATH"),
+    exclude: list[str] | None = INPUT("Skip files that match.", "GLOB"),
+    sample: int | None = INPUT("Count N random rows of each dataset.", "N", min=1),
+    skip_bad_rows: bool = INPUT("Exit 0 in spite of bad rows.", default=False),
+    model: str | None = opt.model(TOKENIZER, "Count with this model's tokenizer."),
+    tokenizer: str | None = TOKENIZER(
+        "Folder, tokenizer file, hub id or tiktoken encoding. [default: Mistral's tekken]",
+        *("NAME", "--tokenizer", "-t"),
+    ),
+    chat_template: Path | None = TOKENIZER("Instead of the tokenizer's own.", "FILE"),
+    apply_chat_template: bool = TOKENIZER("Send each text as a user message.", default=False),
+    trust_remote_code: bool = TOKENIZER("Run code that a tokenizer brings.", default=False),
+    shots: int | None = HARNESS("Few-shot examples per lm-eval task.", "N", min=0),
+    limit: float | None = HARNESS("Only the first COUNT samples of each task.", "COUNT"),
+    ray: bool = SPEED("Count on a Ray cluster: RAY_ADDRESS, else this machine.", default=False),
+    no_cache: bool = SPEED("Neither read nor write the cache.", default=False),
+    details: bool = opt.DETAILS,
+    form: Literal["text", "md", "csv"] | None = OUTPUT("How the result is shown.", "--format"),
+    json: bool = opt.JSON,
+    output: Path = opt.output(PROFILE),
+    export_trace: Path | None = OUTPUT(
+        "Also write the requests as a Mooncake trace, for `vllm bench serve`.", "FILE"
+    ),
+    quiet: bool = opt.QUIET,
 ) -> None:
     """Measure how long the prompts are, in the model's own tokens.
 
@@ -113,8 +75,9 @@ def analyze(
 
     Example: chunkscope analyze sample_data/
     """
-    given = opt.typed(locals())
+    given = locals()
     from chunkscope.lengths.options import AnalyzeOptions
+    from chunkscope.report.profile import as_csv, bad_rows, cautions, exported
 
     opt.check_format(form, json=json)
     for name, value in (("tokenizer", tokenizer), ("model", model)):
@@ -124,25 +87,27 @@ def analyze(
         raise UsageError("--model and --tokenizer both name a tokenizer", hint="use one of them")
     if limit is not None and not (isfinite(limit) and limit > 0):
         raise UsageError(f"--limit must be over 0, not {limit:g}")
-    if ray is not None and export_trace is not None:
+    if ray and export_trace is not None:
         raise UsageError("--ray excludes --export-trace", hint="leave one of them out")
-    options = opt.settled("analyze", api.option_names(AnalyzeOptions), given)
+    options = opt.settled(analyze, given, AnalyzeOptions)
     options.pop("skip_bad_rows", None)
-    if export_trace:
-        options["export_trace"] = _export(export_trace, paths, options.get("prefixes", True))
+    export = _export(export_trace, paths, options.get("prefixes", True)) if export_trace else None
     with console.progress(quiet=quiet) as progress:
-        profile = api.analyze(listener=_listener(progress), **options)
+        profile = api.analyze(export=export, listener=_listener(progress), **options)
     profile = replace(profile, command=_command())
     profile.save(output)
-    _show(profile, form, details=details, json=json)
-    if export_trace:
-        from chunkscope.report.profile import exported
-
-        options["export_trace"].write(export_trace)
-        for line in exported(options["export_trace"], export_trace):
-            console.say(line)
-    where = "" if output == PROFILE else opt.quoted(output)
-    console.say(f"\nwrote {output}; next: chunkscope recommend{where}")
+    if form == "csv":
+        console.emit(as_csv(profile).encode())
+    else:
+        opt.show(profile, details=details, json=json, form=form)
+    if json or form == "csv":  # which have no place for sentences
+        for note in cautions(profile):
+            console.say(f"note: {note}")
+    for line in bad_rows(profile):
+        console.say(line)
+    for line in exported(export, export_trace) if export and export_trace else ():
+        console.say(line)
+    console.say(f"\nwrote {output}; next: chunkscope recommend{opt.quoted(output, usual=PROFILE)}")
     if profile.failures or (profile.skipped and not skip_bad_rows):
         raise SystemExit(InputError.exit_code)
 
@@ -158,20 +123,6 @@ def _export(file: Path, paths: list[str], prefixes: bool) -> "TraceExport":
     if file.resolve() in [Path(path).resolve() for path in paths]:
         raise UsageError(f"--export-trace {file} would replace the data", hint="name another file")
     return TraceExport()
-
-
-def _show(profile: "Profile", form: str | None, *, details: bool, json: bool) -> None:
-    from chunkscope.report.profile import as_csv, bad_rows, cautions
-
-    if form == "csv":
-        console.emit(as_csv(profile).encode())
-    else:
-        opt.show(profile, details=details, json=json, form=form)
-    if json or form == "csv":  # which have no place for sentences
-        for note in cautions(profile):
-            console.say(f"note: {note}")
-    for line in bad_rows(profile):
-        console.say(line)
 
 
 def _listener(progress: console.Progress) -> "Listener":
@@ -199,5 +150,4 @@ def _command() -> tuple[str, ...]:
     """What was typed, without --ray: the result is the same."""
     from chunkscope.sources.remote import without_secrets
 
-    words = [without_secrets(word) for word in opt.spelled_out(console.command())]
-    return tuple(word for word in words if not word.startswith("--ray="))
+    return tuple(without_secrets(word) for word in console.command() if word != "--ray")

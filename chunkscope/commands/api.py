@@ -1,11 +1,13 @@
 """The commands as Python functions: the same names, the same values.
 
-A command parses, calls one of these, and prints. `gate` is that of its own folder.
+A command parses, calls one of these, and prints. `doctor`, `gate`, `memory` and `prefixes` are in
+folders of their own.
 """
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import MISSING, fields, is_dataclass, replace
+from contextlib import suppress
+from dataclasses import fields, is_dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
     from chunkscope.lengths.trace_export import TraceExport
     from chunkscope.planning.plan import Plan
     from chunkscope.reference.demo import Demonstration
-    from chunkscope.report.prefixes import PrefixSummary
     from chunkscope.simulation.result import Simulation
     from chunkscope.verification.result import Verification
     from chunkscope.verification.verify import Report
@@ -28,22 +29,24 @@ T = TypeVar("T")
 Name = str | os.PathLike[str]
 # Options that a command line repeats, and what the models call them.
 ALIASES = {"field": "fields", "name": "names", "prefix_file": "prefix_files"}
+ALIASES |= {"engine_arg": "engine_args"}
 
 
 def analyze(
     paths: Name | Sequence[Name],
     *,
     model: Name | None = None,
-    ray: str | None = None,
+    ray: bool | str = False,
     no_cache: bool = False,
-    export_trace: "Name | TraceExport | None" = None,
+    export_trace: Name | None = None,
+    export: "TraceExport | None" = None,
     options: "AnalyzeOptions | None" = None,
     listener: "Listener | None" = None,
     **given: Any,
 ) -> "Profile":
     """How long the prompts are: `analyze("data/", model="qwen3-8b", field="question")`.
 
-    Every option of the command and of chunkscope.toml is a keyword.
+    Every option of the command and of chunkscope.toml is a keyword; `ray` may be an address.
     """
     from chunkscope.lengths.analyze import analyze as run
     from chunkscope.lengths.options import AnalyzeOptions
@@ -54,36 +57,33 @@ def analyze(
     chosen = options or filled(AnalyzeOptions, given, "analyze")
     if no_cache:
         chosen = replace(chosen, use_cache=False)
-    if ray is not None:
+    if ray:
         from chunkscope.lengths.on_ray import analyze_on_ray
 
-        return analyze_on_ray(paths, ray or None, options=chosen, listener=listener)
-    to_file = isinstance(export_trace, str | os.PathLike)
-    export = TraceExport() if to_file else export_trace
-    profile = run(paths, options=chosen, listener=listener, export=export)  # type: ignore[arg-type]
-    if to_file:
-        export.write(Path(export_trace))  # type: ignore[arg-type, union-attr]
+        address = ray if isinstance(ray, str) else os.environ.get("RAY_ADDRESS")
+        return analyze_on_ray(paths, address, options=chosen, listener=listener)
+    export = export or (TraceExport() if export_trace is not None else None)
+    profile = run(paths, options=chosen, listener=listener, export=export)
+    if export is not None and export_trace is not None:
+        export.write(Path(export_trace))
     return profile
-
-
-def prefixes(profile: "Profile | Name") -> "PrefixSummary":
-    """How much of the prompts vLLM's prefix cache can serve."""
-    from chunkscope.report.prefixes import prefixes as run
-
-    return run(profile)
 
 
 def recommend(profiles: "Profile | Name | Sequence[Profile | Name]", **given: Any) -> "Plan":
     """Which vLLM settings to use: `recommend("profile.json", model="qwen3-8b", gpu="h100")`.
 
-    Several profiles are sent together.
+    Several profiles are sent together. Without a GPU it is that of this machine, if it has one.
     """
+    from chunkscope.hardware.gpus import LOCAL, find_gpu
     from chunkscope.planning.recommend import recommend as run
     from chunkscope.planning.rule import LengthRule
 
     cuts = [field.name for field in fields(LengthRule) if field.name in given]
     if cuts:
         given["rule"] = LengthRule(**{name: given.pop(name) for name in cuts})
+    if not given.keys() & {"gpu", "gpu_memory"}:
+        with suppress(MissingError):
+            given["gpu"] = find_gpu(LOCAL)
     return run(joined(profiles), **given)
 
 
@@ -99,14 +99,12 @@ def simulate(
     from chunkscope.hardware.calibration import Calibration, together
     from chunkscope.planning.plan import Plan
     from chunkscope.planning.predict import SimulateOptions, predict
-    from chunkscope.vllm.settings import NAMES, Settings
 
-    engine = {name: given.pop(name) for name in NAMES if name in given}
     files = [calibration] if isinstance(calibration, str | os.PathLike) else calibration
     return predict(
         Plan.given(plan),
         joined(profile) if profile is not None else None,
-        filled(SimulateOptions, {**_limits(given), "asked": Settings.of(engine)}, "simulate"),
+        filled(SimulateOptions, given, "simulate"),
         calibration=together([Calibration.load(Path(f)) for f in files]) if files else None,
         tick=tick,
     )
@@ -118,28 +116,19 @@ def verify(
     *,
     model: str | None = None,
     endpoint: str | None = None,
-    engine_arg: str | Sequence[str] = (),
     report: "Report | None" = None,
     resume: "Verification | Name | None" = None,
     **given: Any,
 ) -> "Verification":
     """What a real engine does with the plan, or what a server at `endpoint` does."""
-    from chunkscope.artefacts.words import several
-    from chunkscope.verification.result import Verification
-    from chunkscope.verification.settings import parse_engine_args
     from chunkscope.verification.verify import VerifyOptions, verify_endpoint
     from chunkscope.verification.verify import verify as run
 
-    if engine_arg:
-        given["engine_args"] = parse_engine_args(several(engine_arg))
-    if isinstance(against := given.get("against"), str):
-        given["against"] = tuple(name for name in against.split(",") if name not in ("", "none"))
-    how: dict[str, Any] = {"model": model, "report": report}
-    how["options"] = filled(VerifyOptions, _limits(given), "verify")
+    options = filled(VerifyOptions, given, "verify")
+    how: dict[str, Any] = {"model": model, "options": options, "report": report}
     if endpoint is not None:
         return verify_endpoint(endpoint, plan, joined(profile), **how)
-    earlier = None if resume is None else Verification.given(resume)
-    return run(plan, joined(profile), resume=earlier, **how)
+    return run(plan, joined(profile), resume=resume, **how)
 
 
 def report(
@@ -216,43 +205,35 @@ def tokenizer_of(model: Name) -> str:
     return known.hub_id(str(model)) if known else str(model)
 
 
-def _limits(given: dict[str, Any]) -> dict[str, Any]:
-    from chunkscope.simulation.slo import read_slo
-
-    slo = given.get("slo")
-    return {**given, "slo": read_slo(slo)} if isinstance(slo, str) else given
-
-
-def option_names(kind: type[Any]) -> dict[str, Any]:
-    """Every option of a model by its name, with its type; those of nested models, too."""
-    hints = get_type_hints(kind)
-    names: dict[str, Any] = {}
-    for field in fields(kind):
-        if is_dataclass(field.default_factory):
-            names |= option_names(field.default_factory)
-        else:
-            names[field.name] = hints[field.name]
-    return names
+def option_types(kind: Any) -> dict[str, Any]:
+    """Every option of a model or function by its name, with its type; of nested models, too."""
+    types: dict[str, Any] = {}
+    for name, hint in get_type_hints(kind).items():
+        types |= option_types(hint) if is_dataclass(hint) else {name: hint}
+    return types
 
 
 def filled(kind: type[T], given: dict[str, Any], command: str) -> T:
     """The options model; options of nested models go by their own names: `delimiter`."""
-    names = option_names(kind)
+    names = option_types(kind)
     values = {ALIASES.get(name, name): value for name, value in given.items()}
     for name in values:
         if name not in names:
             near = get_close_matches(name, names, n=1)
             known = f"did you mean {near[0]}?" if near else f"there are: {', '.join(sorted(names))}"
             raise UsageError(f"{command} has no option {name}", hint=known)
+    if isinstance(slo := values.get("slo"), str):
+        from chunkscope.simulation.slo import read_slo
+
+        values["slo"] = read_slo(slo)
     return _filled(kind, values)
 
 
 def _filled(kind: type[T], values: dict[str, Any]) -> T:
     arguments: dict[str, Any] = {}
-    for field in fields(kind):  # type: ignore[arg-type]
-        nested = field.default_factory
-        if nested is not MISSING and is_dataclass(nested):
-            arguments[field.name] = _filled(nested, values)
-        elif field.name in values:
-            arguments[field.name] = values[field.name]
+    for name, hint in get_type_hints(kind).items():
+        if is_dataclass(hint):
+            arguments[name] = _filled(hint, values)  # type: ignore[arg-type]
+        elif name in values:
+            arguments[name] = values[name]
     return kind(**arguments)

@@ -1,7 +1,8 @@
 """`chunkscope doctor`."""
 
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from chunkscope import console
 from chunkscope.commands import options as opt
@@ -14,27 +15,19 @@ if TYPE_CHECKING:
 
 
 def doctor(
-    logs: Annotated[
-        list[str], argument("LOG|URL...", "vLLM logs (- for stdin), or running servers.")
-    ],
-    plan: Annotated[
-        Path | None, INPUT("A plan to compare with. [default: reports/plan.json]", "FILE")
-    ] = None,
-    profile: Annotated[
-        Path | None, INPUT("The data that was sent. [default: reports/profile.json]", "FILE")
-    ] = None,
-    for_: Annotated[
-        str, INPUT("How long to watch a server. [default: 10s]", "TIME", "--for")
-    ] = "10s",
-    follow: Annotated[bool, INPUT("Follow a growing log until Ctrl-C.")] = False,
-    model: Annotated[str | None, opt.model(MACHINE, "[default: as the log says]")] = None,
-    gpu: opt.Gpu = None,
-    details: opt.Details = False,
-    form: Annotated[
-        Literal["text", "md"] | None, OUTPUT("How the result is shown.", "--format")
-    ] = None,
-    json: opt.Json = False,
-    output: opt.Output = REPORTS / "doctor.json",
+    logs: list[str] = argument(
+        "LOG|URL...", "vLLM logs (- for stdin), or running servers.", default=...
+    ),
+    plan: Path | None = INPUT("A plan to compare with. [default: reports/plan.json]", "FILE"),
+    profile: Path | None = INPUT("The data that was sent. [default: reports/profile.json]", "FILE"),
+    seconds: float = INPUT("How long to watch a server. [default: 10]", "S", min=0.1, default=10.0),
+    follow: bool = INPUT("Follow a growing log until Ctrl-C.", default=False),
+    model: str | None = opt.model(MACHINE, "[default: as the log says]"),
+    gpu: str | None = opt.GPU,
+    details: bool = opt.DETAILS,
+    form: Literal["text", "md"] | None = OUTPUT("How the result is shown.", "--format"),
+    json: bool = opt.JSON,
+    output: Path = opt.output(REPORTS / "doctor.json"),
 ) -> None:
     """What limits a vLLM, from its log or a running server.
 
@@ -57,22 +50,10 @@ def doctor(
     if follow:
         diagnosis = _followed(logs, Context(**context), output)
     else:
-        diagnosis = run(*logs, **context, seconds=_seconds(for_))
+        diagnosis = run(*logs, **context, seconds=seconds)
     diagnosis.save(output)
     opt.show(diagnosis, details=details, json=json, form=form)
     console.say(f"\nwrote {output}")
-
-
-def _seconds(text: str) -> float:
-    from chunkscope.artefacts.units import SECONDS
-
-    try:
-        seconds = SECONDS.read(text)
-    except ValueError as error:
-        raise UsageError(f"--for: {error}") from None
-    if seconds <= 0:
-        raise UsageError("--for must be longer than 0 s")
-    return float(seconds)
 
 
 def _followed(sources: list[str], context: "Context", output: Path) -> "Diagnosis":
@@ -87,7 +68,8 @@ def _followed(sources: list[str], context: "Context", output: Path) -> "Diagnosi
     if len(sources) != 1 or not Path(sources[0]).is_file():
         raise UsageError("--follow takes the path of one log")
     reader, diagnosis, shown = LogReader(), None, 0
-    with Live(console=console.err(), auto_refresh=False, transient=True) as live:
+    screen = console.rich_console(sys.stderr)
+    with Live(console=screen, auto_refresh=False, transient=True) as live:
         try:
             for lines in growing(Path(sources[0])):
                 reader.feed(lines)

@@ -3,7 +3,7 @@
 from difflib import unified_diff
 from itertools import count
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
 from chunkscope import console
 from chunkscope.commands import options as opt
@@ -14,22 +14,18 @@ BUDGET = group("Budget")
 
 
 def gate(
-    reports: Annotated[Path, argument("[REPORTS]", "Folder with the results.")] = REPORTS,
-    config: Annotated[
-        Path | None,
-        INPUT(
-            "The budget. [default: chunkscope.toml, else pyproject.toml]", "FILE", "--config", "-c"
-        ),
-    ] = None,
-    init: Annotated[bool, BUDGET("Write a budget from today's results.")] = False,
-    force: Annotated[bool, BUDGET("With --init: replace it; keep the old file.")] = False,
-    update: Annotated[bool, BUDGET("Move limits to today's figures; keep the rest.")] = False,
-    details: opt.Details = False,
-    form: Annotated[
-        Literal["text", "md", "junit", "github"] | None,
-        OUTPUT("github: annotations and a job summary.", "--format"),
-    ] = None,
-    json: opt.Json = False,
+    reports: Path = argument("[REPORTS]", "Folder with the results.", default=REPORTS),
+    config: Path | None = INPUT(
+        "The budget. [default: chunkscope.toml, else pyproject.toml]", *("FILE", "--config", "-c")
+    ),
+    init: bool = BUDGET("Write a budget from today's results.", default=False),
+    force: bool = BUDGET("With --init: replace it; keep the old file.", default=False),
+    update: bool = BUDGET("Move limits to today's figures; keep the rest.", default=False),
+    details: bool = opt.DETAILS,
+    form: Literal["text", "md", "junit", "github"] | None = OUTPUT(
+        "github: annotations and a job summary.", "--format"
+    ),
+    json: bool = opt.JSON,
 ) -> None:
     """Exit 1 when data or settings have drifted out of budget.
 

@@ -1,84 +1,84 @@
 """Small commands: `prefixes`, `memory`, `demo`, `models`, `gpus`, `help`."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from operator import itemgetter
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from chunkscope import console
 from chunkscope.commands import api
 from chunkscope.commands import options as opt
-from chunkscope.commands.options import INPUT, PROFILE, REPORTS, SETTING, argument
+from chunkscope.commands.options import (
+    INPUT,
+    MACHINE,
+    PROFILE,
+    REPORTS,
+    SETTING,
+    WORKLOAD,
+    argument,
+)
 from chunkscope.errors import InputError, UsageError
+from chunkscope.vllm.enums import Entry, KvCacheType, Task
 
-Cell = Callable[[dict[str, Any]], str]  # what a row has in a column
-PartArg = Annotated[str, argument("[PART]", "Only names that contain it.")]
+PART = argument("[PART]", "Only names that contain it.", default="")
 
 
 def prefixes(
-    profile: Annotated[Path, argument("[PROFILE]", "From `chunkscope analyze`.")] = PROFILE,
-    details: opt.Details = False,
-    json: opt.Json = False,
+    profile: Path = argument("[PROFILE]", "From `chunkscope analyze`.", default=PROFILE),
+    details: bool = opt.DETAILS,
+    json: bool = opt.JSON,
 ) -> None:
     """How much of the prompts vLLM's prefix cache can serve.
 
     Example: chunkscope prefixes
     """
-    opt.refuse_data((profile,), "profile", "chunkscope prefixes")
-    opt.show(api.prefixes(profile), details=details, json=json)
+    from chunkscope.report.prefixes import prefixes as run
+
+    opt.show(run(profile), details=details, json=json)
 
 
 def memory(
-    model: opt.Model = None,
-    gpu: opt.Gpu = None,
-    tp: opt.Tp = None,
-    dp: opt.Dp = None,
-    ep: opt.Ep = False,
-    kv_cache_dtype: opt.KvCache = None,
-    vllm_version: opt.VllmVersion = None,
-    entry: opt.EntryPoint = None,
-    max_num_batched_tokens: Annotated[int | None, SETTING("[default: vLLM's]", "N", min=1)] = None,
-    max_num_seqs: Annotated[int | None, SETTING("[default: vLLM's]", "N", min=1)] = None,
-    max_model_len: Annotated[
-        int | None, SETTING("[default: the model's context]", "N", min=1)
-    ] = None,
-    long_prefill_token_threshold: Annotated[
-        int | None, SETTING("[default: none]", "N", min=0)
-    ] = None,
-    gpu_memory_utilization: Annotated[float | None, SETTING("[default: vLLM's]", "SHARE")] = None,
-    task: opt.TaskKind = None,
-    json: opt.Json = False,
+    model: str | None = opt.MODEL,
+    gpu: str | None = opt.GPU,
+    tp: int | None = opt.TP,
+    dp: int | None = opt.DP,
+    ep: bool = opt.EP,
+    kv_cache_dtype: KvCacheType | None = opt.KV_CACHE,
+    vllm_version: str | None = opt.VLLM_VERSION,
+    entry: Entry | None = MACHINE(opt.ENTRY_HELP),
+    max_num_batched_tokens: int | None = SETTING("[default: vLLM's]", "N", min=1),
+    max_num_seqs: int | None = SETTING("[default: vLLM's]", "N", min=1),
+    max_model_len: int | None = SETTING("[default: the model's context]", "N", min=1),
+    long_prefill_token_threshold: int | None = SETTING("[default: none]", "N", min=0),
+    gpu_memory_utilization: float | None = SETTING("[default: vLLM's]", "SHARE"),
+    task: Task | None = WORKLOAD("What the evaluation asks of the model."),
+    json: bool = opt.JSON,
 ) -> None:
     """Where every GiB of a GPU goes, and how many requests fit. Needs no data.
 
     Example: chunkscope memory --model qwen3-8b --gpu h100
     """
-    given = opt.typed(locals())
+    options = opt.settled(memory, locals())
     from chunkscope.vllm.footprint import memory as run
 
-    if model is None:
+    if "model" not in options:
         raise UsageError("--model is missing", hint="`chunkscope models` lists those known by name")
-    opt.show(run(**opt.settled("memory", {}, given)), json=json)
+    opt.show(run(**options), json=json)
 
 
 def demo(
-    model: Annotated[
-        str | None,
-        opt.model(INPUT, "Folder of a transformers model. [default: a small random one]"),
-    ] = None,
-    long: Annotated[
-        int | None, INPUT("Tokens of the two long prompts. [default: 3072]", "N", min=1)
-    ] = None,
-    seed: Annotated[int | None, INPUT("Random seed. [default: 0]", "SEED")] = None,
-    chunk: Annotated[
-        str | None,
-        SETTING("Tokens of one prompt per step, such as 32,512,none. [default: none,256]", "SIZES"),
-    ] = None,
-    details: opt.Details = False,
-    json: opt.Json = False,
-    quiet: opt.Quiet = False,
-    output: opt.Output = REPORTS / "demo" / "verify.json",
+    model: str | None = opt.model(
+        INPUT, "Folder of a transformers model. [default: a small random one]"
+    ),
+    long: int | None = INPUT("Tokens of the two long prompts. [default: 3072]", "N", min=1),
+    seed: int | None = INPUT("Random seed. [default: 0]", "SEED"),
+    chunk: str | None = SETTING(
+        "Tokens of one prompt per step, such as 32,512,none. [default: none,256]", "SIZES"
+    ),
+    details: bool = opt.DETAILS,
+    json: bool = opt.JSON,
+    quiet: bool = opt.QUIET,
+    output: Path = opt.output(REPORTS / "demo" / "verify.json"),
 ) -> None:
     """Show chunked prefill on this machine, with a real model.
 
@@ -86,7 +86,7 @@ def demo(
 
     Example: chunkscope demo --chunk 32,128,512,none
     """
-    options = opt.settled("demo", {}, opt.typed(locals()))
+    options = opt.settled(demo, locals())
     demonstration = api.demo(
         answering=lambda name: None if quiet else console.say(f"answering {name}"), **options
     )
@@ -98,69 +98,58 @@ def demo(
     console.say(f"\nwrote {output}; next: {after}")
 
 
-def models(
-    part: PartArg = "",
-    json: opt.Json = False,
-) -> None:
+def models(part: str = PART, json: bool = opt.JSON) -> None:
     """List the models known by name. Others: a folder with a config.json, or a hub id.
 
     Example: chunkscope models qwen3
     """
     from chunkscope.models.find import MODELS, built_in
 
-    rows = [
-        {
-            "name": name,
-            "hub_ids": list(model.hub_ids),
-            "parameters": shape.parameters.total,
-            "context": shape.limit,
-        }
-        for name, model in MODELS.items()
-        if (shape := built_in(name)) is not None
-    ]
-    columns: dict[str, Cell] = {
-        "name": itemgetter("name"),
-        "on the hub": lambda row: row["hub_ids"][0],
-        "parameters": lambda row: f"{row['parameters'] / 1e9:,.1f}B",
-        "context": lambda row: f"{row['context']:,}" if row["context"] else "-",
-    }
-    _list("models", rows, columns, part, json=json)
+    rows, cells = [], []
+    for name, model in MODELS.items():
+        if _contains(part, name, *model.hub_ids) and (shape := built_in(name)):
+            size, context, hub_ids = shape.parameters.total, shape.limit, list(model.hub_ids)
+            rows.append({"name": name, "hub_ids": hub_ids, "parameters": size, "context": context})
+            cells.append((name, hub_ids[0], f"{size / 1e9:,.1f}B", _number(context)))
+    _list("models", part, rows, ("name", "on the hub", "parameters", "context"), cells, json=json)
 
 
-def gpus(
-    part: PartArg = "",
-    json: opt.Json = False,
-) -> None:
+def gpus(part: str = PART, json: bool = opt.JSON) -> None:
     """List the GPUs known by name. Others: --gpu 80GiB.
 
     Example: chunkscope gpus h
     """
     from chunkscope.hardware.gpus import ALIASES, CARDS
 
-    figures = {"memory_gib": "GiB", "bandwidth_gb_s": "GB/s", "dense_tflops": "dense TFLOPS"}
-    rows = [
-        {
-            "name": card.name,
-            "title": card.title,
-            "also": [alias for alias, name in ALIASES.items() if name == card.name],
-            **{name: getattr(card, name) for name in figures},
-        }
-        for card in CARDS
-    ]
-    columns: dict[str, Cell] = {"name": itemgetter("name"), "GPU": itemgetter("title")}
-    columns |= {heading: _figure(name) for name, heading in figures.items()}
-    _list("gpus", rows, columns, part, json=json)
+    rows, cells = [], []
+    for card in CARDS:
+        if _contains(part, card.name, card.title):
+            also = [alias for alias, name in ALIASES.items() if name == card.name]
+            figures = {
+                n: getattr(card, n) for n in ("memory_gib", "bandwidth_gb_s", "dense_tflops")
+            }
+            rows.append({"name": card.name, "title": card.title, "also": also, **figures})
+            cells.append((card.name, card.title, *map(_number, figures.values())))
+    _list("gpus", part, rows, ("name", "GPU", "GiB", "GB/s", "dense TFLOPS"), cells, json=json)
 
 
-def _figure(name: str) -> Cell:
-    return lambda row: "-" if row[name] is None else f"{row[name]:,.1f}".removesuffix(".0")
+def _contains(part: str, *names: str) -> bool:
+    return part.lower() in " ".join(names).lower()
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.1f}".removesuffix(".0")
 
 
 def _list(
-    what: str, rows: Sequence[dict[str, Any]], columns: dict[str, Cell], part: str, *, json: bool
+    what: str,
+    part: str,
+    rows: Sequence[Any],
+    headings: Sequence[str],
+    cells: Sequence[Sequence[str]],
+    *,
+    json: bool,
 ) -> None:
-    names = ("name", "title", "hub_ids")
-    rows = [row for row in rows if part.lower() in " ".join(str(row.get(n)) for n in names).lower()]
     if not rows:
         raise InputError(
             f"no known name contains {part!r}", hint=f"`chunkscope {what}` lists all of them"
@@ -172,20 +161,16 @@ def _list(
     from chunkscope.report import terminal
     from chunkscope.report.section import Section, table_of
 
-    cells = [[cell(row) for cell in columns.values()] for row in rows]
-    table = table_of(tuple(columns), cells, words=tuple(columns)[:2])
+    table = table_of(tuple(headings), cells, words=tuple(headings)[:2])
     return console.show(lambda out: terminal.draw([Section(table=table)], out))
 
 
 def show_help(
-    page: Annotated[
-        str | None,
-        argument(
-            "[PAGE]",
-            "A command, `config`, `formats`, `python` or `security`.",
-            autocompletion=opt.known_pages,
-        ),
-    ] = None,
+    page: str | None = argument(
+        "[PAGE]",
+        "A command, `config`, `formats`, `python` or `security`.",
+        autocompletion=opt.pages,
+    ),
 ) -> None:
     """Show a page of the manual.
 

@@ -1,25 +1,23 @@
 """Options that several commands have, how --help groups them, and chunkscope.toml.
 
 A command is a typer function. The command line has the options that people use; `chunkscope.toml`
-sets any option of a command's model: `[analyze]` with `delimiter = ";"`. Defaults are the model's:
-what was not typed is None, False or an empty list.
+sets those and every other option of a command's model: `[analyze]` with `delimiter = ";"`. Defaults
+are the model's: what was not typed is None, False or an empty list.
 """
 
 import os
 import re
 import shlex
-import tomllib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_origin
+from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 import typer
 from typer.core import TyperCommand
 
 from chunkscope import console
 from chunkscope.errors import InputError, UsageError
-from chunkscope.vllm.enums import Entry, KvCacheType, Task
 
 if TYPE_CHECKING:
     from chunkscope.planning.plan import Plan
@@ -43,14 +41,10 @@ def known_models(part: str) -> list[str]:
     return [name for name in MODELS if name.startswith(part.lower())]
 
 
-def pages() -> dict[str, Path]:
-    """The manual's."""
+def pages(part: str = "") -> dict[str, Path]:
+    """Those of the manual whose names begin so."""
     guide = Path(__file__).parents[1] / "guide"
-    return {page.stem: page for page in sorted(guide.glob("*.md"))}
-
-
-def known_pages(part: str) -> list[str]:
-    return [name for name in pages() if name.startswith(part)]
+    return {page.stem: page for page in sorted(guide.glob(f"{part}*.md"))}
 
 
 # -- groups and shared options -------------------------------------------------------------------
@@ -69,7 +63,7 @@ class GroupedCommand(TyperCommand):
         for parameter in self.get_params(ctx):
             if (record := parameter.get_help_record(ctx)) is not None:
                 group = getattr(parameter, "rich_help_panel", None) or "Output"
-                text = re.sub(r"  \[(x>=\d+|required)\]$", "", record[1])
+                text = re.sub(r"  \[(x>=[\d.]+|required)\]$", "", record[1])
                 groups.setdefault(group, []).append((record[0], text))
         for group, records in groups.items():
             with formatter.section(group):
@@ -82,147 +76,117 @@ def group(name: str) -> Callable[..., Any]:
     def option(text: str, *words: str, **how: Any) -> Any:
         metavar = next((word for word in words if not word.startswith("-")), None)
         how |= {"metavar": metavar, "show_default": False, "rich_help_panel": name}
-        return typer.Option(*(word for word in words if word != metavar), help=text, **how)
+        names = [word for word in words if word != metavar]
+        return typer.Option(how.pop("default", None), *names, help=text, **how)
 
     return option
+
+
+def argument(metavar: str, text: str, default: Any = None, **how: Any) -> Any:
+    how |= {"metavar": metavar, "show_default": False, "rich_help_panel": "Arguments"}
+    return typer.Argument(default, help=text, **how)
 
 
 def model(option: Callable[..., Any], text: str) -> Any:
     return option(text, "NAME", "--model", "-m", autocompletion=known_models)
 
 
-def argument(metavar: str, text: str, **how: Any) -> Any:
-    how |= {"metavar": metavar, "show_default": False, "rich_help_panel": "Arguments"}
-    return typer.Argument(help=text, **how)
-
-
 INPUT, MACHINE, SETTING = group("Input"), group("Machine"), group("Setting")
 WORKLOAD, LIMITS, OUTPUT = group("Workload"), group("Limits"), group("Output")
 
-PlanFile = Annotated[Path | None, argument("[PLAN]", "From `chunkscope recommend`.")]
-ProfileFiles = Annotated[
-    list[Path] | None, INPUT("From `chunkscope analyze`; repeatable. [default: the plan's]", "FILE")
-]
-Model = Annotated[
-    str | None,
-    model(MACHINE, "Folder with a config.json, hub id, or a built-in name such as llama-3.1-8b."),
-]
-Gpu = Annotated[
-    str | None,
-    MACHINE(
-        "h200, a100-80gb, ..., or a size such as 80GiB. [default: this machine's]",
-        "NAME",
-        autocompletion=known_gpus,
-    ),
-]
-Tp = Annotated[int | None, MACHINE("GPUs in tensor parallel.", "N", min=1)]
-Dp = Annotated[int | None, MACHINE("Replicas, each of --tp GPUs.", "N", min=1)]
-Ep = Annotated[bool, MACHINE("Expert parallel: whole experts on each GPU.")]
+PLAN_FILE = argument("[PLAN]", "From `chunkscope recommend`.")
+PROFILE_FILES = INPUT("From `chunkscope analyze`; repeatable. [default: the plan's]", "FILE")
+MODEL = model(MACHINE, "Folder with a config.json, hub id, or built-in name such as llama-3.1-8b.")
+GPU = MACHINE(
+    "h200, a100-80gb, ..., or a size such as 80GiB. [default: this machine's]",
+    "NAME",
+    autocompletion=known_gpus,
+)
+TP = MACHINE("GPUs in tensor parallel.", "N", min=1)
+DP = MACHINE("Replicas, each of --tp GPUs.", "N", min=1)
+EP = MACHINE("Expert parallel: whole experts on each GPU.", default=False)
 FP8_HELP = "fp8 holds twice as many tokens."
-KvCache = Annotated[KvCacheType | None, MACHINE(FP8_HELP)]
-VllmVersion = Annotated[
-    str | None, MACHINE("[default: the installed one, else the newest known]", "X.Y")
-]
+KV_CACHE = MACHINE(FP8_HELP)
+VLLM_VERSION = MACHINE("[default: the installed one, else the newest known]", "X.Y")
 ENTRY_HELP = "How vLLM is started: its defaults differ."
-EntryPoint = Annotated[Entry | None, MACHINE(ENTRY_HELP)]
-TaskKind = Annotated[Task | None, WORKLOAD("What the evaluation asks of the model.")]
-MaxOutput = Annotated[
-    int | None, WORKLOAD("Tokens per answer. [default: from the data, else 256]", "N", min=1)
-]
-Arrivals = Annotated[str | None, WORKLOAD("batch (all at once), or a rate such as 4/s.", "WHEN")]
-Concurrency = Annotated[
-    int | None, WORKLOAD("The client keeps at most N requests in flight.", "N", min=1)
-]
-Slo = Annotated[
-    str | None,
-    LIMITS(
-        "Latency limits, such as ttft_p95=1s,itl_p99=50ms (ttft, itl, tpot, e2e; p50 to "
-        "p99, max, mean).",
-        "LIMITS",
-    ),
-]
-Details = Annotated[bool, OUTPUT("Show everything, not only the answer.")]
-Json = Annotated[bool, OUTPUT("Print the result as JSON.")]
-Quiet = Annotated[bool, OUTPUT("No progress.", "--quiet", "-q")]
-Output = Annotated[Path, OUTPUT("Where to write it.", "FILE", "--output", "-o")]
-NOT_FOR_PYTHON = ("details", "json", "quiet", "output", "form")
+MAX_OUTPUT = WORKLOAD("Tokens per answer. [default: from the data, else 256]", "N", min=1)
+ARRIVALS = WORKLOAD("batch (all at once), or a rate such as 4/s.", "WHEN")
+CONCURRENCY = WORKLOAD("The client keeps at most N requests in flight.", "N", min=1)
+SLO = LIMITS(
+    "Latency limits, such as ttft_p95=1s,itl_p99=50ms (ttft, itl, tpot, e2e; p50 to p99, max, "
+    "mean).",
+    "LIMITS",
+)
+DETAILS = OUTPUT("Show everything, not only the answer.", default=False)
+JSON = OUTPUT("Print the result as JSON.", default=False)
+QUIET = OUTPUT("No progress.", "--quiet", "-q", default=False)
+SHOWN = ("details", "json", "quiet", "output", "form")  # what does not change a result
 
 
-def typed(parameters: Mapping[str, object]) -> dict[str, Any]:
-    """What was typed, by name, without what only says how the result is shown. 0 is typed, too."""
-    return {
-        name: value
-        for name, value in parameters.items()
-        if value is not None and value is not False and value != [] and name not in NOT_FOR_PYTHON
-    }
-
-
-_ADDRESS = re.compile(r"auto|local|[a-z]+://.+:[0-9]+|[\w.-]+:[0-9]+")
-
-
-def spelled_out(words: Sequence[str]) -> list[str]:
-    """`--ray` with its address or an empty one: the form of the next word tells."""
-    spelled: list[str] = []
-    for word in (*words, ""):
-        if spelled and spelled[-1] == "--ray":
-            is_address = _ADDRESS.fullmatch(word) is not None
-            spelled[-1] = f"--ray={word if is_address else ''}"
-            if is_address:
-                continue
-        spelled.append(word)
-    return spelled[:-1] if spelled[-1] == "" else spelled
+def output(default: Path | None, text: str = "Where to write it.") -> Any:
+    return OUTPUT(text, "FILE", "--output", "-o", default=default)
 
 
 # -- chunkscope.toml -----------------------------------------------------------------------------
 
 
-def settled(command: str, types: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
-    """Options as keywords: those of chunkscope.toml, and before them those that were typed."""
-    from chunkscope.commands.api import ALIASES
+def settled(
+    command: Callable[..., None], given: Mapping[str, object], *models: Any
+) -> dict[str, Any]:
+    """Options as keywords: those of chunkscope.toml, and before them those that were typed.
 
-    table = configured(command)
+    `given` are the command's own; its models have more. 0 is typed, too.
+    """
+    from chunkscope.commands.api import option_types
+
+    types: dict[str, Any] = {}
+    table = configured(command.__name__)
+    for kind in (command, *models) if table else ():
+        types |= {n: hint for n, hint in option_types(kind).items() if n not in SHOWN}
     for name, value in table.items():
-        if (hint := types.get(ALIASES.get(name, name))) is not None:
-            table[name] = _checked(f"{CONFIG}: [{command}] {name}", hint, value)
-        else:
-            near = get_close_matches(name, types, n=1)
-            raise InputError(
-                f"{CONFIG}: [{command}] has no option {name}",
-                hint=f"did you mean {near[0]}?" if near else "`chunkscope help config` lists them",
-            )
-    return table | given
+        table[name] = _checked(command.__name__, name, value, types)
+    typed = {n: v for n, v in given.items() if v is not None and v is not False and v != []}
+    return table | {name: value for name, value in typed.items() if name not in SHOWN}
 
 
 def configured(command: str) -> dict[str, Any]:
     """The table of a command in chunkscope.toml, else in pyproject.toml's [tool.chunkscope]."""
-    named = os.environ.get("CHUNKSCOPE_CONFIG")
-    for path in (Path(named),) if named else (CONFIG, PROJECT):
-        if not path.is_file():
-            continue
-        try:
-            document = tomllib.loads(path.read_text(encoding="utf-8-sig"))
-        except (OSError, ValueError) as error:
-            if path == PROJECT:
-                continue  # not ours
-            raise InputError(f"cannot read {path}: {error}") from None
-        if path == PROJECT:
-            document = document.get("tool", {}).get("chunkscope", {})
-        if isinstance(table := document.get(command), dict):
-            return {name.replace("-", "_"): value for name, value in table.items()}
-        if command in document:
-            raise InputError(f"{path}: {command} is no table", hint=f"write [{command}]")
-    return {}
+    import tomllib
+
+    from chunkscope.artefacts.files import read_text
+
+    usual = CONFIG if CONFIG.exists() else PROJECT
+    path = Path(os.environ.get("CHUNKSCOPE_CONFIG", usual))
+    if path == PROJECT and not path.exists():
+        return {}
+    try:
+        document = tomllib.loads(read_text(path, hint="CHUNKSCOPE_CONFIG names it"))
+    except ValueError as error:
+        raise InputError(f"{path} is no TOML: {error}") from None
+    if path.name == PROJECT.name:
+        document = document.get("tool", {}).get("chunkscope", {})
+    table = document.get(command, {})
+    if not isinstance(table, dict):
+        raise InputError(f"{path}: {command} is no table", hint=f"write [{command}]")
+    return {name.replace("-", "_"): value for name, value in table.items()}
 
 
-def _checked(where: str, hint: Any, value: Any) -> Any:
-    from pydantic import TypeAdapter, ValidationError
+def _checked(command: str, name: str, value: Any, types: Mapping[str, Any]) -> Any:
+    from chunkscope.artefacts.codec import built
 
-    if get_origin(hint) is tuple and isinstance(value, str):
+    if name not in types:
+        near = get_close_matches(name, types, n=1)
+        raise InputError(
+            f"{CONFIG}: [{command}] has no option {name}",
+            hint=f"did you mean {near[0]}?" if near else "`chunkscope help config` lists them",
+        )
+    kinds = (types[name], *get_args(types[name]))
+    if isinstance(value, str) and any(get_origin(kind) in (list, tuple) for kind in kinds):
         value = [value]  # one word is a list of one
     try:
-        return TypeAdapter(hint).validate_python(value)
-    except ValidationError as error:
-        raise InputError(f"{where}: {error.errors(include_url=False)[0]['msg'].lower()}") from None
+        return built(types[name], value, name)
+    except ValueError as error:
+        raise InputError(f"{CONFIG}: [{command}] {error}") from None
 
 
 # -- artefacts -----------------------------------------------------------------------------------
@@ -257,33 +221,17 @@ def check_format(form: str | None, *, json: bool) -> None:
         raise UsageError("--json and --format exclude each other", hint="use one of them")
 
 
-def refuse_data(files: Iterable[Path], wanted: str, then: str) -> None:
-    """The data itself where an artefact of it is wanted: the first thing that many try."""
-    for path in files:
-        is_data = path.is_dir()
-        if path.is_file():
-            with path.open("rb") as file:
-                is_data = b'"chunkscope/' not in file.read(1_000)
-        if is_data:
-            raise InputError(
-                f"{path} is data, not a {wanted}",
-                hint=f"count it first: `chunkscope analyze {shlex.quote(str(path))}`, then "
-                f"`{then}`",
-            )
-
-
 def loaded_plan(plan: Path | None, profiles: list[Path] | None) -> "tuple[Plan, list[Path]]":
     """The plan that was named; and profiles: named, else the plan's, else the one beside it."""
     from chunkscope.planning.plan import Plan
 
     path = plan or PLAN
-    refuse_data((path,), "plan", "chunkscope recommend")
     loaded = Plan.load(path)
     usual = path.with_name("profile.json")
     beside = [usual if usual.exists() else PROFILE]
     return loaded, profiles or loaded.profile_files(path.parent) or beside
 
 
-def quoted(*words: object) -> str:
-    """Words of a command line, each after a blank; empty without any."""
-    return "".join(f" {shlex.quote(str(word))}" for word in words)
+def quoted(*words: object, usual: Path | None = None) -> str:
+    """Words of a command line, each after a blank; not the one that is `usual`."""
+    return "".join(f" {shlex.quote(str(word))}" for word in words if word != usual)

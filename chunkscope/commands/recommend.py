@@ -2,67 +2,53 @@
 
 import gc
 import sys
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Any
 
 from chunkscope import console
 from chunkscope.commands import api
 from chunkscope.commands import options as opt
 from chunkscope.commands.options import LIMITS, MACHINE, OUTPUT, PLAN, PROFILE, WORKLOAD
-from chunkscope.errors import EngineError, MissingError, UsageError
-from chunkscope.vllm.enums import Entry, Mode, Target, Task
+from chunkscope.errors import EngineError, UsageError
+from chunkscope.vllm.enums import Entry, KvCacheType, Mode, Target, Task
 
 if TYPE_CHECKING:
     from chunkscope.planning.plan import Plan
 
-HERE = ("profiles", "emit", "anyway", "check")  # of the command, not of the plan
-
 
 def recommend(
-    profiles: Annotated[
-        list[Path] | None,
-        opt.argument(
-            "[PROFILE]...",
-            f"From `chunkscope analyze`; several are sent together. [default: {PROFILE}]",
-        ),
-    ] = None,
-    model: opt.Model = None,
-    gpu: opt.Gpu = None,
-    tp: opt.Tp = None,
-    dp: opt.Dp = None,
-    ep: opt.Ep = False,
-    kv_cache_dtype: opt.KvCache = None,
-    max_model_len: Annotated[
-        int | None, MACHINE("[default: the model's, if it fits]", "N", min=1)
-    ] = None,
-    vllm_version: opt.VllmVersion = None,
-    entry: Annotated[Entry | None, MACHINE(f"{opt.ENTRY_HELP} [default: as --emit needs]")] = None,
-    task: Annotated[Task | None, WORKLOAD("Of all datasets. [default: as the data has it]")] = None,
-    max_output: Annotated[
-        list[str] | None,
-        WORKLOAD(
-            "Of an answer; NAME=TOKENS for one dataset. [default: the data's, else 256]", "TOKENS"
-        ),
-    ] = None,
-    arrivals: opt.Arrivals = None,
-    concurrency: opt.Concurrency = None,
-    dataset: Annotated[str | None, WORKLOAD("Plan for this dataset alone.", "NAME")] = None,
-    slo: opt.Slo = None,
-    mode: Annotated[Mode | None, LIMITS("Force a mode of the length rule.")] = None,
-    log: Annotated[
-        Path | None,
-        LIMITS("vLLM's log on this machine: measured memory instead of predicted.", "FILE"),
-    ] = None,
-    emit: Annotated[
-        Target | None, OUTPUT(f"Print only the arguments, as: {', '.join(Target)}.", "FORM")
-    ] = None,
-    anyway: Annotated[bool, OUTPUT("Emit though no setting keeps the limits.")] = False,
-    check: Annotated[bool, OUTPUT("Ask the installed vLLM to check the arguments.")] = False,
-    details: opt.Details = False,
-    json: opt.Json = False,
-    output: opt.Output = PLAN,
+    profiles: list[Path] | None = opt.argument(
+        "[PROFILE]...",
+        f"From `chunkscope analyze`; several are sent together. [default: {PROFILE}]",
+    ),
+    model: str | None = opt.MODEL,
+    gpu: str | None = opt.GPU,
+    tp: int | None = opt.TP,
+    dp: int | None = opt.DP,
+    ep: bool = opt.EP,
+    kv_cache_dtype: KvCacheType | None = opt.KV_CACHE,
+    max_model_len: int | None = MACHINE("[default: the model's, if it fits]", "N", min=1),
+    vllm_version: str | None = opt.VLLM_VERSION,
+    entry: Entry | None = MACHINE(f"{opt.ENTRY_HELP} [default: as --emit needs]"),
+    task: Task | None = WORKLOAD("Of all datasets. [default: as the data has it]"),
+    max_output: list[str] | None = WORKLOAD(
+        "Of an answer; NAME=TOKENS for one dataset. [default: the data's, else 256]", "TOKENS"
+    ),
+    arrivals: str | None = opt.ARRIVALS,
+    concurrency: int | None = opt.CONCURRENCY,
+    dataset: str | None = WORKLOAD("Plan for this dataset alone.", "NAME"),
+    slo: str | None = opt.SLO,
+    mode: Mode | None = LIMITS("Force a mode of the length rule."),
+    log: Path | None = LIMITS(
+        "vLLM's log on this machine: measured memory instead of predicted.", "FILE"
+    ),
+    emit: Target | None = OUTPUT(f"Print only the arguments, as: {', '.join(Target)}.", "FORM"),
+    anyway: bool = OUTPUT("Emit though no setting keeps the limits.", default=False),
+    check: bool = OUTPUT("Ask the installed vLLM to check the arguments.", default=False),
+    details: bool = opt.DETAILS,
+    json: bool = opt.JSON,
+    output: Path = opt.output(PLAN),
 ) -> None:
     """Which vLLM settings to use for this data, model and GPU.
 
@@ -70,30 +56,28 @@ def recommend(
 
     Example: chunkscope recommend --model llama-3.1-8b --gpu h200
     """
-    options = opt.settled("recommend", _types(), opt.typed(locals()))
-    profiles = profiles or [PROFILE]
-    options = {name: value for name, value in options.items() if name not in HERE}
+    given = locals()
+    from chunkscope.planning.recommend import recommend as run
+    from chunkscope.planning.request import PlanRequest
+
+    options = opt.settled(recommend, given, run, PlanRequest.of, PlanRequest)
+    for name in ("profiles", "emit", "anyway", "check"):  # of the command, not of the plan
+        options.pop(name, None)
+    files = profiles or [PROFILE]
     if check and "vllm_version" not in options:
         from chunkscope.vllm.check import version_in, vllm_python
 
         options["vllm_version"] = version_in(vllm_python())  # of the vLLM that will judge it
-    opt.refuse_data(profiles, "profile", "chunkscope recommend")
-    if emit is not None and emit is not Target.JSON:
-        if entry not in (None, emit.entry):
-            raise UsageError(
-                f"--emit {emit} is for --entry {emit.entry}, not {entry}: their defaults differ",
-                hint="leave --entry out",
-            )
-        options["entry"] = emit.entry
-    if "gpu" not in options:
-        from chunkscope.hardware.gpus import find_gpu
-
-        with suppress(MissingError):  # this machine's need not be named
-            options["gpu"] = find_gpu("local")
+    needed = emit.entry if emit not in (None, Target.JSON) else options.get("entry")
+    if options.setdefault("entry", needed) != needed:
+        raise UsageError(
+            f"--emit {emit} is for --entry {needed}, not {options['entry']}: their defaults differ",
+            hint="leave --entry out",
+        )
     gc.disable()  # simulations make many objects and no rings: a sixth of the time
     with console.simulating() as tick:
-        plan = api.recommend(profiles, tick=tick, **options)
-    plan = replace(plan, source=_with_files(plan, profiles))
+        plan = api.recommend(files, tick=tick, **options)
+    plan = replace(plan, source=_with_files(plan, files))
     if check:
         _check(plan)
     if emit is not None:
@@ -101,15 +85,6 @@ def recommend(
         console.say(f"\nwrote {output}")
     else:
         opt.finish(plan, output, details=details, json=json, after=_next(plan))
-
-
-def _types() -> dict[str, Any]:
-    from chunkscope.planning.recommend import recommend as run
-    from chunkscope.planning.request import PlanRequest
-    from chunkscope.planning.rule import LengthRule
-
-    parts = (run, PlanRequest.of, PlanRequest, LengthRule)
-    return {name: hint for part in parts for name, hint in get_type_hints(part).items()}
 
 
 def _with_files(plan: "Plan", profiles: list[Path]) -> Any:

@@ -1,7 +1,7 @@
 """`chunkscope report`."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
 from chunkscope import console
 from chunkscope.commands import options as opt
@@ -10,28 +10,20 @@ from chunkscope.errors import UsageError
 
 
 def report(
-    folder: Annotated[
-        Path, argument("[FOLDER]", "Where the results are, or were. [default: reports]")
-    ] = REPORTS,
-    new: Annotated[
-        Path | None,
-        argument("[NEW]", "Another folder: show what changed from the first one to it."),
-    ] = None,
-    form: Annotated[
-        Literal["html", "md", "text"] | None,
-        OUTPUT("[default: html; of two folders: text; or as --output's name ends]", "--format"),
-    ] = None,
-    json: opt.Json = False,
-    output: Annotated[
-        Path | None,
-        OUTPUT(
-            "[default: report.html in the folder; md and JSON go to stdout]",
-            "FILE",
-            "--output",
-            "-o",
-        ),
-    ] = None,
-    details: opt.Details = False,
+    folder: Path = argument(
+        "[FOLDER]", "Where the results are, or were. [default: reports]", default=REPORTS
+    ),
+    new: Path | None = argument(
+        "[NEW]", "Another folder: show what changed from the first one to it."
+    ),
+    form: Literal["html", "md", "text"] | None = OUTPUT(
+        "[default: html; of two folders: text; or as --output's name ends]", "--format"
+    ),
+    json: bool = opt.JSON,
+    output: Path | None = opt.output(
+        None, "[default: report.html in the folder; md and JSON go to stdout]"
+    ),
+    details: bool = opt.DETAILS,
 ) -> None:
     """Make one HTML page of all results, or compare two folders.
 

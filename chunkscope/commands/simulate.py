@@ -2,47 +2,44 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
 
 from chunkscope import console
 from chunkscope.commands import api
 from chunkscope.commands import options as opt
-from chunkscope.commands.options import FP8_HELP, INPUT, REPORTS, WORKLOAD, group
+from chunkscope.commands.options import INPUT, REPORTS, WORKLOAD, group
 from chunkscope.vllm.enums import KvCacheType
 
 INSTEAD, FIND = group("Setting (instead of the plan's)"), group("What to find")
 
 
 def simulate(
-    plan: opt.PlanFile = None,
-    profile: opt.ProfileFiles = None,
-    trace: Annotated[
-        Path | None,
-        INPUT("Requests of a trace (Mooncake jsonl, Azure csv), a verify.json.", "FILE"),
-    ] = None,
-    calibration: Annotated[
-        list[Path] | None,
-        INPUT("Step times that `chunkscope verify` measured; repeatable.", "FILE"),
-    ] = None,
-    max_num_batched_tokens: Annotated[int | None, INSTEAD("Tokens per step.", "N", min=1)] = None,
-    long_prefill_token_threshold: Annotated[
-        int | None, INSTEAD("Tokens of one prompt per step; 0 is no limit.", "N", min=0)
-    ] = None,
-    max_num_seqs: Annotated[int | None, INSTEAD("Requests at once.", "N", min=1)] = None,
-    kv_cache_dtype: Annotated[KvCacheType | None, INSTEAD(FP8_HELP)] = None,
-    sweep: Annotated[bool, FIND("Compare budgets from 256 to 65,536 tokens.")] = False,
-    find_rate: Annotated[
-        bool, FIND("The highest request rate at which each setting keeps --slo.")
-    ] = False,
-    timeline: Annotated[int | None, FIND("Show the first N steps.", "N", min=0)] = None,
-    requests: Annotated[int | None, WORKLOAD("[default: all]", "N", min=1)] = None,
-    arrivals: opt.Arrivals = None,
-    concurrency: opt.Concurrency = None,
-    max_output: opt.MaxOutput = None,
-    slo: opt.Slo = None,
-    details: opt.Details = False,
-    json: opt.Json = False,
-    output: opt.Output = REPORTS / "simulation.json",
+    plan: Path | None = opt.PLAN_FILE,
+    profile: list[Path] | None = opt.PROFILE_FILES,
+    trace: Path | None = INPUT(
+        "Requests of a trace (Mooncake jsonl, Azure csv), a verify.json.", "FILE"
+    ),
+    calibration: list[Path] | None = INPUT(
+        "Step times that `chunkscope verify` measured; repeatable.", "FILE"
+    ),
+    max_num_batched_tokens: int | None = INSTEAD("Tokens per step.", "N", min=1),
+    long_prefill_token_threshold: int | None = INSTEAD(
+        "Tokens of one prompt per step; 0 is no limit.", "N", min=0
+    ),
+    max_num_seqs: int | None = INSTEAD("Requests at once.", "N", min=1),
+    kv_cache_dtype: KvCacheType | None = INSTEAD(opt.FP8_HELP),
+    sweep: bool = FIND("Compare budgets from 256 to 65,536 tokens.", default=False),
+    find_rate: bool = FIND(
+        "The highest request rate at which each setting keeps --slo.", default=False
+    ),
+    timeline: int | None = FIND("Show the first N steps.", "N", min=0),
+    requests: int | None = WORKLOAD("[default: all]", "N", min=1),
+    arrivals: str | None = opt.ARRIVALS,
+    concurrency: int | None = opt.CONCURRENCY,
+    max_output: int | None = opt.MAX_OUTPUT,
+    slo: str | None = opt.SLO,
+    details: bool = opt.DETAILS,
+    json: bool = opt.JSON,
+    output: Path = opt.output(REPORTS / "simulation.json"),
 ) -> None:
     """Predict what a setting does, without a GPU.
 
@@ -51,12 +48,12 @@ def simulate(
 
     Example: chunkscope simulate --sweep
     """
-    given = opt.typed(locals())
+    given = locals()
     from chunkscope.planning.predict import SimulateOptions
 
-    options = opt.settled("simulate", api.option_names(SimulateOptions), given)
+    options = opt.settled(simulate, given, SimulateOptions)
     options["plan"], profiles = opt.loaded_plan(plan, profile)
-    options["profile"] = profiles if trace is None else None
+    options["profile"] = profiles if "trace" not in options else None
     with console.simulating() as tick:
         simulation = api.simulate(tick=tick, **options)
     simulation = replace(simulation, command=console.command())

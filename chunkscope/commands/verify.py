@@ -3,7 +3,7 @@
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Any
 
 from chunkscope import console
 from chunkscope.commands import api
@@ -12,7 +12,6 @@ from chunkscope.commands.options import OUTPUT, REPORTS, WORKLOAD, group
 from chunkscope.errors import EngineError, InputError
 
 if TYPE_CHECKING:
-    from chunkscope.planning.plan import Plan
     from chunkscope.verification.result import Run, Verification
 
 ENGINE, COMPARED = group("Engine"), group("What to compare")
@@ -25,45 +24,35 @@ HINTS = {
 
 
 def verify(
-    plan: opt.PlanFile = None,
-    profile: opt.ProfileFiles = None,
-    model: Annotated[
-        str | None, opt.model(ENGINE, "Folder, hub id or built-in name. [default: the plan's]")
-    ] = None,
-    endpoint: Annotated[str | None, ENGINE("Measure a running server.", "URL")] = None,
-    load_format: Annotated[
-        str | None, ENGINE("dummy: random weights; a config.json is enough.", "NAME")
-    ] = None,
-    engine_arg: Annotated[
-        list[str] | None,
-        ENGINE("For every engine, such as dtype=float32; repeatable.", "NAME=VALUE"),
-    ] = None,
-    against: Annotated[
-        str | None,
-        COMPARED(
-            "Of default, off, length-rule; none: only the plan. [default: all of them]", "LIST"
-        ),
-    ] = None,
-    also: Annotated[
-        list[str] | None,
-        COMPARED("One more setting, such as max-num-batched-tokens=4096; repeatable.", "ARG=N"),
-    ] = None,
-    check_outputs: Annotated[bool, COMPARED("Compare the answers of all settings, too.")] = False,
-    requests: Annotated[int | None, WORKLOAD("Per repeat. [default: 200]", "N", min=1)] = None,
-    repeats: Annotated[int | None, WORKLOAD("[default: 3]", "N", min=1)] = None,
-    arrivals: opt.Arrivals = None,
-    concurrency: opt.Concurrency = None,
-    max_output: opt.MaxOutput = None,
-    data: Annotated[
-        list[str] | None,
-        WORKLOAD("Send this data's prompts. [default: random tokens of the same lengths]", "PATH"),
-    ] = None,
-    slo: opt.Slo = None,
-    resume: Annotated[bool, OUTPUT("Keep what was measured already.")] = False,
-    details: opt.Details = False,
-    json: opt.Json = False,
-    output: opt.Output = REPORTS / "verify.json",
-    quiet: opt.Quiet = False,
+    plan: Path | None = opt.PLAN_FILE,
+    profile: list[Path] | None = opt.PROFILE_FILES,
+    model: str | None = opt.model(ENGINE, "Folder, hub id or built-in name. [default: the plan's]"),
+    endpoint: str | None = ENGINE("Measure a running server.", "URL"),
+    load_format: str | None = ENGINE("dummy: random weights; a config.json is enough.", "NAME"),
+    engine_arg: list[str] | None = ENGINE(
+        "For every engine, such as dtype=float32; repeatable.", "NAME=VALUE"
+    ),
+    against: str | None = COMPARED(
+        "Of default, off, length-rule; none: only the plan. [default: all of them]", "LIST"
+    ),
+    also: list[str] | None = COMPARED(
+        "One more setting, such as max-num-batched-tokens=4096; repeatable.", "ARG=N"
+    ),
+    check_outputs: bool = COMPARED("Compare the answers of all settings, too.", default=False),
+    requests: int | None = WORKLOAD("Per repeat. [default: 200]", "N", min=1),
+    repeats: int | None = WORKLOAD("[default: 3]", "N", min=1),
+    arrivals: str | None = opt.ARRIVALS,
+    concurrency: int | None = opt.CONCURRENCY,
+    max_output: int | None = opt.MAX_OUTPUT,
+    data: list[str] | None = WORKLOAD(
+        "Send this data's prompts. [default: random tokens of the same lengths]", "PATH"
+    ),
+    slo: str | None = opt.SLO,
+    resume: bool = OUTPUT("Keep what was measured already.", default=False),
+    details: bool = opt.DETAILS,
+    json: bool = opt.JSON,
+    output: Path = opt.output(REPORTS / "verify.json"),
+    quiet: bool = opt.QUIET,
 ) -> None:
     """Measure the plan on a real vLLM: memory, latency, throughput.
 
@@ -71,10 +60,10 @@ def verify(
 
     Example: chunkscope verify --model llama-3.1-8b --load-format dummy
     """
-    given = opt.typed(locals())
+    given = locals()
     from chunkscope.verification.verify import Report, VerifyOptions
 
-    options = opt.settled("verify", api.option_names(VerifyOptions), given)
+    options = opt.settled(verify, given, VerifyOptions)
     options["plan"], options["profile"] = opt.loaded_plan(plan, profile)
     options["resume"] = output if resume and output.exists() else None
     try:
@@ -86,9 +75,9 @@ def verify(
             _tell_what_is_kept(output)
         raise
     opt.show(verification, details=details, json=json)
-    for note in _doubts(options["plan"], options["profile"], verification, model):
+    for note in _doubts(options, verification):
         console.say(f"note: {note}")
-    folder = "" if output.parent == REPORTS else opt.quoted(output.parent)
+    folder = opt.quoted(output.parent, usual=REPORTS)
     console.say(f"\nwrote {output}; next: chunkscope report{folder}")
     first = verification.runs[0]
     if not first.ok:  # another row that fails is a result; the plan, or all there is, must run
@@ -122,19 +111,18 @@ def _tell_failure(run: "Run", log: str) -> None:
         console.say(f"  (the end of {run.log})")
 
 
-def _doubts(
-    plan: "Plan", profiles: list[Path], verification: "Verification", model: str | None
-) -> list[str]:
+def _doubts(options: dict[str, Any], verification: "Verification") -> list[str]:
     """Where the plan was made for something else than what it was measured on."""
-    from chunkscope.models.find import built_in, find_model
+    from chunkscope.planning.recommend import local_model
     from chunkscope.planning.tokenizer_match import tokenizer_note
     from chunkscope.report.verification import measured_elsewhere
     from chunkscope.report.words import sentence
 
+    plan, model = options["plan"], options.get("model")
     notes = list(measured_elsewhere(plan, verification))
     if model is None or (plan.model and model in (plan.model.name, plan.model.load_name)):
         return notes  # `recommend` said it of the plan's own model
     # A server may call it anything: nobody is asked over the network.
-    shape = find_model(model) if (Path(model) / "config.json").is_file() else built_in(model)
-    doubt = tokenizer_note(api.joined(profiles).tokenizer, shape) if shape else None
+    shape = local_model(model)
+    doubt = tokenizer_note(api.joined(options["profile"]).tokenizer, shape) if shape else None
     return [*notes, *([sentence(doubt)] if doubt else [])]

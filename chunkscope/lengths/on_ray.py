@@ -206,7 +206,7 @@ def _cluster(address: str | None) -> Iterator[Any]:
     except Exception as error:  # Ray raises all sorts, from ValueError to its own
         raise MissingError(
             f"there is no Ray cluster at {address or 'this machine'}: {first_line(error)}",
-            hint="see `ray status`; without an address --ray starts a cluster on this machine",
+            hint="see `ray status`; without RAY_ADDRESS, --ray starts a cluster on this machine",
         ) from error
     try:
         yield ray

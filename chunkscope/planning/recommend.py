@@ -75,7 +75,7 @@ def recommend(
         vllm_version = vllm_version or last_facts(lives).version
         model = model or logged_model(lives)
     if model is None:
-        model = _profile_model(profile)
+        model = local_model(profile.tokenizer.name.partition("@")[0])  # whose tokenizer counted
     outputs = request.outputs(chosen_datasets(profile, request.dataset))
     deployment = Deployment(
         release=release(vllm_version),
@@ -90,9 +90,8 @@ def recommend(
     return plan_for(profile, request, deployment, tick=tick)
 
 
-def _profile_model(profile: Profile) -> ModelShape | None:
-    """The model whose tokenizer counted, where that is known."""
-    name = profile.tokenizer.name.partition("@")[0]
+def local_model(name: str) -> ModelShape | None:
+    """A model whose folder is here, or that is built in: nobody is asked for others."""
     if (Path(name).expanduser() / "config.json").is_file():
         return find_model(name)
     return built_in(name)

@@ -25,7 +25,7 @@ from chunkscope.verification.engine_run import EngineJob, EngineRecord, machine_
 from chunkscope.verification.outputs import sample_places, with_outputs_compared
 from chunkscope.verification.predicting import with_prediction
 from chunkscope.verification.result import EngineKind, PromptSource, Run, Subject, Verification
-from chunkscope.verification.settings import USUALLY, SettingRow, rows_of
+from chunkscope.verification.settings import USUALLY, SettingRow, parse_engine_args, rows_of
 from chunkscope.verification.verdict import judged
 from chunkscope.vllm.check import version_in, vllm_python
 from chunkscope.vllm.enums import Entry, SendOrder, Task
@@ -71,7 +71,7 @@ class VerifyOptions:
     timeout_s: float = 1_800
     load_format: str = "auto"
     trust_remote_code: bool = False
-    engine_args: dict[str, Any] = field(default_factory=dict)
+    engine_args: dict[str, Any] = field(default_factory=dict)  # or ["dtype=float32"]
     data: Sequence[str] = ()
     tokenizer: str | None = None
     python: str = field(default_factory=vllm_python)
@@ -80,8 +80,12 @@ class VerifyOptions:
     def __post_init__(self) -> None:
         object.__setattr__(self, "task", one_of(Task, self.task, "task"))
         object.__setattr__(self, "order", one_of(SendOrder, self.order, "order"))
-        for name in ("against", "also", "data"):
+        for name in ("also", "data"):
             object.__setattr__(self, name, several(getattr(self, name)))
+        names = (name for text in several(self.against) for name in text.split(","))
+        object.__setattr__(self, "against", tuple(n for n in names if n not in ("", "none")))
+        if not isinstance(self.engine_args, dict):
+            object.__setattr__(self, "engine_args", parse_engine_args(several(self.engine_args)))
         if self.repeats < 1:
             raise UsageError(f"--repeats must be at least 1, not {self.repeats}")
         if self.timeout_s <= 0:
@@ -108,7 +112,7 @@ def verify(
     model: str | None = None,
     options: VerifyOptions | None = None,
     report: Report | None = None,
-    resume: Verification | None = None,
+    resume: Verification | Name | None = None,
 ) -> Verification:
     """Measure the plan and what it is compared to, each in a fresh engine.
 
@@ -148,7 +152,7 @@ def verify(
         options=options.for_every_engine,
     )
     if resume is not None:
-        verification = resumed(verification, resume, rows)
+        verification = resumed(verification, Verification.given(resume), rows)
     job = EngineJob(
         python=options.python,
         engine={

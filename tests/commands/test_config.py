@@ -1,15 +1,17 @@
 """chunkscope.toml: options that few need, read beside the gate's budget; the command line wins."""
 
+import json
 import re
 from pathlib import Path
 
 import pytest
 
 import chunkscope as python
-from chunkscope.commands.api import option_names
+from chunkscope.commands.api import option_types
 from chunkscope.lengths.options import AnalyzeOptions
 from chunkscope.planning.predict import SimulateOptions
 from chunkscope.verification.verify import VerifyOptions
+from chunkscope.vllm.settings import NAMES
 from tests.commands.helpers import analyze, chunkscope
 
 TABLE = "question;answer\none two three;yes\n"
@@ -46,6 +48,14 @@ def test_the_command_line_wins(place) -> None:
     assert fields(place) == ["question"]
 
 
+def test_flags_of_a_command_may_stand_there_too(tmp_path) -> None:
+    """`model` and settings of vLLM were refused, though the manual says so."""
+    table = '[memory]\nmodel = "qwen3-8b"\ngpu = "h100"\nmax_num_seqs = 64\n'
+    (tmp_path / "chunkscope.toml").write_text(table)
+    run = chunkscope(tmp_path, "memory", "--json")
+    assert json.loads(run.out)["settings"]["max_num_seqs"] == 64, run.err
+
+
 @pytest.mark.parametrize(
     ("text", "named"),
     [
@@ -72,7 +82,7 @@ def test_the_gate_reads_its_budget_beside_other_tables(place) -> None:
     assert run.code == 0, run.err
 
 
-INSIDE = {"fields", "prefix_files", "use_cache", "asked", "command"}  # not written by people
+INSIDE = {"fields", "prefix_files", "use_cache", "command", *NAMES}  # not written by people
 OPTIONS = {"analyze": AnalyzeOptions, "simulate": SimulateOptions, "verify": VerifyOptions}
 
 
@@ -83,5 +93,5 @@ def test_the_manual_lists_the_options_without_a_flag(command: str, tmp_path) -> 
     cells = [row.split("|")[-3] for row in table.splitlines() if row.endswith("|")]
     listed = {name for cell in cells for name in re.findall("`([a-z_]+)`", cell)}
     flags = re.findall(r"--([a-z-]+)", chunkscope(tmp_path, command, "--help").out)
-    names = set(option_names(OPTIONS[command])) - {flag.replace("-", "_") for flag in flags}
+    names = set(option_types(OPTIONS[command])) - {flag.replace("-", "_") for flag in flags}
     assert names - INSIDE == listed

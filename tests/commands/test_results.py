@@ -138,7 +138,7 @@ def test_a_log_from_a_pipe_as_markdown(place) -> None:
         (("nowhere.log",), 3, "nowhere.log"),
         (("reports/plan.json",), 3, "plan.json"),
         (("x", "y", "--follow"), 2, "--follow"),
-        (("http://127.0.0.1:9", "--for", "0s"), 2, "--for"),
+        (("http://127.0.0.1:9", "--seconds", "0"), 2, "--seconds"),
     ],
 )
 def test_bad_input_of_a_diagnosis_gets_its_code(place, words, code, named) -> None:
