@@ -12,8 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from chunkscope.console import printable
 from chunkscope.errors import UsageError
-from chunkscope.prompts.paths import UnusableError, escape, json_type, shorten
+from chunkscope.prompts.paths import UnusableError, json_type, shorten
 from chunkscope.sources.json_rows import begins_a_chat as begins_a_chat
 
 Message = dict[str, Any]
@@ -125,7 +126,7 @@ def _message(message: Any, number: int, vllm: Release | None) -> Message:
     name = message["from"] if share_gpt else message.get("role")
     role = _ROLES.get(name) if isinstance(name, str) else None
     if role is None:
-        raise UnusableError(f'message {number} has an unknown role "{escape(str(name)[:40])}"')
+        raise UnusableError(f'message {number} has an unknown role "{printable(str(name)[:40])}"')
     if share_gpt and role == "function":
         role = "tool"
     key = "value" if share_gpt else next((n for n in _CONTENTS if n in message), "content")

@@ -14,6 +14,7 @@ from functools import lru_cache, reduce
 from types import EllipsisType
 from typing import Any
 
+from chunkscope.console import printable
 from chunkscope.errors import UsageError
 
 # A key, a position in a list, or `...` for every element of a list.
@@ -41,7 +42,7 @@ class FieldPath:
     @classmethod
     def to(cls, *keys: str) -> "FieldPath":
         """The path to a key, or to a key within others, whatever characters they hold."""
-        return cls(escape(keys[0]), keys) if len(keys) == 1 else reduce(cls.then, keys, RECORD)
+        return cls(printable(keys[0]), keys) if len(keys) == 1 else reduce(cls.then, keys, RECORD)
 
     def then(self, step: str | int) -> "FieldPath":
         text = f"[{step}]" if isinstance(step, int) else dotted(step)
@@ -224,22 +225,15 @@ def dotted(key: str) -> str:
 
 
 def shorten(value: Any) -> str:
-    """One line, about 60 characters, control characters escaped."""
+    """One line, about 60 characters."""
     if isinstance(value, list | dict):  # repr of a huge structure would be built only to be cut
         return f"{len(value)} {'elements' if isinstance(value, list) else 'keys'}"
     if value is None or isinstance(value, bool):
         return "" if value is None else str(value).lower()
-    escaped = escape(value[: EXAMPLE_CHARS + 1] if isinstance(value, str) else str(value))
+    escaped = printable(value[: EXAMPLE_CHARS + 1] if isinstance(value, str) else str(value))
     if len(escaped) > EXAMPLE_CHARS:
         escaped = escaped[: EXAMPLE_CHARS - 3] + "..."
     return f'"{escaped}"' if isinstance(value, str) else escaped
-
-
-def escape(text: str) -> str:
-    """Text from a file made fit to be shown: what a terminal would act on is spelled out."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def all_unicode(texts: Iterable[str]) -> bool:

@@ -5,9 +5,11 @@ that is checked here and nowhere else, since nothing but the prompt has to be.
 """
 
 import json
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import repeat
+from string import ascii_uppercase
 from typing import Any, Literal, NamedTuple
 
 import orjson
@@ -15,9 +17,18 @@ import orjson
 from chunkscope.artefacts.note import Note
 from chunkscope.artefacts.words import several
 from chunkscope.errors import UsageError
-from chunkscope.prompts import chat, paths, traces
-from chunkscope.prompts.choices import ChoiceList
-from chunkscope.prompts.paths import FieldPath, Part, UnusableError, all_unicode, text_at
+from chunkscope.prompts import chat, paths
+from chunkscope.prompts.paths import (
+    FieldPath,
+    Part,
+    UnusableError,
+    all_unicode,
+    json_type,
+    parse_path,
+    quote_key,
+    shorten,
+    text_at,
+)
 from chunkscope.sources.base import Chunk, Problems
 
 Kind = Literal["text", "chat", "lengths", "requests"]
@@ -43,6 +54,205 @@ class SelectOptions:
             object.__setattr__(self, name, several(getattr(self, name)))
 
 
+# --- choices --------------------------------------------------------------------------------------
+
+_LIST_NAMES = {"choices", "options", "answer_choices", "endings"}
+# `A`, `choice_a`, `option1`, `opa`: one column for each. A bare letter has to be a capital.
+_COLUMN = re.compile(
+    r"(?P<name>(?:choice|option|opt?|answer|ans|sol|ending)[_ ]?)[a-jA-J0-9]|(?P<bare>[A-J])"
+)
+# GPQA's and SciQ's: the right one and the others, which an evaluation shuffles.
+_RIGHT_OR_WRONG = re.compile(r"(?:in)?correct[_ ]answer[_ ]?\d?|distractor[_ ]?\d", re.IGNORECASE)
+_FEWEST_COLUMNS = 3  # two of them may be anything, unless their name says more
+_SURE_NAMES = {"choice", "option", "sol", "ending"}
+
+
+@dataclass(frozen=True, slots=True)
+class ChoiceList:
+    """The fields that hold the choices of a question: one with all of them, or one for each.
+
+    They are written after it as MMLU's own evaluation, lm-eval and OpenCompass do.
+    """
+
+    paths: tuple[FieldPath, ...]
+
+    def lines(self, record: Any) -> str:
+        """What comes after the question. Raises UnusableError.
+
+        >>> ChoiceList((FieldPath.to("choices"),)).lines({"choices": ["yes", "no"]})
+        '\\nA. yes\\nB. no\\nAnswer:'
+        """
+        pairs = self.labelled(record)
+        has_labels = all(re.match(rf"\s*\(?{re.escape(a)}[).:]", text) for a, text in pairs)
+        lines = (text if has_labels else f"{label}. {text}" for label, text in pairs)
+        return "".join(f"\n{line}" for line in lines) + "\nAnswer:"
+
+    def labelled(self, record: Any) -> list[tuple[str, str]]:
+        """Each choice after its letter, which is what a model is asked for."""
+        name = f'field "{",".join(path.text for path in self.paths)}"'
+        labels: Any = None
+        if len(self.paths) == 1:
+            texts, labels = _texts_and_labels(self.paths[0].get(record), name)
+        else:
+            values = [path.get(record) for path in self.paths]
+            texts = [value for value in values if value not in (None, "")]
+        if not isinstance(labels, list) or len(labels) != len(texts) or None in labels:
+            labels = ascii_uppercase[: len(texts)]
+        if not 2 <= len(texts) <= len(labels):
+            raise UnusableError(f"{name} holds {len(texts)} choices, not 2 to 26")
+        return [
+            (_choice_text(a, name), _choice_text(text, name))
+            for a, text in zip(labels, texts, strict=True)
+        ]
+
+
+def _texts_and_labels(value: Any, name: str) -> tuple[list[Any], Any]:
+    """Of a list, of ARC's {text, label}, of [{text, label}] or of {A: ...}."""
+    if isinstance(value, str) and value.lstrip().startswith("["):  # a list in a cell of a table
+        try:
+            value = orjson.loads(value)
+        except ValueError:
+            raise UnusableError(f"{name} is text, not a list of choices") from None
+    if isinstance(value, dict) and isinstance(value.get("text"), list):
+        return value["text"], value.get("label")
+    if isinstance(value, dict):
+        return list(value.values()), list(value)
+    if not isinstance(value, list):
+        raise UnusableError(f"{name} is {json_type(value)}, not a list of choices")
+    if value and all(isinstance(choice, dict) for choice in value):
+        texts, labels = ([choice.get(key) for choice in value] for key in ("text", "label"))
+        return texts, labels
+    return value, None
+
+
+def _choice_text(value: Any, name: str) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return str(value)
+    raise UnusableError(f"{name} holds {json_type(value)}, not only text")
+
+
+def find_choices(head: Sequence[Any]) -> tuple[str, ...]:
+    """The fields that look like the choices of the question beside them; empty if there are none.
+
+    >>> find_choices([{"question": "So?", "A": "x", "B": "y", "C": "z", "answer": "B"}])
+    ('A', 'B', 'C')
+    """
+    objects = [record for record in head if isinstance(record, dict)]
+    keys = list(dict.fromkeys(str(key) for record in objects for key in record))
+    for names in _likely_choices(objects, keys):
+        fields = (FieldPath.to(name) if name in keys else parse_path(name) for name in names)
+        choices = ChoiceList(tuple(fields))
+        if sum(_has_choices(choices, record) for record in objects) * 2 > len(head):
+            return names
+    return ()
+
+
+def _likely_choices(
+    objects: Sequence[dict[str, Any]], keys: Sequence[str]
+) -> Iterator[tuple[str, ...]]:
+    yield from ((key,) for key in keys if key.lower() in _LIST_NAMES)
+    for key, inner in objects[0].items() if objects else ():
+        if isinstance(inner, dict):  # ARC's own files: the question is an object that has them
+            yield from ((f"{quote_key(key)}.{name}",) for name in inner if name in _LIST_NAMES)
+    columns: dict[str, list[str]] = {}
+    for key in keys:
+        if match := _COLUMN.fullmatch(key):
+            columns.setdefault(match["name"] or "", []).append(key)
+    for name, names in columns.items():
+        if len(names) >= (2 if name.lower().rstrip("_ ") in _SURE_NAMES else _FEWEST_COLUMNS):
+            yield tuple(names)
+    answers = tuple(filter(_RIGHT_OR_WRONG.fullmatch, keys))
+    if len(answers) >= _FEWEST_COLUMNS:
+        yield answers
+    # MMLU's own files have no header: a question, its choices, and the letter of the answer.
+    between = tuple(keys[1:-1])
+    is_bare = keys == [f"column{place}" for place in range(len(keys))]
+    if is_bare and len(between) >= _FEWEST_COLUMNS:
+        letters = [*ascii_uppercase[: len(between)]]
+        if all(record.get(keys[-1]) in letters for record in objects):
+            yield between
+
+
+def _has_choices(choices: ChoiceList, record: Any) -> bool:
+    try:
+        return bool(choices.lines(record))
+    except UnusableError:
+        return False
+
+
+# --- traces, which hold lengths in tokens: there is nothing to tokenize ---------------------------
+
+# Prompt and output columns of the traces in use, as `_spelled` writes them: Azure's, Mooncake's
+# and Vidur's.
+_PAIRS = {
+    "contexttokens": "generatedtokens",
+    "inputlength": "outputlength",
+    "numprefilltokens": "numdecodetokens",
+}
+_BLOCKS = "hashids"  # Mooncake's: numbers that stand for blocks of a prompt's tokens
+
+# No prompt is longer; a number beyond is a time stamp or an id.
+MOST_TOKENS = 10**12
+_NUMBER = re.compile(r"\s*-?[0-9]{1,20}(\.[0-9]{0,20})?\s*")
+
+
+class TraceColumns(NamedTuple):
+    prompt: str
+    output: str | None = None
+    blocks: str | None = None
+
+
+def _spelled(key: str) -> str:
+    """`"Context Tokens"`, `"context_tokens"` and `"ContextTokens"` are one name."""
+    return re.sub(r"[\s_-]+", "", key).lower()
+
+
+def trace_columns(head: Sequence[Any]) -> TraceColumns | None:
+    """The length columns of a trace, when most records have them."""
+    objects = [record for record in head if isinstance(record, dict)]
+    keys = {_spelled(key): key for record in objects for key in record}
+
+    def column(name: str, fits: Callable[[Any], bool]) -> str | None:
+        values = [record[keys[name]] for record in objects if record.get(keys.get(name))]
+        return keys[name] if sum(map(fits, values)) * 2 > len(values) else None
+
+    for prompt, output in _PAIRS.items():
+        if name := column(prompt, _is_number):
+            return TraceColumns(name, column(output, _is_number), column(_BLOCKS, are_blocks))
+    return None
+
+
+def _is_number(value: Any) -> bool:
+    if isinstance(value, str):
+        return _NUMBER.fullmatch(value) is not None
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def are_blocks(value: Any) -> bool:
+    """Whole numbers of 64 bits."""
+    if not isinstance(value, list) or not {*map(type, value)} <= {int}:
+        return False
+    return not value or (min(value) >= -(1 << 63) and max(value) < 1 << 63)
+
+
+def trace_length(value: Any, name: str) -> int:
+    """One value as a length. Raises UnusableError, naming the field.
+
+    >>> trace_length("4808", "ContextTokens")
+    4808
+    """
+    number = (float(value) if isinstance(value, str) else value) if _is_number(value) else -1
+    if not 0 <= number <= MOST_TOKENS or number != int(number):
+        given = shorten(value) or "null"
+        raise UnusableError(f'field "{name}" is {given}, not a number of tokens')
+    return int(number)
+
+
+# --- selections -----------------------------------------------------------------------------------
+
+
 class Prompts(NamedTuple):
     """What a chunk of records became: lists of the same length, without the bad rows.
 
@@ -57,10 +267,6 @@ class Prompts(NamedTuple):
     blocks: list[list[int]] | None = None
 
 
-def _no_column(_: list[Any]) -> None:
-    return None
-
-
 @dataclass(frozen=True, kw_only=True)
 class Selection:
     """Turns records into prompts, by `prompt` for one record, which may raise UnusableError, and
@@ -73,7 +279,7 @@ class Selection:
     label: str
     paths: tuple[FieldPath, ...]  # what is read of a record, apart from lists and output
     prompt: Callable[[Any], Any]
-    column: Callable[[list[Any]], list[Any] | None] = _no_column
+    column: Callable[[list[Any]], list[Any] | None] | None = None
     prefix: str = ""  # goes before every text
     lists: tuple[FieldPath, ...] = ()  # a record stands for one prompt per element of these
     output: FieldPath | None = None
@@ -96,7 +302,7 @@ class Selection:
         """The prompts of a chunk: all at once, or one by one where a row needs a closer look."""
         if self.lists:
             chunk = self._one_by_one(chunk, problems)
-        items = self.column(chunk.records)
+        items = self.column(chunk.records) if self.column else None
         if items is None or not all_unicode(items):
             return self._row_by_row(chunk, problems)
         outputs = _text_column(chunk.records, self.output) if self.output else None
@@ -145,7 +351,7 @@ class Selection:
             return None
         if self.kind == "lengths":
             value = self.output.find(record)
-            return None if value in (None, "") else traces.length(value, self.output.text)
+            return None if value in (None, "") else trace_length(value, self.output.text)
         try:
             text = text_at(record, self.output, "\n", numbers=True)
         except (UnusableError, RecursionError):
@@ -153,10 +359,20 @@ class Selection:
         return text if all_unicode((text,)) else None
 
 
-def text_of(*fields: FieldPath, label: str = "", **more: Any) -> Selection:
-    """The fields one after the other."""
-    parts: list[Part] = [part for path in fields for part in (JOINER, path)]
-    return template_of(parts[1:], label or " + ".join(path.text for path in fields), **more)
+def text_of(
+    *fields: FieldPath, label: str = "", is_last_optional: bool = False, **more: Any
+) -> Selection:
+    """The fields one after the other; of an instruction and its input a row may lack the last."""
+    names = label or " + ".join(path.text for path in fields)
+    if not is_last_optional:
+        parts: list[Part] = [part for path in fields for part in (JOINER, path)]
+        return template_of(parts[1:], names, **more)
+
+    def prompt(record: Any) -> str:
+        present = fields if fields[-1].find(record) is not None else fields[:-1]
+        return JOINER.join(filter(None, (text_at(record, path, JOINER) for path in present)))
+
+    return Selection(kind="text", label=names, paths=fields, prompt=prompt, **more)
 
 
 def template_of(
@@ -183,19 +399,6 @@ def template_of(
 
     fields = tuple(part for part in parts if isinstance(part, FieldPath))
     return Selection(kind="text", label=label, paths=fields, prompt=prompt, column=column, **more)
-
-
-def alpaca_of(instruction: FieldPath, more: FieldPath) -> Selection:
-    """An instruction and, where a row has one that is not empty, its input."""
-
-    def prompt(record: Any) -> str:
-        texts = [text_at(record, instruction, JOINER)]
-        if more.find(record) is not None:
-            texts.append(text_at(record, more, JOINER))
-        return JOINER.join(filter(None, texts))
-
-    label = f"{instruction.text} + {more.text}"
-    return Selection(kind="text", label=label, paths=(instruction, more), prompt=prompt)
 
 
 def chat_of(
@@ -230,19 +433,19 @@ def with_choices(question: Selection, choices: ChoiceList) -> Selection:
         paths=(*question.paths, *choices.paths),
         prompt=prompt,
         choices=choices,
-        column=_no_column,
+        column=None,
     )
 
 
-def lengths_of(columns: traces.TraceColumns) -> Selection:
+def lengths_of(columns: TraceColumns) -> Selection:
     """Lengths that are in the data already, and the names of the prompts' blocks."""
     path = FieldPath.to(columns.prompt)
     output, blocks = (FieldPath.to(name) if name else None for name in columns[1:])
 
     def prompt(record: Any) -> int:
-        if blocks and not traces.are_blocks(blocks.find(record) or []):
+        if blocks and not are_blocks(blocks.find(record) or []):
             raise UnusableError(f'field "{blocks.text}" is no list of numbers')
-        return traces.length(path.get(record), path.text)
+        return trace_length(path.get(record), path.text)
 
     return Selection(
         kind="lengths",
@@ -279,7 +482,7 @@ def spread(record: Any, lists: Sequence[FieldPath], answers: str | None = None) 
     path = lists[0]
     elements = path.get(record)
     if not isinstance(elements, list):
-        raise UnusableError(f'field "{path.text}" is {paths.json_type(elements)}, not a list')
+        raise UnusableError(f'field "{path.text}" is {json_type(elements)}, not a list')
     answer: Any = record.get(answers) if answers != path.key else None
     paired = isinstance(answer, list) and len(answer) == len(elements)
     for place, element in enumerate(elements):

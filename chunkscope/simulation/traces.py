@@ -17,7 +17,7 @@ from chunkscope.artefacts import codec
 from chunkscope.errors import InputError
 from chunkscope.prefixes.sharing import Stretch
 from chunkscope.prompts.paths import UnusableError
-from chunkscope.prompts.traces import are_blocks, find_columns, length
+from chunkscope.prompts.selection import are_blocks, trace_columns, trace_length
 from chunkscope.simulation.workload import AS_IN_TRACE, VERIFY_SCHEMA, Request, Workload
 from chunkscope.sources.base import Problems, ReadOptions
 from chunkscope.sources.discovery import discover
@@ -61,7 +61,7 @@ def _rows(path: Path) -> list[Row]:
 
 def _requests(path: Path, rows: list[Row]) -> tuple[tuple[Request, ...], list[list[int]]]:
     """And the blocks that each names."""
-    columns = find_columns([row for _, row in rows[:_HEAD]])
+    columns = trace_columns([row for _, row in rows[:_HEAD]])
     stamp = next((key for _, row in rows[:1] for key in row if key.lower() == "timestamp"), None)
     if columns is None or columns.output is None or stamp is None:
         raise InputError(f"{path} lacks the columns of a trace", hint=_HINT)
@@ -70,7 +70,7 @@ def _requests(path: Path, rows: list[Row]) -> tuple[tuple[Request, ...], list[li
     first_s = _seconds(rows[0][1].get(stamp), rows[0][0])
     for where, row in rows:
         try:
-            prompt, output = (length(row.get(name), name) for name in columns[:2] if name)
+            prompt, output = (trace_length(row.get(name), name) for name in columns[:2] if name)
         except UnusableError as error:
             raise InputError(f"{where}: {error}", hint=_HINT) from None
         arrival_s = _seconds(row.get(stamp), where) - first_s

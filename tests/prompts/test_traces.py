@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from chunkscope.prompts.paths import UnusableError
-from chunkscope.prompts.traces import find_columns, length
+from chunkscope.prompts.selection import trace_columns, trace_length
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ from chunkscope.prompts.traces import find_columns, length
     ],
 )
 def test_a_trace_is_known_by_its_columns(record: dict[str, Any], columns: Any) -> None:
-    assert find_columns([record]) == (*columns, None)
+    assert trace_columns([record]) == (*columns, None)
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ def test_a_trace_is_known_by_its_columns(record: dict[str, Any], columns: Any) -
 )
 def test_the_blocks_of_a_trace_are_lists_of_numbers(hash_ids: Any, column: str | None) -> None:
     records = [{"input_length": 5, "output_length": 1, "hash_ids": hash_ids}] * 3
-    found = find_columns([*records, {"input_length": 5, "output_length": 1}])
+    found = trace_columns([*records, {"input_length": 5, "output_length": 1}])
     assert found == ("input_length", "output_length", column)
 
 
@@ -43,4 +43,4 @@ def test_the_blocks_of_a_trace_are_lists_of_numbers(hash_ids: Any, column: str |
 )
 def test_anything_else_is_a_bad_row(value: Any) -> None:
     with pytest.raises(UnusableError, match='field "n"'):
-        length(value, "n")
+        trace_length(value, "n")

@@ -25,7 +25,7 @@ from chunkscope.prompts.harness.log import (
     as_list,
     as_text,
 )
-from chunkscope.prompts.paths import UnusableError, escape, json_type
+from chunkscope.prompts.paths import UnusableError, json_type
 from chunkscope.sources.base import CHUNK_BYTES, Chunk, in_chunks, printable
 from chunkscope.sources.json_rows import document_rows, parse_value
 from chunkscope.sources.reader import RecordReader
@@ -154,7 +154,7 @@ class InspectSample:
     """A sample: its model events, with what they refer to put in."""
 
     def __init__(self, sample: Mapping[str, Any]) -> None:
-        self.name = f"sample {escape(str(sample.get('id'))[:80])} epoch {sample.get('epoch')}"
+        self.name = f"sample {printable(str(sample.get('id'))[:80])} epoch {sample.get('epoch')}"
         self._ids = {key: sample.get(key) for key in ("id", "epoch")}
         self._attachments = as_dict(sample.get("attachments"))
         self._pool = as_list(as_dict(sample.get("events_data")).get("messages"))
@@ -241,7 +241,7 @@ class InspectSample:
             return value
         name = value.removeprefix(_ATTACHMENT)
         if name not in self._attachments:
-            raise UnusableError(f"{escape(value[:80])} points nowhere")
+            raise UnusableError(f"{printable(value[:80])} points nowhere")
         return self._attachments[name]
 
 
@@ -318,7 +318,7 @@ class InspectLog(HarnessLog):
 
     def notes(self) -> Iterable[Note]:
         if len(self._models) > 1:
-            counts = [f"{escape(model[:80])} ({n:,})" for model, n in self._models.most_common()]
+            counts = [f"{printable(model[:80])} ({n:,})" for model, n in self._models.most_common()]
             yield note("several_models", models=counts)
         if self._counted_by_mock:
             yield note("counted_by_mock")

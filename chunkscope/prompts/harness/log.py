@@ -11,9 +11,14 @@ from typing import Any, ClassVar, Literal, Self
 
 from chunkscope.artefacts.note import Note, note
 from chunkscope.prompts.chat import Conversation, conversation
-from chunkscope.prompts.choices import ChoiceList
 from chunkscope.prompts.paths import RECORD, FieldPath, UnusableError, json_type
-from chunkscope.prompts.selection import Prompts, Selection, SelectOptions, check_unicode
+from chunkscope.prompts.selection import (
+    ChoiceList,
+    Prompts,
+    Selection,
+    SelectOptions,
+    check_unicode,
+)
 from chunkscope.sources.base import Chunk, Problems
 from chunkscope.sources.reader import RecordReader
 
