@@ -193,16 +193,16 @@ def joined(profiles: "Profile | Name | Iterable[Profile | Name]") -> "Profile":
 
 def tokenizer_of(model: Name) -> str:
     """The name under which a model's tokenizer is found."""
-    from chunkscope.models.find import MODELS, known_model, suggestion
+    from chunkscope.models.find import MODELS, built_in, suggestion
 
     path = Path(model).expanduser()
     if path.is_file():  # its config.json
         return str(path.parent)
-    known = None if path.exists() else known_model(str(model))
+    known = None if path.exists() else built_in(str(model))
     mistyped = get_close_matches(str(model).lower(), MODELS, cutoff=0.8)
     if mistyped and known is None and not path.exists():
         raise MissingError(f"unknown model: {model}", hint=suggestion(str(model)))
-    return known.hub_id(str(model)) if known else str(model)
+    return known.load_name if known else str(model)
 
 
 def option_types(kind: Any) -> dict[str, Any]:

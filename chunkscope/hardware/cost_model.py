@@ -9,7 +9,7 @@ from chunkscope.errors import InputError, MissingError
 from chunkscope.hardware.calibration import Calibration
 from chunkscope.hardware.gpus import TABLE, Gpu, card_titled
 from chunkscope.hardware.parallel import ALONE, Parallel
-from chunkscope.hardware.step_time import FITTED_ON, Host, StepModel, assumed_host, step_model
+from chunkscope.hardware.step_time import Host, StepModel, assumed_host, step_model
 from chunkscope.models.shape import BYTES, ModelShape
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def cost_model(target: CostTarget | None, calibration: Calibration | None) -> Co
         model=target.shape.name,
         vllm=None,
         assumed=tuple(f"host.{field.name}" for field in fields(Host)),
-        notes=(Note(code="roofline_steps", values={"fitted_on": FITTED_ON}),),
+        notes=(Note(code="roofline_steps"),),
     )
 
 
@@ -93,7 +93,7 @@ def _from_calibration(target: CostTarget | None, calibration: Calibration) -> Co
         gpu=calibration.gpu,
         model=calibration.model.name,
         vllm=calibration.vllm,
-        samples=fit.samples,
+        samples=len(calibration.steps),
         error=fit.error,
         assumed=fit.assumed,
     )
@@ -105,23 +105,18 @@ def _fit(calibration: Calibration) -> "StepFit":
     """What the steps do not show is taken from the roofline, where there is one."""
     from chunkscope.hardware.step_fit import fit_steps  # scipy: only for a calibration
 
-    shape, origin, e = calibration.model, calibration_origin(calibration), calibration.model.experts
+    shape, e = calibration.model, calibration.model.experts
     share = e.active / e.count if e else 0.0
     if not (calibration.device == "cuda" and calibration.async_scheduling):
-        return fit_steps(calibration.steps, origin, expert_share=share)
-    card = card_titled(calibration.gpu)
-    prior = step_model(shape, card, Parallel(tensor=calibration.tp)) if card else None
-    host = assumed_host(shape)
-    return fit_steps(calibration.steps, origin, expert_share=share, prior=prior, host=host)
+        return fit_steps(calibration.steps, expert_share=share)
+    prior, host = _measured_roofline(calibration), assumed_host(shape)
+    return fit_steps(calibration.steps, expert_share=share, prior=prior, host=host)
 
 
-def calibration_origin(calibration: Calibration) -> str:
-    many = f" x {calibration.tp}" if calibration.tp > 1 else ""
-    eager = ", eager" if calibration.eager else ""
-    return (
-        f"{len(calibration.steps):,} steps of {calibration.model.name} on {calibration.gpu}{many}, "
-        f"vLLM {calibration.vllm}{eager}"
-    )
+def _measured_roofline(calibration: Calibration, gpu: Gpu | None = None) -> StepModel | None:
+    """Of the engine that was measured, on that GPU; None where its speed is not known."""
+    card = gpu or card_titled(calibration.gpu)
+    return step_model(calibration.model, card, Parallel(tensor=calibration.tp)) if card else None
 
 
 def _differences(target: CostTarget, calibration: Calibration) -> dict[str, list[Fact]]:
@@ -171,7 +166,6 @@ def _scaled(
             window=step.window if "model" not in differing else new.window,
             graphed_tokens=new.graphed_tokens,
             host=replace(step.host, ungraphed_s=step.host.ungraphed_s * launch),
-            origin=f"scaled from {step.origin}",
         ),
         notes=(Note(code="scaled_steps", values=dict(differing)),),
     )
@@ -182,16 +176,14 @@ def _rooflines(target: CostTarget, calibration: Calibration) -> tuple[StepModel,
 
     On one and the same GPU its speed does not matter: any will do.
     """
-    there, here = card_titled(calibration.gpu), target.gpu
-    if calibration.gpu == here.title and here.speed is None:
-        there = here = TABLE["h200"]
-    parallel = Parallel(tensor=calibration.tp)
-    old = step_model(calibration.model, there, parallel) if there else None
-    new = replace(target, gpu=here).step
+    any_gpu = TABLE["h200"] if calibration.gpu == target.gpu.title else None
+    if target.gpu.speed is None and any_gpu:
+        target = replace(target, gpu=any_gpu)
+    old, new = _measured_roofline(calibration, target.gpu if any_gpu else None), target.step
     if old is None or new is None:
         raise InputError(
-            f"the calibration is of {calibration.gpu}, the plan is for {here.title}, and the speed "
-            "of one of them is not known: it cannot be scaled",
+            f"the calibration is of {calibration.gpu}, the plan is for {target.gpu.title}, and the "
+            "speed of one of them is not known: it cannot be scaled",
             hint="calibrate on the GPU of the plan: `chunkscope verify`, or leave --calibration "
             "out",
         )

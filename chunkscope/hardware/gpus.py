@@ -1,4 +1,11 @@
-"""GPUs: memory, bandwidth, FLOP/s. A small table of current cards, and the one in this machine."""
+"""GPUs: memory, bandwidth, FLOP/s. A small table of current cards, and the one in this machine.
+
+gpus.csv. Memory: what torch reports as total (its out-of-memory messages quote it), a little under
+the sticker. Bandwidth and dense 16-bit TFLOP/s: no sparsity, 32-bit accumulate. `source` names the
+vendor's sheet; the sheets were not at hand: speeds were compared with public tables and memory with
+quoted messages, except what is `unchecked`. `nvlink`: all GPUs of a machine have it, no bridge need
+be bought. `aliases`: as nvidia-smi prints the name, or with the memory in it.
+"""
 
 import csv
 import re
@@ -45,20 +52,8 @@ class Gpu:
         return (bandwidth, flops) if bandwidth and flops else None
 
 
-def _rows(file: Path) -> list[dict[str, str]]:
-    """Memory: what torch reports as total (its out-of-memory messages quote it), a little under
-    the sticker. Bandwidth and dense 16-bit TFLOP/s: no sparsity, 32-bit accumulate. The source
-    names the vendor's sheet to look in; the sheets themselves were not at hand when this was
-    written. `nvlink`: all GPUs of a machine have it; where only a bridge can be bought, no. Speeds
-    were compared with public tables and memory with quoted messages, except what
-    is `unchecked`: written from memory and found nowhere to compare with. `aliases` are other ways
-    to say the name: as nvidia-smi prints it, or with the memory in it.
-    """
-    with file.open(encoding="utf-8", newline="") as text:
-        return list(csv.DictReader(text))
-
-
-_ROWS = _rows(Path(__file__).with_suffix(".csv"))
+_TEXT = Path(__file__).with_suffix(".csv").read_text(encoding="utf-8")
+_ROWS = list(csv.DictReader(_TEXT.splitlines()))
 CARDS = tuple(
     Gpu(
         name=row["name"],
@@ -88,12 +83,13 @@ def find_gpu(name: str | None, *, memory: str | None = None) -> Gpu | None:
     if name and name[:1].isdecimal() and memory is None and name not in ALIASES:
         name, memory = None, name
     size = read_gib(memory) if memory is not None else None
-    if name is None:
-        return None if size is None else _nameless(size)
-    gpu = local_gpu() if _slug(name) == LOCAL else _by_name(name)
+    if name is not None:
+        gpu = local_gpu() if _slug(name) == LOCAL else _by_name(name)
+        return gpu if size is None else replace(gpu, memory_gib=size, memory_given=True)
     if size is None:
-        return gpu
-    return replace(gpu, memory_gib=size, memory_given=True)
+        return None
+    title, source = f"a GPU with {size:g} GiB", "--gpu-memory; speed not known"
+    return Gpu(name=f"{size:g}GiB", title=title, memory_gib=size, source=source)
 
 
 def doubts(gpu: Gpu) -> tuple[Note, ...]:
@@ -121,44 +117,34 @@ def read_gib(text: str) -> float:
 
 def local_gpu() -> Gpu:
     """The first GPU of this machine, as nvidia-smi names it."""
-    first = _nvidia_smi("name,memory.total")[0]
-    try:
-        title, memory_mib = first[0], float(first[1])
-    except (IndexError, ValueError) as error:
-        raise MissingError(f"nvidia-smi found no GPU: {error}", hint=_GPU_HINT) from error
-    known = card_titled(title)
-    if known is not None:
+    title, _, memory_mib = _nvidia_smi("name,memory.total").rpartition(", ")
+    if not (title and memory_mib.isdecimal()):
+        raise MissingError("nvidia-smi found no GPU", hint=_GPU_HINT)
+    if known := card_titled(title):
         return replace(known, source=f"nvidia-smi: {title}; {known.source}")
-    return Gpu(
-        name=_slug(title),
-        title=title,
-        memory_gib=memory_mib / 1024,
-        source=f"nvidia-smi: {title}; speed not known",
-    )
+    gib, source = int(memory_mib) / 1024, f"nvidia-smi: {title}; speed not known"
+    return Gpu(name=_slug(title), title=title, memory_gib=gib, source=source)
 
 
 def driver_version() -> str | None:
     """The driver of the first GPU; None where nvidia-smi does not say."""
     try:
-        return _nvidia_smi("driver_version")[0][0]
+        return _nvidia_smi("driver_version")
     except MissingError:
         return None
 
 
-def _nvidia_smi(query: str) -> list[list[str]]:
-    """What it answers, a row per GPU."""
+def _nvidia_smi(query: str) -> str:
+    """What it answers of the first GPU."""
     program = shutil.which("nvidia-smi")
     if program is None:
         raise MissingError("this machine has no nvidia-smi, so no GPU was found", hint=_GPU_HINT)
-    asked = [program, f"--query-gpu={query}", "--format=csv,noheader,nounits"]
+    words = [program, f"--query-gpu={query}", "--format=csv,noheader,nounits"]
     try:
-        answer = subprocess.run(asked, capture_output=True, text=True, check=True, timeout=30)  # noqa: S603
-    except (OSError, subprocess.SubprocessError, ValueError) as error:
+        answer = subprocess.run(words, capture_output=True, text=True, check=True, timeout=30)  # noqa: S603
+        return answer.stdout.strip().splitlines()[0]
+    except (OSError, subprocess.SubprocessError, ValueError, IndexError) as error:
         raise MissingError(f"nvidia-smi found no GPU: {error}", hint=_GPU_HINT) from error
-    rows = [row for row in csv.reader(answer.stdout.splitlines(), skipinitialspace=True) if row]
-    if not rows:
-        raise MissingError("nvidia-smi lists no GPU", hint=_GPU_HINT)
-    return rows
 
 
 _GPU_HINT = "name the GPU of the run: `--gpu h200`, or its memory: `--gpu 80GiB`"
@@ -166,15 +152,11 @@ _GPU_HINT = "name the GPU of the run: `--gpu h200`, or its memory: `--gpu 80GiB`
 
 def _by_name(name: str) -> Gpu:
     slug = _slug(name)
-    gpu = TABLE.get(ALIASES.get(slug, slug)) or card_titled(name)
-    if gpu is None:
-        near = get_close_matches(slug, TABLE, n=1)
-        better = f"did you mean {near[0]}? " if near else ""
-        raise UsageError(
-            f"unknown GPU: {name}",
-            hint=f"{better}known: {', '.join(TABLE)}; or its memory: --gpu 80GiB",
-        )
-    return gpu
+    if gpu := TABLE.get(ALIASES.get(slug, slug)) or card_titled(name):
+        return gpu
+    near = [f"did you mean {one}? " for one in get_close_matches(slug, TABLE, n=1)]
+    hint = f"{''.join(near)}known: {', '.join(TABLE)}; or its memory: --gpu 80GiB"
+    raise UsageError(f"unknown GPU: {name}", hint=hint)
 
 
 def card_titled(title: str) -> Gpu | None:
@@ -186,12 +168,3 @@ def _slug(name: str) -> str:
     """`NVIDIA GeForce RTX 4090` -> `rtx-4090`."""
     words = re.split(r"[\s_-]+", name.strip().lower())
     return "-".join(w for w in words if w not in {"nvidia", "geforce", "amd", "instinct", "tesla"})
-
-
-def _nameless(memory_gib: float) -> Gpu:
-    return Gpu(
-        name=f"{memory_gib:g}GiB",
-        title=f"a GPU with {memory_gib:g} GiB",
-        memory_gib=memory_gib,
-        source="--gpu-memory; speed not known",
-    )

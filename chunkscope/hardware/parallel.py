@@ -30,18 +30,20 @@ class Parallel:
         return (shape.weight_bytes - experts) / self.tensor + experts / self.gpus
 
     def check(self, shape: ModelShape | None) -> None:
-        if self.data < 1:
-            raise UsageError(f"--dp must be at least 1, not {self.data}")
+        if min(self.tensor, self.data) < 1:
+            raise UsageError(f"--tp {self.tensor} and --dp {self.data} must be at least 1")
         if shape is None:
             return
-        if self.by_expert and shape.experts is None:
+        heads, experts = shape.attention.heads, shape.experts.count if shape.experts else 0
+        if heads % self.tensor:
             raise UsageError(
-                f"{shape.name} has no experts to spread", hint="leave --ep out, or choose --tp"
+                f"{heads} attention heads cannot be split over {self.tensor} GPUs",
+                hint="choose a --tp that divides the number of heads",
             )
-        if self.by_expert and shape.experts and shape.experts.count < self.gpus:
+        if self.by_expert and experts < self.gpus:
             raise UsageError(
-                f"{shape.experts.count} experts cannot be spread over {self.gpus} GPUs",
-                hint="choose fewer GPUs, or leave --ep out",
+                f"the {experts} experts of {shape.name} cannot be spread over {self.gpus} GPUs",
+                hint="leave --ep out, or choose --tp",
             )
 
 

@@ -46,14 +46,12 @@ class StepFit:
     """
 
     step: StepModel
-    samples: int
     error: float
     assumed: tuple[str, ...] = ()
 
 
 def fit_steps(
     steps: StepSamples,
-    origin: str,
     *,
     expert_share: float = 0.0,
     prior: StepModel | None = None,
@@ -80,12 +78,11 @@ def fit_steps(
         host=on_host,
         graphed_tokens=prior.graphed_tokens if prior else GRAPHED_TOKENS,
         expert_share=expert_share,
-        origin=origin,
         **gpu,  # type: ignore[arg-type]
     )
     error = float(np.median(np.abs(measured.longer(fit) / measured.seconds - 1)))
     assumed = tuple(measured.unseen(fit)) if host else ()
-    return StepFit(step=step, samples=len(steps), error=error, assumed=assumed)
+    return StepFit(step=step, error=error, assumed=assumed)
 
 
 class _Fit(NamedTuple):

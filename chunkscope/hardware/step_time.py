@@ -13,10 +13,6 @@ from chunkscope.hardware.gpus import Gpu
 from chunkscope.hardware.parallel import ALONE, Parallel
 from chunkscope.models.shape import BYTES, Attention, ModelShape
 
-FITTED_ON = (
-    "one H200 and its host, Llama-3.1-8B, Qwen2.5-1.5B, Gemma-2-9B, Qwen3-30B-A3B, "
-    "DeepSeek-V2-Lite, gpt-oss-20b and Qwen3-8B in fp8, vLLM 0.24.0"
-)
 # -- the share of the GPU's 16-bit peak that products reach --
 # 22 us per token of 14.0 GFLOP (0.64, Llama-3.1-8B), 4.0 of 2.6 (0.67, Qwen2.5-1.5B), 25.5 of 16.6
 # (0.66, Gemma-2-9B), all without the head.
@@ -216,11 +212,10 @@ def chosen(share: float, tokens: float) -> float:
 class StepModel:
     """Seconds of one step. The first `free_tokens` hide behind reading the weights."""
 
-    fixed_s: float
-    per_token_s: float
-    per_prefill_pair_s: float
-    per_decode_context_s: float
-    origin: str
+    fixed_s: float = 0.0
+    per_token_s: float = 0.0
+    per_prefill_pair_s: float = 0.0
+    per_decode_context_s: float = 0.0
     per_request_s: float = 0.0
     free_tokens: int = 0
     host: Host = NO_HOST
@@ -271,7 +266,6 @@ def step_model(
     wide = WIDE_HEADS if a.head_dim > USUAL_HEAD else 1.0
     state_bytes = a.state.layers * a.state.bytes(tp) if a.state else 0
     exchange_s, exchange_token_s = exchange(shape, gpu, parallel)
-    assumed = "; several GPUs were never measured: communication is assumed"
     return StepModel(
         fixed_s=(shape.weight_bytes - expert_bytes - looked_up) / tp / WEIGHTS * byte_s
         + _layers_s(shape)[0]
@@ -291,8 +285,6 @@ def step_model(
         graphed_tokens=GRAPHED_BY_ARCHITECTURE.get(shape.architecture, GRAPHED_TOKENS),
         window=window,
         host=assumed_host(shape),
-        origin=f"a roofline fitted on {FITTED_ON}, scaled to this model and GPU; the host is "
-        f"assumed to be like that one{assumed if parallel.gpus > 1 else ''}",
     )
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from chunkscope.artefacts.note import Note
+from chunkscope.artefacts.note import Note, note
 from chunkscope.models.fields import FAMILIES, LIKE_LLAMA, Config, Fields
 from chunkscope.models.layers import Feed, KvKind, Layer, read_layers, sliding_window
 from chunkscope.models.quantization import read_quantization
@@ -36,7 +36,7 @@ def shape_from_config(
         name=name,
         source=source,
         hub_id=hub_id,
-        architecture=_architecture(fields),
+        architecture=(fields.words("architectures") or [fields.kind])[0],
         layers=len(layers),
         hidden=fields.number("hidden"),
         intermediate=_dense_intermediate(fields, layers),
@@ -48,7 +48,7 @@ def shape_from_config(
         tied=bool(fields.config.get("tie_word_embeddings", family.tied)),
         limit=limit,
         file_bytes=file_bytes,
-        notes=(*notes, *_notes(config, fields.kind, attention, file_bytes)),
+        notes=(*notes, *_notes(config, fields.kind, attention, weighed=bool(file_bytes))),
     )
     return replace(shape, parameters=count_parameters(fields, layers, shape, _vision(config)))
 
@@ -63,20 +63,13 @@ def _text_part(config: Config) -> dict[str, Any]:
     return dict(config)
 
 
-def _architecture(fields: Fields) -> str:
-    named = fields.config.get("architectures")
-    first = named[0] if isinstance(named, list) and named else ""
-    return str(first or fields.kind)
-
-
 def _limit(fields: Fields) -> int | None:
     """The longest context, as vLLM derives it."""
     stated = [value for key in LIMITS if (value := fields.maybe(key)) is not None]
     if not stated:
         return None
     scaling = fields.config.get("rope_scaling") or fields.config.get("rope_parameters")
-    if not isinstance(scaling, Mapping) or "gemma3" in fields.kind:
-        return min(stated)
+    scaling = scaling if isinstance(scaling, Mapping) and "gemma3" not in fields.kind else {}
     rope = str(scaling.get("rope_type") or scaling.get("type") or "default")
     factor = scaling.get("factor")
     if rope in UNSCALED or not isinstance(factor, int | float) or not 1 <= factor < 1e6:
@@ -188,35 +181,24 @@ def _vision(config: Config) -> int:
     tower = config.get("vision_config")
     if not isinstance(tower, Mapping):
         return 0
-    sizes = [
-        next((tower[key] for key in keys if isinstance(tower.get(key), int)), 0)
-        for keys in (
-            ("num_hidden_layers", "depth", "layers"),
-            ("hidden_size", "embed_dim", "width"),
-            ("intermediate_size", "mlp_dim"),
-        )
-    ]
-    layers, hidden, wide = sizes
+    names = ("num_hidden_layers depth layers", "hidden_size embed_dim width")
+    layers, hidden, wide = (
+        next((tower[key] for key in keys.split() if isinstance(tower.get(key), int)), 0)
+        for keys in (*names, "intermediate_size mlp_dim")
+    )
     return int(layers * (4 * hidden * hidden + 2 * hidden * (wide or 4 * hidden)))
 
 
-def _notes(config: Config, kind: str, a: Attention, file_bytes: int | None) -> Iterator[Note]:
+def _notes(config: Config, kind: str, a: Attention, *, weighed: bool) -> Iterator[Note]:
     if kind not in FAMILIES:
-        weighed = file_bytes is not None
-        yield Note(code="unknown_model_type", values={"name": kind, "weighed": weighed})
+        yield note("unknown_model_type", name=kind, weighed=weighed)
     if isinstance(config.get("vision_config"), Mapping):
-        yield Note(code="vision_tower")
+        yield note("vision_tower")
     if a.sliding_layers:
-        yield Note(
-            code="sliding_window",
-            values={"layers": a.sliding_layers, "tokens": a.sliding_window},
-        )
+        yield note("sliding_window", layers=a.sliding_layers, tokens=a.sliding_window)
     if a.stateful_layers:
-        known = a.state is not None
-        weighed = known or file_bytes is not None
-        yield Note(
-            code="stateful_layers",
-            values={"layers": a.stateful_layers, "known": known, "weighed": weighed},
-        )
+        has_size = a.state is not None
+        weighed = weighed or has_size
+        yield note("stateful_layers", layers=a.stateful_layers, known=has_size, weighed=weighed)
     if config.get("is_encoder_decoder"):
-        yield Note(code="encoder_decoder")
+        yield note("encoder_decoder")

@@ -37,10 +37,6 @@ class KnownModel:
     tokenizer: str
     corroborated: bool = False
 
-    def hub_id(self, name: str) -> str:
-        """The one that is asked for, else the first."""
-        return next((h for h in self.hub_ids if h.lower() == name.lower()), self.hub_ids[0])
-
 
 def _table(file: Path) -> dict[str, KnownModel]:
     models: dict[str, KnownModel] = {}
@@ -78,9 +74,7 @@ def find_model(name: str | os.PathLike[str]) -> ModelShape:
         return shape
     if not HUB_ID.fullmatch(text):
         raise MissingError(f"unknown model: {text}", hint=suggestion(text))
-    if cached := _cached_config(text):
-        return _from_path(cached, text, source="the local hub cache", hub_id=text)
-    return _from_path(_download(text), text, source="the hub", hub_id=text)
+    return _from_path(_hub_config(text), text, source="the hub", hub_id=text)
 
 
 _HINT = "pass a folder with the model's config.json, a hub id, or a name like llama-3.1-8b"
@@ -107,7 +101,8 @@ def built_in(name: str) -> ModelShape | None:
     """The shape of a model in the table, by its name or one of its hub ids."""
     if (model := known_model(name)) is None:
         return None
-    source, hub_id = "the built-in table", model.hub_id(name)
+    hub_id = next((h for h in model.hub_ids if h.lower() == name.lower()), model.hub_ids[0])
+    source = "the built-in table"
     return shape_from_config(model.config, name=name, source=source, hub_id=hub_id)
 
 
@@ -149,25 +144,18 @@ def _loaded_bytes(folder: Path, config: Mapping[str, Any]) -> int | None:
     return total // 2 if is_wide else total
 
 
-def _cached_config(hub_id: str) -> Path | None:
-    """The newest config.json of that id in the hub's cache, found without its library."""
-    home = Path(os.environ.get("HF_HOME") or Path("~/.cache/huggingface").expanduser())
-    cache = Path(os.environ.get("HF_HUB_CACHE") or home / "hub")
-    found = (cache / f"models--{hub_id.replace('/', '--')}" / "snapshots").glob("*/config.json")
-    return max(found, key=lambda file: file.stat().st_mtime, default=None)
+def _hub_config(hub_id: str) -> Path:
+    """In the hub's cache, else downloaded."""
+    from huggingface_hub import constants, hf_hub_download, try_to_load_from_cache
 
-
-def _download(hub_id: str) -> Path:
-    try:
-        from huggingface_hub import hf_hub_download
-    except ImportError:
-        raise MissingError(f"{hub_id} is not in the local cache", hint=suggestion(hub_id)) from None
-    if os.environ.get("HF_HUB_OFFLINE", "").lower() not in ("1", "true", "yes", "on"):
+    if isinstance(cached := try_to_load_from_cache(hub_id, "config.json"), str):
+        return Path(cached)
+    if not constants.HF_HUB_OFFLINE:
         expect_hub()
     try:
         return Path(hf_hub_download(hub_id, "config.json"))
     except Exception as error:  # the hub's library raises its own, requests' and httpx' errors
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise MissingError(
             f"the config.json of {hub_id} could not be downloaded: {reason}",
             hint=suggestion(hub_id),

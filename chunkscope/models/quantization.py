@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from chunkscope.artefacts.note import Note
+from chunkscope.artefacts.note import Note, note
 from chunkscope.models.fields import Config
 
 LINEAR = ("attention", "mlp", "experts")
@@ -38,44 +38,41 @@ def read_quantization(config: Config) -> tuple[Quantization | None, tuple[Note, 
     if not isinstance(stated, Mapping):
         return None, ()
     method = str(stated.get("quant_method") or stated.get("quant_algo") or "").lower()
-    quantization = _read(stated, next(filter(method.startswith, METHODS), ""))
-    if quantization is None:
-        return None, (Note(code="unknown_quantization", values={"method": method}),)
-    return quantization, ()
-
-
-METHODS = (
-    *("fp8", "fbgemm_fp8", "awq", "gptq", "compressed-tensors", "bitsandbytes", "mxfp4"),
-    *("modelopt", "nvfp4"),
-)
+    quantization = _read(stated, method)
+    notes = () if quantization else (note("unknown_quantization", method=method),)
+    return quantization, notes
 
 
 def _read(stated: Config, method: str) -> Quantization | None:
-    match method:
-        case "fp8" | "fbgemm_fp8":
-            block = stated.get("weight_block_size")
-            sized = isinstance(block, list) and [type(n) for n in block] == [int, int]
-            scales = 32 / max(1, block[0] * block[1]) if block and sized else 0.0
-            return Quantization(method="fp8", bits=8, extra_bits=scales)
-        case "awq" | "gptq":
-            bits = _number(stated, "bits", "w_bit", default=4)
-            group = _number(stated, "group_size", "q_group_size", default=128)
-            return Quantization(method=method, bits=bits, extra_bits=_group_bits(bits, group))
-        case "compressed-tensors":
-            return _compressed(stated)
-        case "bitsandbytes":
-            if stated.get("load_in_8bit") or stated.get("_load_in_8bit"):
-                return Quantization(method=method, bits=8)
-            # A 32-bit scale per 64 weights; double quantization stores it in 8 bits.
-            scale = 8 if stated.get("bnb_4bit_use_double_quant") else 32
-            return Quantization(method=method, bits=4, extra_bits=scale / 64)
-        case "mxfp4":
-            return Quantization(method=method, bits=4, extra_bits=8 / 32, kinds=("experts",))
-        case "modelopt" | "nvfp4":
-            if "fp4" in str(stated.get("quant_algo") or stated.get("quant_method")).lower():
-                return Quantization(method="nvfp4", bits=4, extra_bits=8 / 16)
-            return Quantization(method="fp8", bits=8)
+    if method.startswith(("fp8", "fbgemm_fp8")):
+        block = stated.get("weight_block_size")
+        sized = isinstance(block, list) and [type(n) for n in block] == [int, int]
+        scales = 32 / max(1, block[0] * block[1]) if block and sized else 0.0
+        return Quantization(method="fp8", bits=8, extra_bits=scales)
+    if method.startswith(("awq", "gptq")):
+        bits = _number(stated, "bits", "w_bit", default=4)
+        group = _number(stated, "group_size", "q_group_size", default=128)
+        return Quantization(
+            method=next(filter(method.startswith, ("awq", "gptq"))),
+            bits=bits,
+            extra_bits=_group_bits(bits, group),
+        )
+    if method.startswith("compressed-tensors"):
+        return _compressed(stated)
+    if method.startswith("bitsandbytes"):
+        # A 32-bit scale per 64 weights; double quantization stores it in 8 bits.
+        eight = stated.get("load_in_8bit") or stated.get("_load_in_8bit")
+        scale = 0 if eight else 8 if stated.get("bnb_4bit_use_double_quant") else 32
+        return Quantization(method="bitsandbytes", bits=8 if eight else 4, extra_bits=scale / 64)
+    if method.startswith("mxfp4"):
+        return Quantization(method="mxfp4", bits=4, extra_bits=8 / 32, kinds=("experts",))
+    if method.startswith(("modelopt", "nvfp4")):
+        fp4 = "fp4" in str(stated.get("quant_algo") or method).lower()
+        return Quantization(method="nvfp4", bits=4, extra_bits=8 / 16) if fp4 else FP8
     return None
+
+
+FP8 = Quantization(method="fp8", bits=8)
 
 
 def _group_bits(bits: int, group: int) -> float:

@@ -3,7 +3,6 @@
 from dataclasses import astuple, dataclass
 
 from chunkscope.artefacts.note import Note
-from chunkscope.errors import UsageError
 from chunkscope.models.quantization import LINEAR, Quantization
 
 BYTES = 2  # vLLM runs in bf16 or fp16; a float32 checkpoint is cast down
@@ -77,10 +76,6 @@ class Parameters:
     by_layer: int = 0  # a second table of which a token looks up a row, with a part for each layer
 
     @property
-    def text(self) -> int:
-        return self.total - self.vision
-
-    @property
     def total(self) -> int:
         return sum(astuple(self))
 
@@ -140,15 +135,6 @@ class ModelShape:
             return count * BYTES
         padded = -(-self.hidden // 256) * 256 / self.hidden if q.method == "mxfp4" else 1.0
         return round(count * padded * q.bytes_per_weight)
-
-    def check_parallel(self, tp: int) -> None:
-        if tp < 1:
-            raise UsageError(f"--tp must be at least 1, not {tp}")
-        if self.attention.heads % tp:
-            raise UsageError(
-                f"{self.attention.heads} attention heads cannot be split over {tp} GPUs",
-                hint="choose a --tp that divides the number of heads",
-            )
 
     @property
     def attending_layers(self) -> int:

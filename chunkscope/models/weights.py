@@ -1,7 +1,6 @@
 """How many weights a config describes, by kind; and what layers with a state keep of a request."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from chunkscope.models.fields import Family, Fields
 from chunkscope.models.layers import Feed, KvKind, Layer
@@ -34,13 +33,12 @@ MAMBA_1 = ("mamba_expand", "mamba_d_state", "mamba_d_conv")
 
 def read_state(fields: Fields, layers: int) -> State | None:
     """What so many layers keep; None for a kind that is not known."""
-    for read in (_delta_net, _kimi_delta, _mamba_2, _mamba_1, _short_convolution):
-        if layers and (state := read(fields)):
-            return replace(state, layers=layers)
-    return None
+    kinds = (_delta_net, _kimi_delta, _mamba_2, _mamba_1, _short_convolution)
+    states = (state for read in kinds if (state := read(fields, layers)))
+    return next(states, None) if layers else None
 
 
-def _delta_net(fields: Fields) -> State | None:
+def _delta_net(fields: Fields, layers: int) -> State | None:
     if not (stated := fields.all_of(*DELTA_NET)):
         return None
     key_heads, value_heads, key_dim, value_dim, kernel = stated
@@ -48,7 +46,7 @@ def _delta_net(fields: Fields) -> State | None:
     inward = hidden * (2 * keys + 2 * values + 2 * value_heads)
     inside = (2 * keys + values) * kernel + 2 * value_heads + value_dim
     return State(
-        layers=1,
+        layers=layers,
         convolution=(2 * keys + values) * (kernel - 1),
         memory=values * key_dim,
         memory_bytes=_memory_bytes(fields, "mamba_ssm_dtype", BYTES),
@@ -56,7 +54,7 @@ def _delta_net(fields: Fields) -> State | None:
     )
 
 
-def _kimi_delta(fields: Fields) -> State | None:
+def _kimi_delta(fields: Fields, layers: int) -> State | None:
     """Kimi's delta attention: gates of low rank, a state in 32 bits."""
     stated = fields.config.get("linear_attn_config")
     if isinstance(stated, Mapping):
@@ -70,7 +68,7 @@ def _kimi_delta(fields: Fields) -> State | None:
     wide = heads * dim
     gates = 2 * (hidden * dim + dim * wide) + hidden * heads
     return State(
-        layers=1,
+        layers=layers,
         convolution=3 * wide * (kernel - 1),
         memory=wide * dim,
         memory_bytes=4,
@@ -78,7 +76,7 @@ def _kimi_delta(fields: Fields) -> State | None:
     )
 
 
-def _mamba_2(fields: Fields) -> State | None:
+def _mamba_2(fields: Fields, layers: int) -> State | None:
     for names, head_dim in MAMBA_2:
         if not (stated := fields.all_of(*names)):
             continue
@@ -88,7 +86,7 @@ def _mamba_2(fields: Fields) -> State | None:
         inside = mixed * (kernel + 1) + 3 * heads + wide
         nemotron = fields.kind == "nemotron_h"
         return State(
-            layers=1,
+            layers=layers,
             convolution=mixed * (kernel - 1),
             memory=wide * states,
             memory_bytes=_memory_bytes(fields, "mamba_ssm_cache_dtype", 4) if nemotron else BYTES,
@@ -97,26 +95,26 @@ def _mamba_2(fields: Fields) -> State | None:
     return None
 
 
-def _mamba_1(fields: Fields) -> State | None:
+def _mamba_1(fields: Fields, layers: int) -> State | None:
     if not (stated := fields.all_of(*MAMBA_1)):
         return None
     (expand, states, kernel), hidden = stated, fields.number("hidden")
     wide, rank = expand * hidden, fields.maybe("mamba_dt_rank") or -(-hidden // 16)
     steps = wide * (rank + 2 * states) + rank * wide + rank + 2 * states
     return State(
-        layers=1,
+        layers=layers,
         convolution=wide * (kernel - 1),
         memory=wide * states,
         weights=3 * hidden * wide + steps + wide * (kernel + states + 3),
     )
 
 
-def _short_convolution(fields: Fields) -> State | None:
+def _short_convolution(fields: Fields, layers: int) -> State | None:
     if not (kernel := fields.maybe("conv_L_cache")):
         return None
     hidden = fields.number("hidden")
     return State(
-        layers=1,
+        layers=layers,
         convolution=hidden * (kernel - 1),
         memory=0,
         weights=hidden * (4 * hidden + kernel),

@@ -18,7 +18,6 @@ from chunkscope.vllm.deployment import Deployment
 from chunkscope.vllm.flags import release
 from chunkscope.vllm.log.facts import EngineFacts
 from chunkscope.vllm.log.failures import Failure
-from chunkscope.vllm.log.lines import CUT, blocks
 from chunkscope.vllm.log.reader import EngineStart, LogReader
 from chunkscope.vllm.measured import FailedStart, MeasuredFit
 from chunkscope.vllm.rules import Version
@@ -210,8 +209,9 @@ def read_log(name: str, reader: LogReader) -> tuple[Note, ...]:
     wide = plain.peek(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # as PowerShell writes
     with closing(as_utf8(plain, shown, "utf-8") if wide else plain) as stream:
         start, cut = stream.peek(1 << 16), list[Note]()
-        for block in blocks(_pieces(stream, cut)):
-            reader.feed(block)
+        for piece in _pieces(stream, cut):
+            reader.feed(piece)
+        reader.feed(b"", last=True)
     if not reader.understood:
         raise _no_log(shown, start, reader)
     return tuple(cut)
@@ -241,13 +241,11 @@ def growing(path: Path, *, every_s: float = 1.0) -> Iterator[bytes]:
 
     One that is begun anew is read from its start, and so is another that gets its name.
     """
-    rest, file = b"", path.open("rb")
+    file = path.open("rb")
     try:
         while True:
             if data := file.read(_PIECE):
-                whole, end, last = (rest + data).rpartition(b"\n")
-                rest = last[:CUT]
-                yield whole + end
+                yield data
                 continue
             yield b""
             time.sleep(every_s)
@@ -258,6 +256,7 @@ def growing(path: Path, *, every_s: float = 1.0) -> Iterator[bytes]:
             # Moved away, as collectors do, or truncated, as logrotate does.
             if not os.path.samestat(mine, named) or named.st_size < file.tell():
                 file.close()
-                rest, file = b"", path.open("rb")
+                file = path.open("rb")
+                yield b"\n"  # what was not ended never will be
     finally:
         file.close()

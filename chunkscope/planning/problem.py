@@ -67,8 +67,6 @@ class Problem:
 
     def _check(self) -> None:
         shape, parallel = self.deployment.shape, self.request.settings.parallel
-        if shape is not None:
-            shape.check_parallel(parallel.tensor)
         parallel.check(shape)
         if parallel.data > 1 and self.deployment.entry is Entry.LLM:
             raise UsageError(

@@ -30,13 +30,7 @@ if TYPE_CHECKING:
     import torch
 
 RULES = Rules(async_scheduling=False)  # steps are scheduled one by one
-MEASURED = StepModel(
-    fixed_s=0.0,
-    per_token_s=0.0,
-    per_prefill_pair_s=0.0,
-    per_decode_context_s=0.0,
-    origin="measured",
-)
+MEASURED = StepModel()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -183,4 +183,5 @@ def _basis(simulation: Simulation) -> str:
     """What the step times rest on."""
     cost, seed = simulation.cost_model, simulation.workload.seed
     off = f" (median error {share(cost.error)})" if cost.error is not None else ""
-    return f"Step times: {cost.step.origin}{off}. Random seed: {seed}."
+    steps = plural(cost.samples, "measured step") if cost.samples else "fitted on an H200"
+    return f"Step times: {cost.source}, {steps}{off}. Random seed: {seed}."

@@ -121,7 +121,7 @@ class Simulation(Artefact):
     """What `simulate` answers: predicted, never measured. No date: the same asked is the same."""
 
     title: ClassVar = "simulation"
-    schema: ClassVar = "chunkscope/simulation/5"
+    schema: ClassVar = "chunkscope/simulation/6"
     made_by: ClassVar = "chunkscope simulate"
     default_path: ClassVar = Path("reports/simulation.json")
 

@@ -18,9 +18,7 @@ from chunkscope.vllm.flags import release
 from chunkscope.vllm.settings import KvPool, Settings
 
 # What is there from the start is scheduled in the same steps however long they take.
-ANY_STEP = StepModel(
-    fixed_s=1.0, per_token_s=0.0, per_prefill_pair_s=0.0, per_decode_context_s=0.0, origin="any"
-)
+ANY_STEP = StepModel(fixed_s=1.0)
 
 
 def with_prediction(

@@ -69,28 +69,19 @@ class Footprint:
     def refusals(self) -> tuple[Refusal, ...]:
         """Why vLLM would not start with this, or die of its first prompts; empty when it runs."""
         memory, tokens = self.memory, self.memory.kv_cache_tokens
-        checks: tuple[tuple[bool, str, str, dict[str, Any]], ...] = (
-            (
-                *(tokens == 0, "max_model_len", "no_memory"),
-                {"missing_gib": max(-memory.kv_cache_gib, 0.01)},
-            ),
-            (
-                *(0 < tokens < self.context, "max_model_len", "kv_cache"),
-                {"context": self.context, "tokens": tokens},
-            ),
-            (
-                *(not memory.survives_logprobs, "gpu_memory_utilization", "logprobs"),
-                {"taken_gib": memory.unprofiled_gib, "free_gib": max(0.0, memory.headroom_gib)},
-            ),
-        )
-        return (
-            *self.deployment.refusals(self.settings),
-            *(
-                Refusal(argument=argument, code=f"refused_{code}", values=values)
-                for broken, argument, code, values in checks
-                if broken
-            ),
-        )
+        refusals = list(self.deployment.refusals(self.settings))
+
+        def refuse(argument: str, code: str, **values: Any) -> None:
+            refusals.append(Refusal(argument=argument, code=f"refused_{code}", values=values))
+
+        if tokens == 0:
+            refuse("max_model_len", "no_memory", missing_gib=max(-memory.kv_cache_gib, 0.01))
+        elif tokens < self.context:
+            refuse("max_model_len", "kv_cache", context=self.context, tokens=tokens)
+        if not memory.survives_logprobs:
+            taken, free = memory.unprofiled_gib, max(0.0, memory.headroom_gib)
+            refuse("gpu_memory_utilization", "logprobs", taken_gib=taken, free_gib=free)
+        return tuple(refusals)
 
     @property
     def notes(self) -> tuple[Note, ...]:
@@ -147,7 +138,6 @@ def memory(
     True
     """
     shape = model if isinstance(model, ModelShape) else find_model(model)
-    shape.check_parallel(tp)
     Parallel(tensor=tp, data=dp, by_expert=ep).check(shape)
     if not isinstance(gpu, Gpu):
         gpu = find_gpu(gpu or (None if gpu_memory else LOCAL), memory=gpu_memory)

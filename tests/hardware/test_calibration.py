@@ -23,7 +23,6 @@ TRUE = StepModel(
     per_decode_context_s=38e-9,
     per_request_s=2e-6,
     free_tokens=128,
-    origin="made up",
 )
 COLUMNS = [field.name for field in fields(StepSamples)]
 HOST = assumed_host(find_model("llama-3.1-8b"))
@@ -87,7 +86,7 @@ def target(
 
 
 def test_exact_steps_give_their_model_back():
-    fit = fit_steps(samples(noise=0), "test")
+    fit = fit_steps(samples(noise=0))
     for name in ("fixed_s", "per_token_s", "per_prefill_pair_s", "per_decode_context_s"):
         assert getattr(fit.step, name) == pytest.approx(getattr(TRUE, name), rel=1e-3), name
     assert fit.step.free_tokens == 128
@@ -95,7 +94,7 @@ def test_exact_steps_give_their_model_back():
 
 
 def test_noise_and_hiccups_hardly_move_the_fit():
-    fit = fit_steps(samples(), "test")
+    fit = fit_steps(samples())
     assert fit.step.per_token_s == pytest.approx(TRUE.per_token_s, rel=0.03)
     assert fit.step.fixed_s == pytest.approx(TRUE.fixed_s, rel=0.1)
     assert fit.error < 0.02
@@ -105,23 +104,23 @@ def test_no_coefficient_is_ever_negative():
     """Durations that fall with the context: the best that can be said is that it costs nothing."""
     steps = samples(noise=0)
     falling = tuple(1.0 - 1e-9 * pairs / 100 for pairs in steps.prefill_pairs)
-    step = fit_steps(replace(steps, duration_s=falling), "test").step
+    step = fit_steps(replace(steps, duration_s=falling)).step
     assert step.per_prefill_pair_s == pytest.approx(0, abs=1e-13)
     assert min(step.fixed_s, step.per_token_s, step.per_decode_context_s) >= 0
 
 
 def test_too_few_steps_are_an_input_error():
     with pytest.raises(InputError):
-        fit_steps(samples(count=5), "test")
+        fit_steps(samples(count=5))
     begun = only(replace(samples(), decode_requests=(0,) * 600), [0] * 30)
     with pytest.raises(InputError):
-        fit_steps(replace(begun, setting=tuple(map(str, range(30)))), "test", host=HOST)
+        fit_steps(replace(begun, setting=tuple(map(str, range(30)))), host=HOST)
 
 
 @pytest.mark.parametrize("noise", [0, 0.05])
 def test_both_the_gpu_and_the_host_are_found_in_steps_that_show_only_the_slower(noise):
     steps = samples(BESIDE, count=4_000, noise=noise, longest=500)
-    fit = fit_steps(steps, "test", prior=PRIOR, host=HOST)
+    fit = fit_steps(steps, prior=PRIOR, host=HOST)
     near = 0.05 if not noise else 0.10
     for tokens, pairs, held in ((8_192, 8_192 * 10_000, 0), (64, 0, 150_000), (256, 0, 20_000)):
         fitted, true = (one.gpu_s(tokens, pairs, held, 1) for one in (fit.step, BESIDE))
@@ -133,7 +132,7 @@ def test_what_the_steps_do_not_show_is_assumed_and_named():
     """One long prompt at a time: nobody waits for the host."""
     steps = samples(BESIDE, noise=0)
     alone = only(steps, [n for n, many in enumerate(steps.decode_requests) if many < 2])
-    fit = fit_steps(alone, "test", prior=PRIOR, host=HOST)
+    fit = fit_steps(alone, prior=PRIOR, host=HOST)
     assert fit.step.host.per_request_s == pytest.approx(HOST.per_request_s, rel=0.1)
     assert "host.per_request_s" in fit.assumed
     assert "per_token_s" not in fit.assumed
@@ -143,7 +142,7 @@ def test_what_the_steps_do_not_show_is_assumed_and_named():
 def test_few_or_odd_steps_still_give_a_sane_model(took):
     steps = replace(samples(count=25), duration_s=(took,) * 25)
     for more in ({}, {"host": HOST}, {"host": HOST, "prior": PRIOR}):
-        step = asdict(fit_steps(steps, "test", **more).step)
+        step = asdict(fit_steps(steps, **more).step)
         times = [v for v in (*step.values(), *step["host"].values()) if isinstance(v, float)]
         assert all(0 <= time < 1e4 for time in times)
 

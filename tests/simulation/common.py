@@ -13,9 +13,7 @@ from chunkscope.vllm.flags import release
 from chunkscope.vllm.rules import Rules
 from chunkscope.vllm.settings import NAMES, KvPool, Settings
 
-STEP = StepModel(
-    fixed_s=1.0, per_token_s=0.001, per_prefill_pair_s=0.0, per_decode_context_s=0.0, origin="test"
-)
+STEP = StepModel(fixed_s=1.0, per_token_s=0.001, per_prefill_pair_s=0.0, per_decode_context_s=0.0)
 Engine = dict[str, Any]  # settings and the KV cache, by vLLM's names
 ARGS: Engine = {"max_num_batched_tokens": 256, "max_num_seqs": 8, "kv_cache_tokens": 16_000}
 USUAL = {

@@ -24,9 +24,7 @@ from tests.simulation.twin import trace
 
 VERSIONS = ["0.10.2", "0.11.2", "0.16.0", "0.20.0", "0.24.0", "0.28.0", "0.32.0"]
 EVERY_STEP = 1_000_000
-STEP = StepModel(
-    fixed_s=1.0, per_token_s=0.01, per_prefill_pair_s=0.0, per_decode_context_s=1e-4, origin="test"
-)
+STEP = StepModel(fixed_s=1.0, per_token_s=0.01, per_prefill_pair_s=0.0, per_decode_context_s=1e-4)
 SMALL = {"max_num_batched_tokens": 256, "max_num_seqs": 64}
 seeds = st.integers(0, 2**32)
 rules = st.sampled_from(VERSIONS).map(lambda version: release(version).rules)
@@ -90,7 +88,6 @@ def both(
         expert_share=0.1,
         # Halves are exact: sums do not depend on their order.
         window=AttentionWindow(tokens=window, share=0.5),
-        origin="test",
     )
     stretches = tuple(Stretch(**stretch) for stretch in asked["stretches"])
     settings, pool, rules = parts_of({"kv_cache_tokens": tokens, **engine}, rules)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from chunkscope.vllm.log.failures import Failure
-from chunkscope.vllm.log.lines import CUT, LogClock, blocks, peeled
+from chunkscope.vllm.log.lines import CUT, peeled
 from chunkscope.vllm.log.reader import EngineLog, LogReader
 from chunkscope.vllm.log.timeline import MOST_WINDOWS
 
@@ -170,17 +170,17 @@ def test_json_lines_may_count_seconds_or_milliseconds(per_second: int) -> None:
 
 
 def test_new_year_is_no_jump_back() -> None:
-    clock = LogClock()
-    first = peeled(stamped("x", "12-31 23:59:55").encode(), 1).at
-    later = peeled(stamped("x", "01-01 00:00:05").encode(), 2).at
-    assert (clock.since_first(first), clock.since_first(later)) == (0.0, 10.0)
+    (life,) = reading(periodic("12-31 23:59:55"), periodic("01-01 00:00:05")).starts
+    assert [window.end_s for window in life.windows] == [0.0, 10.0]
 
 
 def test_lines_that_never_end_are_cut() -> None:
-    (block,) = blocks([b"a" * CUT, b"b" * CUT, b"c\nnext\n"])
-    assert len(block) <= CUT + len("c\nnext\n")
-    assert block.endswith(b"\nnext\n")
-    assert list(blocks([b"one\ntw", b"o", b"\nthree"])) == [b"one\n", b"two\n", b"three\n"]
+    reader = LogReader()
+    for piece in (b"a" * CUT, b"b" * CUT, b"c\n", LINE[:40].encode(), LINE[40:].encode()):
+        reader.feed(piece)
+    assert (reader.lines, reader.understood) == (1, 0), "the second may go on"
+    reader.feed(b"", last=True)
+    assert (reader.lines, reader.understood) == (2, 1)
 
 
 # -- several engines, and restarts ---------------------------------------------------------------

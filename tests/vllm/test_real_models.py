@@ -6,6 +6,7 @@ import pytest
 
 from chunkscope.errors import ChunkscopeError
 from chunkscope.hardware.memory import Runner
+from chunkscope.hardware.parallel import Parallel
 from chunkscope.models import MODELS, find_model
 from chunkscope.vllm.flags import release
 
@@ -30,7 +31,7 @@ def read(probe, tmp_path_factory):
 
 def splits(shape, tp):
     try:
-        shape.check_parallel(tp)
+        Parallel(tensor=tp).check(shape)
     except ChunkscopeError:
         return False
     return True

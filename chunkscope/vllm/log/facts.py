@@ -136,6 +136,7 @@ _RENAMED = {
     "chunked_prefill_enabled": "enable_chunked_prefill",
 }
 _GIVEN = re.compile(r"'(\w+)': (True|False|-?\d+(?:\.\d+)?(?:e-?\d+)?\b|'[^']{0,60}')")
+_NESTED = re.compile(r"[\[({][^\[\](){}]*[\])}]")
 _NAME = re.compile(r"[\w./:@+ -]{1,200}")  # of a model or a type: no prompt and no key looks so
 _KINDS: dict[str, type] = {
     name: get_args(hint)[0] for name, hint in get_type_hints(EngineFacts).items()
@@ -180,8 +181,10 @@ def arguments_in(text: str) -> dict[str, Any]:
     >>> arguments_in("{'api_key': ['x'], 'max_num_seqs': 8, 'speculative_config': {'port': 80}}")
     {'max_num_seqs': 8}
     """
-    flags, arguments = flags_by_name(), {}
-    for name, value in _GIVEN.findall(_without_nested(text)):
+    flags, arguments, outer = flags_by_name(), {}, text.partition("{")[2]
+    while _NESTED.search(outer):
+        outer = _NESTED.sub("", outer)
+    for name, value in _GIVEN.findall(re.split(r"[\[({]", outer)[0]):
         flag = flags.get(name)
         if flag is None or flag.effect is Effect.NONE:
             continue
@@ -189,16 +192,3 @@ def arguments_in(text: str) -> dict[str, Any]:
         if not isinstance(value, str) or value in flag.choices:
             arguments[name] = value
     return arguments
-
-
-def _without_nested(text: str) -> str:
-    """
-    >>> _without_nested("{'a': {'b': {}, 'c': 1}, 'd': [2, 3]}")
-    "'a': , 'd': "
-    """
-    outer, depth = [], 0
-    for char in text:
-        depth += (char in "{[(") - (char in "}])")
-        if depth <= 1 and char not in "{}[]()":
-            outer.append(char)
-    return "".join(outer)

@@ -4,6 +4,7 @@ The lines differ by version; each pattern was read in 0.10.2 to 0.32.0.
 """
 
 import re
+import textwrap
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -65,9 +66,8 @@ class Failure(StrEnum):
 
     @property
     def status(self) -> Status:
-        if self in (Failure.REFUSED, Failure.KILLED, Failure.DIED):
-            return Status.REFUSED if self is Failure.REFUSED else Status.DIED
-        return Status.OUT_OF_MEMORY
+        others = {Failure.REFUSED: Status.REFUSED, Failure.KILLED: Status.DIED}
+        return {**others, Failure.DIED: Status.DIED}.get(self, Status.OUT_OF_MEMORY)
 
 
 # Of a line with several, the first counts. Frames of the two model runners tell what ran out.
@@ -213,10 +213,7 @@ def cause_in(log: str, *, started: bool) -> Cause | None:
 
 def shortened(text: str) -> str:
     """The first sentence or two: torch's goes on with advice."""
-    text = " ".join(text.split())
-    if len(text) <= _LONGEST_REASON:
-        return text
-    return text[: _LONGEST_REASON - 1].rstrip() + "\N{HORIZONTAL ELLIPSIS}"
+    return textwrap.shorten(text, _LONGEST_REASON, placeholder="\N{HORIZONTAL ELLIPSIS}")
 
 
 def last_lines(log: str, count: int = 12) -> list[str]:

@@ -6,7 +6,7 @@ into JSON: what is vLLM's is looked for anywhere in the line.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -37,20 +37,6 @@ class LogLine(NamedTuple):
     at: float | None = None  # seconds of a year that nobody named
     process: str = ""  # "EngineCore_DP0"
     replica: str = ""  # which server of several wrote it, where a collector says so
-
-
-def blocks(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """Whole lines. A line that never ends is cut, so memory stays what it is."""
-    rest = b""
-    for chunk in chunks:
-        whole, end, last = chunk.rpartition(b"\n")
-        if end:
-            yield rest + whole + end
-            rest = last[:CUT]
-        else:
-            rest = (rest + last)[:CUT]
-    if rest:
-        yield rest + b"\n"
 
 
 def peeled(raw: bytes, number: int) -> LogLine:
@@ -105,19 +91,6 @@ def _seconds(parts: Sequence[str]) -> float | None:
     return None
 
 
-class LogClock:
-    """Seconds since the first line. Lines have no year: a jump back by half a one is New Year."""
-
-    def __init__(self) -> None:
-        self._first: float | None = None
-        self._last = self._years = 0.0
-
-    def since_first(self, at: float | None) -> float | None:
-        if at is None:
-            return None
-        if self._first is None:
-            self._first = self._last = at
-        if at + self._years < self._last - _YEAR_S / 2:
-            self._years += _YEAR_S
-        self._last = at + self._years
-        return self._last - self._first
+def seconds_between(first: float, at: float) -> float:
+    """Less than half a year, for lines have no year: before New Year to after it is forward."""
+    return (at - first + _YEAR_S / 2) % _YEAR_S - _YEAR_S / 2

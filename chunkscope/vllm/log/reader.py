@@ -11,7 +11,7 @@ from typing import Any
 from chunkscope.vllm.log import facts
 from chunkscope.vllm.log.facts import EngineFacts
 from chunkscope.vllm.log.failures import FailureReader, LoggedFailure
-from chunkscope.vllm.log.lines import LogClock, LogLine, peeled
+from chunkscope.vllm.log.lines import CUT, LogLine, peeled, seconds_between
 from chunkscope.vllm.log.timeline import LogWindow, RefusedPrompts, StepTally, Timeline
 
 # Lines of clients are many, and what they hold is not looked at.
@@ -108,23 +108,27 @@ class _Engine:
 def facts_in(text: str) -> EngineFacts:
     """What the last engine in a log says of itself."""
     reader = LogReader()
-    reader.feed(text.encode("utf-8", "replace") + b"\n")
+    reader.feed(text.encode("utf-8", "replace"), last=True)
     starts = reader.reading().starts
     return starts[-1].facts if starts else EngineFacts()
 
 
 class LogReader:
-    """Feed it blocks of lines; ask it at any time."""
+    """Feed it bytes as they come; ask it at any time."""
 
     def __init__(self) -> None:
         self.lines = 0
         self.understood = 0
         self._engines: dict[str, list[_Engine]] = {}  # by server
-        self._clock = LogClock()
+        self._first: float | None = None  # the time of the first line that has one
+        self._rest = b""
 
-    def feed(self, block: bytes) -> None:
-        """Whole lines, each with its end."""
-        for raw in block.split(b"\n")[:-1]:
+    def feed(self, data: bytes, *, last: bool = False) -> None:
+        """A line that is not ended waits for more, unless it is the `last`. One that never ends is
+        cut, so that memory stays what it is."""
+        *lines, rest = (self._rest + data).split(b"\n")
+        self._rest = b"" if last else rest[:CUT]
+        for raw in [*lines, rest] if last and rest else lines:
             self.lines += 1
             if _ACCESS in raw:
                 engines = self._engines_of(raw) if _BAD_REQUEST in raw else []
@@ -153,7 +157,8 @@ class LogReader:
             for engine in self._engines.get(line.replica, [])[-1:]:
                 engine.failures.add_error(line.text, line.number)
             return
-        at = self._clock.since_first(line.at)
+        self._first = line.at if self._first is None else self._first
+        at = seconds_between(self._first, line.at) if self._first and line.at else None
         words = {} if name == facts.FAILURE else facts.parse(name, line.text)
         if name != facts.FAILURE and not words:
             return
