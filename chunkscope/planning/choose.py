@@ -1,23 +1,14 @@
-"""From a problem to settings: what the simulator proves, or what the lengths say."""
+"""From a problem to settings: what the simulator proves, or what the lengths say; and why."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from math import ceil
+from dataclasses import replace
 
-from chunkscope.artefacts.note import Fact, Note
+from chunkscope.artefacts.note import Fact
 from chunkscope.errors import InputError, UsageError
-from chunkscope.planning.plan import (
-    Advice,
-    AdviceKind,
-    Basis,
-    Reason,
-    Role,
-    Standing,
-    TriedRow,
-)
+from chunkscope.planning.plan import Advice, AdviceKind, Basis, Reason, Role, Standing, TriedRow
 from chunkscope.planning.problem import LADDER, LARGER, Problem, round_up
 from chunkscope.planning.rule import Decision
-from chunkscope.planning.search import Comparison, compare, sustained
+from chunkscope.planning.search import Draft, by_simulation
 from chunkscope.vllm.deployment import OWN
 from chunkscope.vllm.enums import Mode
 from chunkscope.vllm.rules import Off
@@ -25,42 +16,8 @@ from chunkscope.vllm.settings import NAMES, UNUSUAL, Settings
 
 # Past this no budget paid in the H200 measurements; the answer for "off" on an unknown GPU.
 PAYING_BUDGET = 8_192
-SIZES = ("max_num_batched_tokens", "max_num_seqs", "long_prefill_token_threshold")
 THRESHOLD = "long_prefill_token_threshold"
-Values = dict[str, Fact | list[Fact]]
-Whys = dict[str, tuple[str, Values]]  # of an argument: a code and its values
-
-
-@dataclass(frozen=True, kw_only=True)
-class Draft:
-    """The settings that were chosen, complete, and why."""
-
-    problem: Problem
-    settings: Settings
-    advice: Advice
-    whys: Whys
-    notes: tuple[Note, ...] = ()
-    rows: tuple[TriedRow, ...] = ()
-
-    @property
-    def chunk(self) -> int | None:
-        """What ends a chunk; None where no prompt is split."""
-        if self.settings.enable_chunked_prefill is False:
-            return None
-        caps = (self.settings.long_prefill_token_threshold, self.settings.max_num_batched_tokens)
-        return min((cap for cap in caps if cap), default=None)
-
-    def reasons(self) -> Iterator[Reason]:
-        """Of what differs from vLLM's own, and of what people usually set."""
-        own = self.problem.deployment.effective()
-        whys = {**dict(_usual_whys(self.problem)), **self.whys}
-        for name in NAMES:
-            value = getattr(self.settings, name)
-            if value == getattr(own, name) and name in ("tensor_parallel_size", *UNUSUAL):
-                continue
-            default = ("default_unknown", {}) if value is None else ("default", {"value": value})
-            code, values = whys.get(name, default)
-            yield Reason(argument=name, code=f"why_{code}", values=values)
+SIZES = ("max_num_batched_tokens", "max_num_seqs", THRESHOLD)
 
 
 def choose(p: Problem, decision: Decision) -> Draft:
@@ -69,11 +26,11 @@ def choose(p: Problem, decision: Decision) -> Draft:
     InputError where nothing fits, UsageError where a forced mode is not possible.
     """
     p = p.fitted()
-    if decision.forced or not p.can_simulate:
+    if p.can_simulate and not decision.forced:
+        draft = by_simulation(p)
+    else:
         draft = by_lengths(p, decision)
         draft = replace(draft, rows=tuple(_forced_rows(draft)) if p.can_simulate else ())
-    else:
-        draft = _by_simulation(p, decision)
     _check(draft)
     return draft
 
@@ -114,54 +71,6 @@ def _check(draft: Draft) -> None:
         raise AssertionError(f"vLLM {deployment.release.text} refuses {refusals[0]}")
 
 
-# -- by simulation -------------------------------------------------------------------------------
-
-
-def _by_simulation(p: Problem, decision: Decision) -> Draft:
-    c = compare(p, decision.threshold)
-    changed = _changed(c.default, c.chosen)
-    kind = AdviceKind.SET if c.chosen != c.default else AdviceKind.KEEP
-    rate = gpus = None
-    if p.request.slo and not c.keeps_limits:
-        kind = AdviceKind.NO_SETTING
-        rate = sustained(p, c.best)
-        if rate and p.request.rate:  # replicas share the requests
-            gpus = ceil(p.request.rate / rate) * p.base.parallel.gpus
-    advice = Advice(
-        kind=kind,
-        basis=Basis.SIMULATED,
-        settings=changed if c.default_runs else OWN,
-        needed=p.needed if c.default_runs else changed.over(p.needed),
-        gain=c.gain,
-        least_gain=c.least,
-        doubt=c.doubt,
-        alternative=_changed(c.default, c.best) if c.best != c.chosen else None,
-        rate=rate,
-        gpus=gpus,
-    )
-    whys = dict(_simulated_whys(p, c))
-    return Draft(problem=p, settings=c.chosen, advice=advice, whys=whys, rows=c.rows)
-
-
-def _simulated_whys(p: Problem, c: Comparison) -> Iterator[tuple[str, tuple[str, Values]]]:
-    for name in NAMES:
-        own, chosen, best = (getattr(s, name) for s in (c.default, c.chosen, c.best))
-        values: Values = {"own": own, "value": chosen, "best": best, "gain": c.gain}
-        values |= {"least": c.least, "doubt": c.doubt}
-        if chosen != own:
-            gains = "keeps_limits" if p.request.slo else "gains"
-            yield name, (gains if c.default_runs else "does_not_fit", values)
-        elif best != own and name in SIZES and c.gain is not None and not p.request.slo:
-            yield name, ("gain_in_doubt" if c.doubt else "too_little_gain", values)
-        elif own and name in SIZES:
-            yield name, ("default_is_best", values)
-
-
-def _changed(default: Settings, settings: Settings) -> Settings:
-    before, after = default.given(), settings.given()
-    return Settings.of({name: value for name, value in after.items() if before.get(name) != value})
-
-
 # -- by lengths ----------------------------------------------------------------------------------
 
 
@@ -174,35 +83,27 @@ def by_lengths(p: Problem, decision: Decision, *, off: bool = False) -> Draft:
         except UsageError:
             if decision.forced:
                 raise
-    wanted = decision.threshold or 0
-    safe = p.needed.long_prefill_token_threshold
-    cap = min(wanted, safe) if safe and wanted else safe or wanted
-    whys: Whys = {}
-    own, size = p.default.max_num_batched_tokens, _fitting_budget(p, cap)
-    if size != own:
-        whys["max_num_batched_tokens"] = ("does_not_fit", {"own": own, "value": size})
-    if cap and p.longest <= cap:
-        whys[THRESHOLD] = ("no_longer_prompt", {"threshold": cap})
-        cap = 0
-    elif cap and size is not None and cap >= size:
-        whys[THRESHOLD] = ("budget_ends_first", {"threshold": cap, "budget": size})
-        cap = 0
-    elif cap:
-        values: Values = {"prompts": p.lengths.count, "safe": safe}
-        whys[THRESHOLD] = ("over_threshold", {"over": p.lengths.over(cap), **values})
-    settings = Settings(max_num_batched_tokens=size, long_prefill_token_threshold=cap)
-    full, needed = p.deployment.effective(settings.over(p.base)), p.needed
-    changed = _changed(p.default, full)
-    if size != own:
+    caps = [cap for cap in (decision.threshold, p.needed.long_prefill_token_threshold) if cap]
+    cap, needed = min(caps, default=0), p.needed
+    size = _fitting_budget(p, cap)
+    if cap >= p.longest or (size is not None and cap >= size):
+        cap = 0  # no chunk would end there
+    if size != p.default.max_num_batched_tokens:
         needed = replace(needed, max_num_batched_tokens=size)
-        changed = replace(changed, max_num_batched_tokens=None)
+    settings = Settings(max_num_batched_tokens=size, long_prefill_token_threshold=cap)
+    return _drafted(p, settings, needed, decision)
+
+
+def _drafted(p: Problem, settings: Settings, needed: Settings, decision: Decision) -> Draft:
+    full = p.deployment.effective(settings.over(p.base))
+    changed = full.changed_from(p.default).changed_from(needed)
     advice = Advice(
         kind=AdviceKind.SET if changed != OWN else AdviceKind.KEEP,
         basis=Basis.MODE if decision.forced else Basis.LENGTHS,
         settings=changed,
         needed=needed,
     )
-    return Draft(problem=p, settings=full, advice=advice, whys=whys)
+    return Draft(problem=p, settings=full, advice=advice)
 
 
 def _fitting_budget(p: Problem, cap: int) -> int | None:
@@ -230,49 +131,56 @@ def _off(p: Problem, decision: Decision) -> Draft:
     if why:
         hint = "leave --mode out, or shorten the data"
         raise UsageError(f"--mode off is not possible: {why}", hint=hint)
-    honoured = release.rules.off is not Off.IGNORED
     size = max(p.default.max_num_batched_tokens or PAYING_BUDGET, context)
-    size = size if p.fits(Settings(max_num_batched_tokens=size)) else context
     settings = Settings(
-        max_num_batched_tokens=size,
+        max_num_batched_tokens=size if p.fits(Settings(max_num_batched_tokens=size)) else context,
         long_prefill_token_threshold=0,
-        enable_chunked_prefill=False if honoured else None,
+        enable_chunked_prefill=None if release.rules.off is Off.IGNORED else False,
     )
-    version: Values = {"version": release.text}
-    whys: Whys = {
-        "max_model_len": ("unchunked_context", {"context": context}),
-        "max_num_batched_tokens": ("unchunked_budget", {"context": context}),
-        "enable_chunked_prefill": (
-            "no_prompt_is_split" if honoured else "off_is_ignored",
-            version | {"warned": release.rules.off is Off.WARNED},
-        ),
-    }
-    full = p.deployment.effective(settings.over(p.base))
-    advice = Advice(
-        kind=AdviceKind.SET,
-        basis=Basis.MODE if decision.forced else Basis.LENGTHS,
-        settings=_changed(p.default, full),
-        needed=p.needed,
-    )
-    lost = () if honoured else (Note(code="off_is_lost", values=version),)
-    return Draft(problem=p, settings=full, advice=advice, whys=whys, notes=lost)
+    return _drafted(p, settings, p.needed, decision)
 
 
-def _usual_whys(p: Problem) -> Iterator[tuple[str, tuple[str, Values]]]:
-    """Of what was asked for, what is needed, and what likelihoods change."""
-    shape, asked, needed = p.deployment.shape, p.request.settings.given(), p.needed.given()
-    limit: Values = {"limit": shape.limit if shape else None}
-    if shape:
-        yield "max_model_len", ("model_limit", limit)
-    if all(output.is_scored for output in p.outputs):
-        yield "enable_prefix_caching", ("likelihoods_skip_cache", {})
-    for name, value in asked.items():
-        yield name, ("asked_kv_cache" if name == "kv_cache_dtype" else "asked", {"value": value})
-    codes = {
-        "max_model_len": "context_that_fits",
-        "max_num_seqs": "fewer_to_fit",
-        "gpu_memory_utilization": "room_for_logits",
-        THRESHOLD: "logits_chunk",
-    }
-    for name, value in needed.items():
-        yield name, (codes[name], {**limit, "value": value})
+# -- why -------------------------------------------------------------------------------------------
+
+NEEDED = {
+    "max_model_len": "context_that_fits",
+    "max_num_seqs": "fewer_to_fit",
+    "gpu_memory_utilization": "room_for_logits",
+    THRESHOLD: "logits_chunk",
+}
+
+
+def reasons(draft: Draft, decision: Decision) -> Iterator[Reason]:
+    """Of what differs from vLLM's own, and of what people usually set."""
+    p, advice = draft.problem, draft.advice
+    own, simulated = p.deployment.effective(), advice.basis is Basis.SIMULATED
+    alternative = advice.alternative if advice.gain is not None and not p.request.slo else None
+    for name in NAMES:
+        value, best = getattr(draft.settings, name), getattr(alternative, name, None)
+        if value == getattr(own, name) and name in ("tensor_parallel_size", *UNUSUAL):
+            continue
+        code = "default_unknown" if value is None else "default"
+        if getattr(advice.settings, name) is not None:
+            code = "keeps_limits" if p.request.slo else "gains" if simulated else "length_rule"
+        elif getattr(advice.needed, name) is not None:
+            code = "does_not_fit" if getattr(p.needed, name) is None else NEEDED[name]
+            if code == "context_that_fits" and decision.forced and decision.mode is Mode.OFF:
+                code = "length_rule"
+        elif getattr(p.request.settings, name) is not None:
+            code = "asked_kv_cache" if name == "kv_cache_dtype" else "asked"
+        elif best is not None:
+            code = "gain_in_doubt" if advice.doubt else "too_little_gain"
+        elif simulated and value and name in SIZES:
+            code = "default_is_best"
+        elif name == THRESHOLD and decision.threshold and not simulated:
+            code = "threshold_ends_nothing"
+        values: dict[str, Fact | list[Fact]] = {
+            "own": getattr(own, name),
+            "value": value,
+            "best": best,
+            "gain": advice.gain,
+            "least": advice.least_gain,
+            "doubt": advice.doubt,
+            "threshold": decision.threshold,
+        }
+        yield Reason(argument=name, code=f"why_{code}", values=values)

@@ -23,13 +23,7 @@ from chunkscope.planning.tokenizer_match import tokenizer_note
 from chunkscope.simulation.policies import FIXED_THRESHOLD
 from chunkscope.simulation.result import SimulatedRun, Simulation, WorkloadInfo
 from chunkscope.simulation.slo import Slo
-from chunkscope.simulation.sweep import (
-    FEWEST_REQUESTS,
-    find_rate,
-    knee,
-    pareto,
-    points,
-)
+from chunkscope.simulation.sweep import FEWEST_REQUESTS, knee, pareto, points
 from chunkscope.simulation.traces import read_trace
 from chunkscope.simulation.workload import (
     AS_IN_TRACE,
@@ -43,7 +37,6 @@ from chunkscope.vllm.flags import release
 from chunkscope.vllm.settings import Settings
 
 PLAN, ASKED, DEFAULT, BEST = "plan", "asked", "default", "best"
-SWEPT = "swept-"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +49,7 @@ class SimulateOptions:
     trace: Path | None = None
     requests: int | None = None
     arrivals: str | None = None
-    seed: int = 0
+    seed: int | None = None
     max_output: int | None = None
     shared_prefix: int | None = None
     order: SendOrder | None = None
@@ -80,7 +73,7 @@ class SimulateOptions:
         """The plan's, with what is asked for instead."""
         names = ("requests", "arrivals", "max_output", "shared_prefix", "order", "concurrency")
         values = {name: getattr(self, name) for name in (*names, "slo", "seed")}
-        given = {n: v for n, v in values.items() if v or (n == "shared_prefix" and v == 0)}
+        given = {name: value for name, value in values.items() if value not in (None, ())}
         if self.max_output:
             given["max_outputs"] = {}
         return replace(plan.request, **given)
@@ -95,8 +88,6 @@ def predict(
     tick: Callable[[], None] = lambda: None,
 ) -> Simulation:
     """Run the plan's setting beside vLLM's default; or a sweep around it."""
-    if options.requests is not None and options.requests < 1:
-        raise UsageError(f"--requests must be at least 1, not {options.requests}")
     there, request = plan.deployment, options.request(plan)
     if options.vllm_version:
         there = replace(there, release=release(options.vllm_version))
@@ -116,22 +107,22 @@ def predict(
         workload=workload,
         step=cost.step if calibration else None,
         kv_cache_tokens=options.kv_cache_tokens,
-        policy=options.policy,
+        tick=tick,
     )
-    named = {options.name: settings}
+    rows = _Rows(simulator=simulator, options=options)
+    for point in points(full) if options.sweep else ():
+        rows.add("", point)
+    rows.add(options.name, settings)
     if plan.gpu is not None:  # vLLM's default, on the same GPUs and with the same KV cache type
         same = ("data_parallel_size", "kv_cache_dtype")
         asked = Settings.of({name: getattr(options.asked, name) for name in same})
-        named[DEFAULT] = asked.over(plan.advice.needed).over(plan.request.settings)
-    if options.sweep:
-        named = {f"{SWEPT}{n}": one for n, one in enumerate(points(full))} | named
-    rows = _Rows(simulator=simulator, options=options, tick=tick)
-    runs = rows.run(named)
-    rates = [run.rate.rate_per_s for run in runs if run.rate and run.rate.rate_per_s]
+        rows.add(DEFAULT, asked.over(plan.advice.needed).over(plan.request.settings))
+    rates = [run.rate.rate_per_s for run in rows.runs.values() if run.rate and run.rate.rate_per_s]
     if profile is not None and rates:
         problem = replace(Problem.of(profile, request, there), needed=plan.advice.needed)
         if (better := better_at(problem, max(rates))) is not None:
-            runs = rows.run({**named, BEST: better})
+            rows.add(BEST, better)
+    runs = tuple(rows.runs.values())
     stated = [n for n in there.notes(settings) if not (calibration and n.code == "unlike_measured")]
     return Simulation(
         cost_model=cost,
@@ -140,7 +131,7 @@ def predict(
         runs=runs,
         pareto=pareto(runs) if options.sweep else (),
         knee=knee(runs, pareto(runs)) if options.sweep else None,
-        notes=(*cost.notes, *stated, *notes, *lowered, *rows.left_out.values()),
+        notes=(*cost.notes, *stated, *notes, *lowered, *rows.left_out),
         version=__version__,
     )
 
@@ -180,53 +171,43 @@ def _settings(
     return settings, tuple(notes)
 
 
-# -- which settings ------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, kw_only=True)
 class _Rows:
-    """One run for settings with the same arguments; those that cannot serve a request are noted."""
+    """One run for settings with the same arguments, by these and the chunk policy."""
 
     simulator: Simulator
     options: SimulateOptions
-    tick: Callable[[], None]
     runs: dict[tuple[Settings, ChunkPolicy], SimulatedRun] = field(default_factory=dict)
-    left_out: dict[str, Note] = field(default_factory=dict)
+    left_out: list[Note] = field(default_factory=list)
 
-    def run(self, named: dict[str, Settings]) -> tuple[SimulatedRun, ...]:
-        """All of them; the asked one has the chunk policy and the timeline, and must run."""
-        names: dict[tuple[Settings, ChunkPolicy], list[str]] = {}
-        for name, settings in named.items():
-            is_asked = name == self.options.name or self.options.sweep
-            policy = self.options.policy if is_asked else ChunkPolicy.VLLM
-            simulator = replace(self.simulator, policy=policy)
-            full = simulator.complete(settings)
-            key = (full, policy)
-            names.setdefault(key, []).append(name)
-            if key in self.runs or name in self.left_out:
-                continue
-            try:
-                if self.options.find_rate:
-                    scenario, pool = simulator.scenario(settings), simulator.pool(full)
-                    self.runs[key] = find_rate(scenario, full, pool)
-                else:
-                    timeline = self.options.timeline if is_asked else 0
-                    self.runs[key] = simulator.run(settings, timeline=timeline)
-            except InputError as error:
-                if name == self.options.name and not self.options.sweep:
-                    raise
-                self.left_out[name] = note("setting_left_out", setting=name, why=error.message)
-            self.tick()
-        titled = []
-        for key, run in self.runs.items():  # points of a sweep have no name
-            known = [name for name in names.get(key, ()) if not name.startswith(SWEPT)]
-            titled.append(replace(run, setting=(*known, "")[0], same_as=tuple(known[1:])))
-        return tuple(titled)
+    def add(self, name: str, settings: Settings) -> None:
+        """What is asked for has the chunk policy and the timeline, and must run; others that cannot
+        serve a request are noted. Points of a sweep have no name."""
+        options, is_asked = self.options, name == self.options.name or self.options.sweep
+        policy = options.policy if is_asked else ChunkPolicy.VLLM
+        simulator = replace(self.simulator, policy=policy)
+        key = (simulator.complete(settings), policy)
+        if (run := self.runs.get(key)) is not None:
+            names = tuple(filter(None, (run.setting, *run.same_as, name)))
+            self.runs[key] = replace(run, setting=(*names, "")[0], same_as=names[1:])
+            return
+        try:
+            if options.find_rate:
+                run = simulator.at_highest_rate(settings)
+            else:
+                run = simulator.run(settings, timeline=options.timeline if is_asked else 0)
+        except InputError as error:
+            if name == options.name and not options.sweep:
+                raise
+            shown = name or f"a budget of {settings.step_tokens:,}"
+            self.left_out.append(note("setting_left_out", setting=shown, why=error.message))
+        else:
+            self.runs[key] = replace(run, setting=name)
 
 
 # -- the requests ------------------------------------------------------------------------------
 
-_Sent = tuple[Workload, tuple[Note, ...]]
+Sent = tuple[Workload, tuple[Note, ...]]
 
 
 def _rated_request(request: PlanRequest, options: SimulateOptions) -> PlanRequest:
@@ -241,7 +222,7 @@ def _rated_request(request: PlanRequest, options: SimulateOptions) -> PlanReques
 
 def _of_trace(
     path: Path, options: SimulateOptions, request: PlanRequest, limit: int | None
-) -> _Sent:
+) -> Sent:
     if options.order is not None:
         raise UsageError(
             f"order = {options.order.value} is for the requests of a profile: a trace has its own",
@@ -283,7 +264,7 @@ def _of_trace(
 
 def _of_profile(
     plan: Plan, profile: Profile | None, request: PlanRequest, context: int | None
-) -> _Sent:
+) -> Sent:
     if profile is None:
         raise InputError(
             "there is no profile to draw requests from", hint="count the data: `chunkscope analyze`"

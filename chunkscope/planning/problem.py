@@ -13,14 +13,7 @@ from chunkscope.hardware.memory import Memory
 from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.lengths.profile import DatasetProfile, Profile, together
 from chunkscope.planning.request import PlanRequest, chosen_datasets
-from chunkscope.planning.simulator import (
-    AS_DRAWN,
-    OTHER_OUTPUTS,
-    VARIATIONS,
-    Simulator,
-    Variation,
-    draw,
-)
+from chunkscope.planning.simulator import OTHER_OUTPUTS, VARIATIONS, Simulator, draw
 from chunkscope.simulation.workload import DatasetOutput
 from chunkscope.vllm.deployment import OWN, Deployment
 from chunkscope.vllm.enums import Entry
@@ -33,9 +26,9 @@ LEAST = Settings(
 )
 ROUND = 256
 SMALLEST_CHUNK = 256  # of a prompt whose logits are wanted
-CHUNKS = tuple(SMALLEST_CHUNK << n for n in range(16))
+CHUNKS = tuple(SMALLEST_CHUNK << n for n in reversed(range(16)))
 USUAL_BUDGET = 2_048
-LOWEST_UTILIZATION = 0.5
+LOWEST_PERCENT = 50  # of gpu_memory_utilization
 LARGER = "take a larger GPU, more of them with --tp, or a quantized checkpoint"
 
 
@@ -53,9 +46,7 @@ class Problem:
     datasets: tuple[DatasetProfile, ...]
     needed: Settings = OWN
     tick: Callable[[], None] = lambda: None
-    _simulators: dict[tuple[int | None, Variation], Simulator] = field(
-        default_factory=dict, init=False, compare=False
-    )
+    _simulators: dict[object, Simulator] = field(default_factory=dict, init=False, compare=False)
 
     @classmethod
     def of(cls, profile: Profile, request: PlanRequest, deployment: Deployment) -> "Problem":
@@ -78,13 +69,6 @@ class Problem:
             raise UsageError(
                 f"max_model_len {context:,} is over the model's limit of {limit:,}",
                 hint="leave it out: vLLM takes the model's own",
-            )
-        room = context or limit
-        if room and self.output_tokens >= room:
-            raise UsageError(
-                f"an output of {self.output_tokens:,} tokens leaves no room for a prompt: "
-                f"the model takes {room:,}",
-                hint="lower --max-output",
             )
         if self.refused == self.lengths.count:
             raise InputError(
@@ -169,13 +153,12 @@ class Problem:
 
     # -- its simulators --------------------------------------------------------------------------
 
-    def simulator(self, count: int | None = None, variation: Variation = AS_DRAWN) -> Simulator:
+    def simulator(self, count: int | None = None, variation: str = "") -> Simulator:
         """On so many of the requests (None: all), as they are or varied."""
         key = count, variation
         if key not in self._simulators:
-            workload = draw(
-                self.request, self.datasets, self.context, count=count, variation=variation
-            )
+            how = (VARIATIONS | OTHER_OUTPUTS).get(variation, {})
+            workload = draw(self.request, self.datasets, self.context, count=count, **how)
             self._simulators[key] = Simulator(
                 request=self.request, deployment=self.deployment, workload=workload, tick=self.tick
             )
@@ -184,11 +167,15 @@ class Problem:
     @cached_property
     def part(self) -> Simulator:
         """On fewer requests, where there are many more than it takes to compare settings: twice as
-        many as run at once, so that some wait; and no more than a moment's worth."""
+        many as run at once, so that some wait; and no more than a moment's worth. At a rate that
+        vLLM's default serves, more would come later and see the same."""
         mean = max(1, round(self.lengths.mean or 0) + self.output_tokens)
         running = (self.default.max_num_seqs or 0) * self.base.parallel.data
         count = max(2 * running, FEWEST_SEARCHED, SEARCH_TOKENS // mean)
         every = self.simulator()
+        run = every.attempt(self.default) if self.request.is_open else None
+        if run is not None and run.backlog is not None and not run.backlog.grows:
+            count = FEWEST_SEARCHED
         return every if 2 * count >= len(every.workload.requests) else self.simulator(count)
 
     @cached_property
@@ -197,9 +184,8 @@ class Problem:
         given or are in the data are not; where all prompts are sent in their own order, another
         draw is the same again."""
         part, assumed = self.part.workload, any(output.is_assumed for output in self.outputs)
-        every = (*VARIATIONS, *(OTHER_OUTPUTS if assumed else ()))
-        count = len(part.requests)
-        others = {one.code: self.simulator(count, one) for one in every}
+        codes = (*VARIATIONS, *(OTHER_OUTPUTS if assumed else ()))
+        others = {code: self.simulator(len(part.requests), code) for code in codes}
         return {c: one for c, one in others.items() if one.workload.requests != part.requests}
 
 
@@ -264,41 +250,20 @@ def _with_safe_logprobs(p: Problem) -> Problem:
     """prompt_logprobs needs memory that vLLM neither profiles nor sets aside."""
     if not p.deployment.logprobs or p.memory() is None or p.fits():
         return p
-    chunk, share = safe_chunk(p, p.longest)
-    needed = replace(p.needed, gpu_memory_utilization=share)
-    if chunk < min(p.default.step_tokens, p.longest):
-        needed = replace(needed, long_prefill_token_threshold=chunk)
-    return replace(p, needed=needed)
-
-
-def safe_chunk(p: Problem, threshold: int) -> tuple[int, float]:
-    """The largest chunk up to the threshold whose logits fit outside vLLM's budget, and the share
-    of memory that this budget may then have."""
-    wanted = min(threshold, p.longest)
-    smaller = [size for size in reversed(CHUNKS) if size < wanted]
-    percent = round((p.default.gpu_memory_utilization or 0.0) * 100)
-    while percent >= LOWEST_UTILIZATION * 100:
-        for chunk in (wanted, *smaller):
+    highest = round((p.default.gpu_memory_utilization or 0.0) * 100)
+    for percent in range(highest, LOWEST_PERCENT - 1, -1):
+        for chunk in (p.longest, *(size for size in CHUNKS if size < p.longest)):
             if _survives(p, chunk, percent / 100):
-                return (chunk if chunk < wanted else threshold), percent / 100
-        percent -= 1
-    raise InputError(
-        "prompt_logprobs would need more memory than this GPU can spare",
-        hint="take a larger GPU or more of them with --tp",
-    )
+                needed = replace(p.needed, gpu_memory_utilization=percent / 100)
+                if chunk < min(p.default.step_tokens, p.longest):
+                    needed = replace(needed, long_prefill_token_threshold=chunk)
+                return replace(p, needed=needed)
+    raise InputError("prompt_logprobs would need more memory than this GPU can spare", hint=LARGER)
 
 
 def _survives(p: Problem, chunk: int, share: float) -> bool:
     """At a small budget and at a large one: a larger step sets more memory aside to reuse."""
+    capped = Settings(long_prefill_token_threshold=chunk, gpu_memory_utilization=share)
     budgets = (min(USUAL_BUDGET, max(SMALLEST_CHUNK, chunk)), max(USUAL_BUDGET, chunk))
-    bills = (
-        p.memory(
-            Settings(
-                max_num_batched_tokens=budget,
-                long_prefill_token_threshold=chunk,
-                gpu_memory_utilization=share,
-            )
-        )
-        for budget in budgets
-    )
+    bills = [p.memory(replace(capped, max_num_batched_tokens=budget)) for budget in budgets]
     return all(memory is None or memory.survives_logprobs for memory in bills)

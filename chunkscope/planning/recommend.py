@@ -15,7 +15,7 @@ from chunkscope.hardware.memory import Memory
 from chunkscope.lengths.profile import Profile
 from chunkscope.models import ModelShape, find_model
 from chunkscope.models.find import built_in
-from chunkscope.planning.choose import choose, rule_settings
+from chunkscope.planning.choose import choose, reasons, rule_settings
 from chunkscope.planning.cost import cost_of, savings
 from chunkscope.planning.engine_log import (
     engine_lives,
@@ -38,8 +38,9 @@ from chunkscope.prefixes.reuse import reuse_together
 from chunkscope.prompts.harness.log import LONGEST_FIRST
 from chunkscope.simulation.workload import usual_order
 from chunkscope.vllm.deployment import Deployment
-from chunkscope.vllm.enums import Entry, SendOrder
+from chunkscope.vllm.enums import Entry, Mode, SendOrder
 from chunkscope.vllm.flags import release
+from chunkscope.vllm.rules import Off
 
 WORTH_SAYING = 0.05  # of the prompts' tokens: that they share so much
 
@@ -123,12 +124,13 @@ def plan_for(
     draft = choose(problem, decision)
     p = draft.problem
     memory = p.memory(draft.settings)
+    chunk = draft.settings.enable_chunked_prefill is not False and draft.settings.chunk_tokens
     cost = cost_of(p, draft.settings) if p.can_simulate and not request.is_open else None
     return Plan(
         advice=draft.advice,
         settings=deployment.shortest(draft.settings),
-        reasons=tuple(draft.reasons()),
-        notes=(*draft.notes, *_notes(p, profile)),
+        reasons=tuple(reasons(draft, decision)),
+        notes=tuple(_notes(p, profile)),
         request=p.request,
         deployment=deployment,
         source=PlanSource(
@@ -142,7 +144,7 @@ def plan_for(
             room_tokens=p.room,
             too_long=p.lengths.over(p.context - 1),
         ),
-        chunks=chunked(p.lengths, draft.chunk),
+        chunks=chunked(p.lengths, chunk or None),
         decision=decision,
         decisions={d.name: decide(d.lengths, request.rule) for d in profile.datasets if d.rows},
         rule=rule_settings(problem, decide(p.lengths, request.rule)),
@@ -194,6 +196,8 @@ def _capacity(p: Problem, memory: Memory | None) -> Capacity | None:
 
 def _notes(p: Problem, profile: Profile) -> Iterator[Note]:
     there = p.deployment
+    if p.request.mode is Mode.OFF and there.release.rules.off is Off.IGNORED:
+        yield note("off_is_lost", version=there.release.text)
     if there.release.note:
         yield there.release.note
     if there.shape is not None:

@@ -7,14 +7,15 @@ outputs that nobody knows.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from math import ceil
 
-from chunkscope.planning.plan import Role, Standing, TriedRow
+from chunkscope.planning.plan import Advice, AdviceKind, Basis, Role, Standing, TriedRow
 from chunkscope.planning.problem import FEWEST_SEQS, LADDER, Problem
 from chunkscope.planning.request import Aim, PlanRequest
 from chunkscope.planning.simulator import NEAR, Simulator, limits_used
-from chunkscope.simulation.sweep import UNIT_RATE, find_rate
+from chunkscope.simulation.sweep import UNIT_RATE
+from chunkscope.vllm.deployment import OWN
 from chunkscope.vllm.flags import Release, known_to
-from chunkscope.vllm.rules import Off
 from chunkscope.vllm.settings import NAMES, Settings
 
 WORTH = 0.03  # an argument that gains less of the aim is not set
@@ -62,17 +63,6 @@ def _near(settings: Settings) -> Iterator[Settings]:
         yield settings.at_budget(size)
 
 
-def ideas(p: Problem, settings: Settings, threshold: int | None) -> list[Settings]:
-    """The length rule's threshold where it bites; off where vLLM supports it without a warning."""
-    budget, others = settings.step_tokens, []
-    if threshold and threshold < min(budget, p.longest):
-        others.append(replace(settings, long_prefill_token_threshold=threshold))
-    if p.deployment.release.rules.off is Off.HONOURED and not settings.long_prefill_token_threshold:
-        size = max(budget, p.context)
-        others.append(replace(settings.at_budget(size), enable_chunked_prefill=False))
-    return others
-
-
 def _capped(settings: Settings, release: Release) -> Iterator[Settings]:
     """As it is, or no less than a fair share of the budget, where this version can do that."""
     adapts = known_to("long_prefill_token_threshold_adaptive", release.version)
@@ -95,29 +85,20 @@ def _admitted(release: Release, chosen: Settings, start: Settings) -> Iterator[S
 # -- the finalist ---------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
-    """`chosen` is vLLM's default unless another one earned its place.
+@dataclass(frozen=True, kw_only=True)
+class Draft:
+    """The settings that were chosen, complete; what was tried beside them."""
 
-    `gain` is what the best of the others gains over it (None: the default cannot run, or breaks a
-    limit that the best keeps), `least` the least of all variations, `doubt` the code of that one.
-    """
-
-    default: Settings
-    chosen: Settings
-    best: Settings
-    default_runs: bool
-    keeps_limits: bool  # with the best setting
-    gain: float | None
-    least: float | None
-    doubt: str | None
-    rows: tuple[TriedRow, ...]
+    problem: Problem
+    settings: Settings
+    advice: Advice
+    rows: tuple[TriedRow, ...] = ()
 
 
-def compare(p: Problem, threshold: int | None) -> Comparison:
+def by_simulation(p: Problem) -> Draft:
     """Search on a part of the requests, then judge the finalist on all of them."""
     every, default = p.simulator(), p.default
-    best = _keeper(p, _finalist(p, threshold))
+    best = _keeper(p, _finalist(p))
     named = _named(p, best)
     for _ in range(TABLE_ROUNDS):
         top = _top(every, [one for one in named if one != default], default) or best
@@ -125,26 +106,37 @@ def compare(p: Problem, threshold: int | None) -> Comparison:
             break
         best = top
         named = _named(p, best)
+    keeps_limits, default_runs = every.keeps_limits(best), every.attempt(default) is not None
     gain, least, doubt, chosen = None, None, None, best
     if p.request.slo and not every.keeps_limits(default):  # what keeps them is better, surely
-        chosen = best if every.keeps_limits(best) else default
+        chosen = best if keeps_limits else default
         doubt = _breaks_with(p, best) if chosen == best else None
-    elif every.attempt(default) is not None:
+    elif default_runs:
         is_worth = _is_worth(every, best, default)
         gain = every.cost(default) / every.cost(best) - 1
         least, doubt = _least(p, best, gain) if is_worth else (gain, None)
         chosen = best if is_worth and least > 0 else default
-    return Comparison(
-        default=default,
-        chosen=chosen,
-        best=best,
-        default_runs=every.attempt(default) is not None,
-        keeps_limits=every.keeps_limits(best),
+    kind = AdviceKind.SET if chosen != default else AdviceKind.KEEP
+    rate = gpus = None
+    if p.request.slo and not keeps_limits:
+        kind, rate = AdviceKind.NO_SETTING, sustained(p, best)
+    if rate and p.request.rate:  # replicas share the requests
+        gpus = ceil(p.request.rate / rate) * p.base.parallel.gpus
+    changed = chosen.changed_from(default)
+    advice = Advice(
+        kind=kind,
+        basis=Basis.SIMULATED,
+        settings=changed if default_runs else OWN,
+        needed=p.needed if default_runs else changed.over(p.needed),
         gain=gain,
-        least=least,
+        least_gain=least,
         doubt=doubt,
-        rows=tuple(_rows(every, named, default, chosen)),
+        alternative=best.changed_from(default) if best != chosen else None,
+        rate=rate,
+        gpus=gpus,
     )
+    rows = tuple(_rows(every, named, default, chosen))
+    return Draft(problem=p, settings=chosen, advice=advice, rows=rows)
 
 
 def _is_worth(every: Simulator, best: Settings, default: Settings) -> bool:
@@ -155,11 +147,9 @@ def _is_worth(every: Simulator, best: Settings, default: Settings) -> bool:
     return every.keeps_limits(best) and theirs / ours - 1 >= WORTH
 
 
-def _finalist(p: Problem, threshold: int | None) -> Settings:
+def _finalist(p: Problem) -> Settings:
     part, default = p.part, p.default
-    fastest = search(part, default)
-    others = [fastest, *ideas(p, fastest, threshold), *ideas(p, default, threshold)]
-    best = part.best([one for one in others if one != default], default)
+    best = search(part, default)
     for name in NAMES:  # each argument earns its place: what makes no difference is left to vLLM
         without = Settings.of({**best.given(), name: getattr(default, name)})
         if without != best and part.against(without, best) <= 1 + NEAR:
@@ -261,9 +251,12 @@ def better_at(problem: Problem, rate: float) -> Settings | None:
     """What the search finds at a rate that is higher by its margin than what is sustained; None
     where it does not keep the limits."""
     request = replace(unit_rate(problem.request), arrivals=f"{rate * (1 + WORTH)!r}/s")
-    simulator = replace(problem, request=request).simulator()
-    best = search(simulator, problem.default)
-    return best if simulator.keeps_limits(best) else None
+    faster = replace(problem, request=request)
+    part, every = faster.part, faster.simulator()
+    search(part, problem.default)
+    near = sorted((one for one, run in part.runs.items() if run), key=part.cost)[:MOST_CHECKED]
+    best = min(near, key=every.cost, default=problem.default)
+    return best if every.keeps_limits(best) else None
 
 
 def sustained(problem: Problem, settings: Settings) -> float | None:
@@ -271,9 +264,7 @@ def sustained(problem: Problem, settings: Settings) -> float | None:
     simulator = replace(problem, request=unit_rate(problem.request)).simulator()
 
     def rate_of(settings: Settings) -> float | None:
-        full = simulator.complete(settings)
-        scenario, pool = simulator.scenario(settings), simulator.pool(full)
-        run = find_rate(scenario, full, pool, saturation=False, tick=problem.tick)
+        run = simulator.at_highest_rate(settings, saturation=False)
         return run.rate.rate_per_s if run.rate else None
 
     rate = rate_of(settings)

@@ -7,13 +7,15 @@ same plan gives the same figures everywhere.
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from typing import Any
 
-from chunkscope.errors import InputError, MissingError, UsageError
+from chunkscope.errors import InputError, MissingError
 from chunkscope.hardware.step_time import StepModel, step_model
 from chunkscope.lengths.profile import DatasetProfile
 from chunkscope.planning.request import Aim, PlanRequest
 from chunkscope.simulation.loop import Scenario, run_setting
 from chunkscope.simulation.result import SimulatedRun
+from chunkscope.simulation.sweep import find_rate
 from chunkscope.simulation.workload import Workload, draw_workload, served_prompts
 from chunkscope.vllm.deployment import Deployment
 from chunkscope.vllm.enums import ChunkPolicy
@@ -26,29 +28,18 @@ NEAR = 0.01  # of two settings that differ by less, the first is as good
 NEVER = float("inf")
 BROKEN_S = 1e9  # longer than any run that keeps its limits
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Variation:
-    """What is assumed may turn out otherwise: another draw, longer prompts, longer outputs where
-    nobody knows them."""
-
-    code: str
-    seed: int = 0
-    prompts: float = 1.0
-    outputs: float = 1.0
-
-
-AS_DRAWN = Variation(code="as_drawn")
-VARIATIONS = (
-    Variation(code="second_draw", seed=1),
-    Variation(code="third_draw", seed=2),
-    Variation(code="longer_prompts", prompts=1.1),
-    Variation(code="shorter_prompts", prompts=0.9),
-)
-OTHER_OUTPUTS = (
-    Variation(code="shorter_outputs", outputs=0.5),
-    Variation(code="longer_outputs", outputs=2.0),
-)
+# What is assumed may turn out otherwise: another draw, longer prompts, longer outputs where nobody
+# knows them. By code, what of `draw` is another.
+VARIATIONS: dict[str, dict[str, Any]] = {
+    "second_draw": {"draw_number": 1},
+    "third_draw": {"draw_number": 2},
+    "longer_prompts": {"prompt_times": 1.1},
+    "shorter_prompts": {"prompt_times": 0.9},
+}
+OTHER_OUTPUTS: dict[str, dict[str, Any]] = {
+    "shorter_outputs": {"output_times": 0.5},
+    "longer_outputs": {"output_times": 2.0},
+}
 
 
 def draw(
@@ -57,10 +48,12 @@ def draw(
     room: int,
     *,
     count: int | None = None,
-    variation: Variation = AS_DRAWN,
+    draw_number: int = 0,
+    prompt_times: float = 1.0,
+    output_times: float = 1.0,
 ) -> Workload:
     """The requests that are sent: all prompts that fit `room` tokens with their output, up to a
-    limit; or `count` of them. A `variation` of them has other lengths or is another draw."""
+    limit; or `count` of them. Prompts, and outputs that are assumed, are so many times as long."""
     outputs = request.outputs(datasets)
     most = OPEN_REQUESTS if request.is_open else served_prompts(datasets, outputs, room)
     wanted = request.requests or min(most, MOST_REQUESTS)
@@ -69,22 +62,22 @@ def draw(
         outputs,
         room=room,
         count=max(1, min(count or wanted, wanted)),
-        seed=request.seed + variation.seed,
+        seed=request.seed + draw_number,
         arrivals=request.arrivals,
         shared_prefix=request.shared_prefix,
         order=request.order,
-        assumed_times=variation.outputs,
+        assumed_times=output_times,
     )
     drawn = replace(drawn, concurrency=request.concurrency)
-    if (times := variation.prompts) == 1.0:
+    if prompt_times == 1.0:
         return drawn
     requests = []
     for one in drawn.requests:
-        prompt = max(1, min(round(one.prompt_tokens * times), room - 1))
+        prompt = max(1, min(round(one.prompt_tokens * prompt_times), room - 1))
         output = min(one.output_tokens, room - prompt)
         requests.append(replace(one, prompt_tokens=prompt, output_tokens=output))
-    stretches = tuple(replace(one, tokens=round(one.tokens * times)) for one in drawn.stretches)
-    return replace(drawn, requests=tuple(requests), stretches=stretches)
+    stretches = (replace(one, tokens=round(one.tokens * prompt_times)) for one in drawn.stretches)
+    return replace(drawn, requests=tuple(requests), stretches=tuple(stretches))
 
 
 def limits_used(run: SimulatedRun) -> float:
@@ -98,8 +91,7 @@ class Simulator:
     """One deployment and one workload, for any setting; and which of two settings is better.
 
     `step` None: the roofline's. `kv_cache_tokens` None: what the memory model leaves. `kv_pool` and
-    `rules` are those of an engine that was measured. `tick` is called for each run that is asked
-    for.
+    `rules` are those of an engine that was measured. `tick` is called for each run.
     """
 
     request: PlanRequest
@@ -117,12 +109,18 @@ class Simulator:
         """What happens with a setting; the first `timeline` steps are kept to be shown.
 
         InputError where it could not serve a request."""
+        self.tick()
         full = self.complete(settings)
-        return run_setting(self.scenario(settings), full, self.pool(full), watch=timeline)
+        return run_setting(self.scenario(settings), full, self._pool(full), watch=timeline)
+
+    def at_highest_rate(self, settings: Settings, *, saturation: bool = True) -> SimulatedRun:
+        """At the highest rate that keeps the limits; the workload's requests come one a second."""
+        full = self.complete(settings)
+        scenario, pool = self.scenario(settings), self._pool(full)
+        return find_rate(scenario, full, pool, saturation=saturation, tick=self.tick)
 
     def attempt(self, settings: Settings) -> SimulatedRun | None:
         """None where vLLM would not start with it, or the memory model rules it out."""
-        self.tick()
         full = self.deployment.effective(settings)
         if full not in self.runs:
             memory, run = self.deployment.memory(full, longest=self.workload.longest), None
@@ -137,26 +135,17 @@ class Simulator:
         """What the scheduler obeys: nothing left open."""
         full = self.deployment.effective(settings)
         if not full.has_sizes:
-            raise MissingError(
-                "the plan names no GPU, so vLLM's defaults are not known",
-                hint="plan for one: `chunkscope recommend --model llama-3.1-8b --gpu h200`",
-            )
+            raise _unknown("vLLM's defaults are not known without a GPU")
         return full
 
-    def pool(self, full: Settings) -> KvPool:
+    def _pool(self, full: Settings) -> KvPool:
         if self.kv_pool is not None:
             return self.kv_pool
         tokens, memory = self.kv_cache_tokens, self.deployment.memory(full)
-        if tokens is not None and tokens < 1:
-            raise UsageError(f"kv_cache_tokens must be at least 1, not {tokens}")
         if tokens is None and memory is None:
-            raise MissingError(
-                "the plan does not say how large the KV cache is",
-                hint="plan for a model and a GPU, or set kv_cache_tokens in chunkscope.toml",
-            )
-        return self.deployment.kv_pool(
-            full, tokens or max(1, memory.kv_cache_tokens if memory else 1)
-        )
+            raise _unknown("how large the KV cache is, is not known without a model and a GPU")
+        predicted = max(1, memory.kv_cache_tokens if memory else 1)
+        return self.deployment.kv_pool(full, predicted if tokens is None else tokens)
 
     def scenario(self, settings: Settings) -> Scenario:
         """All but the setting."""
@@ -171,15 +160,11 @@ class Simulator:
             slo=self.request.slo,
         )
 
-    def _roofline(self, settings: Settings) -> StepModel:
-        there, s = self.deployment, settings
-        shape, gpu = there.shape, there.gpu
+    def _roofline(self, s: Settings) -> StepModel:
+        shape, gpu = self.deployment.shape, self.deployment.gpu
         step = step_model(shape, gpu, s.parallel, s.kv_element_bytes) if shape and gpu else None
         if step is None:
-            raise MissingError(
-                "how long a step takes is not known without a model and a known GPU",
-                hint="plan for them: `chunkscope recommend --model llama-3.1-8b --gpu h200`",
-            )
+            raise _unknown("how long a step takes is not known without a model and a known GPU")
         return step
 
     # -- which setting is better -----------------------------------------------------------------
@@ -216,3 +201,8 @@ class Simulator:
         costs = {one: self.against(one, running[0]) for one in running}
         least = min(costs.values(), default=1.0)
         return next((one for one in running if costs[one] <= least * (1 + NEAR)), unless)
+
+
+def _unknown(what: str) -> MissingError:
+    hint = "plan for both: `chunkscope recommend --model llama-3.1-8b --gpu h200`"
+    return MissingError(what, hint=hint)

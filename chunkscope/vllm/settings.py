@@ -53,6 +53,11 @@ class Settings:
         """
         return Settings.of({**other.given(), **self.given()})
 
+    def changed_from(self, other: "Settings") -> "Settings":
+        """What is set here and is not so there."""
+        before = other.given()
+        return Settings.of({n: v for n, v in self.given().items() if before.get(n) != v})
+
     @property
     def parallel(self) -> Parallel:
         return Parallel(

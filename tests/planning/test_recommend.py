@@ -220,10 +220,10 @@ def test_a_threshold_is_set_only_where_it_bites():
     assert plan(TAIL).settings.long_prefill_token_threshold == 2_048
     nobody = plan([1_500] * 10)
     assert nobody.settings.long_prefill_token_threshold is None
-    assert why(nobody, "long_prefill_token_threshold") == "why_no_longer_prompt"
+    assert why(nobody, "long_prefill_token_threshold") == "why_threshold_ends_nothing"
     capped = plan(LONG)  # 0.8 x p95 is over the budget of 8192
     assert capped.settings.long_prefill_token_threshold is None
-    assert why(capped, "long_prefill_token_threshold") == "why_budget_ends_first"
+    assert why(capped, "long_prefill_token_threshold") == "why_threshold_ends_nothing"
     assert capped.chunks.size == 8_192
 
 
@@ -285,9 +285,10 @@ def test_refused_prompts_are_counted_exactly():
     assert made.refused.too_long == 1, "the others leave room for fewer tokens than asked for"
 
 
-def test_every_prompt_over_the_limit_is_an_input_error():
+@pytest.mark.parametrize(("lengths", "output"), [((5_000, 6_000), None), (MIXED, 4_096)])
+def test_every_prompt_over_the_limit_is_an_input_error(lengths, output):
     with pytest.raises(InputError, match="4,096"):
-        advised([5_000, 6_000], model="llama-2-7b")
+        advised(lengths, model="llama-2-7b", max_output=output)
 
 
 CAPPED = LogSummary(harness="x", documents=9, requests=9, output_caps={"64": 9})
@@ -425,7 +426,6 @@ def test_a_kv_cache_of_8_bits_holds_twice_as_much_and_is_set():
         {"tp": 3},
         {"dp": 2, "entry": "llm"},
         {"max_model_len": 10**7},
-        {"model": "llama-2-7b", "max_output": 4_096},
         {"price_per_hour": 0.0},
         {"kv_cache_dtype": "fp4"},
         {"task": "speed"},
