@@ -148,6 +148,6 @@ def _show_skipped(skipped: "Sequence[Skipped]", most: int = 5) -> None:
 
 def _command() -> tuple[str, ...]:
     """What was typed, without --ray: the result is the same."""
-    from chunkscope.sources.remote import without_secrets
+    from chunkscope.sources.base import without_secrets
 
     return tuple(without_secrets(word) for word in console.command() if word != "--ray")

@@ -3,7 +3,7 @@
 import hashlib
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
 from chunkscope.artefacts.note import note
@@ -14,10 +14,9 @@ from chunkscope.lengths.profile import NO_TOKENIZER, DatasetProfile, Profile, To
 from chunkscope.lengths.scan import Listener, Scan
 from chunkscope.lengths.trace_export import TraceExport
 from chunkscope.prompts.prefix_files import check_datasets
-from chunkscope.sources.base import Source, printable
+from chunkscope.sources.base import Source, printable, without_secrets
 from chunkscope.sources.discovery import discover
 from chunkscope.sources.reader import Part
-from chunkscope.sources.remote import without_secrets
 
 Paths = Sequence[Name] | Name
 
@@ -52,17 +51,18 @@ def analyze(
 @contextmanager
 def discovered(paths: Paths, options: AnalyzeOptions, listener: Listener) -> Iterator[list[Source]]:
     """The sources at the paths. What a harness rendered for it is there until the end."""
-    with options.rendering(listener.running) as rendering:
+    with ExitStack() as folders:
         sources, skipped = discover(
             _words(paths),
             names=options.names,
             include=options.include,
             exclude=options.exclude,
             options=options.read,
-            tasks=rendering,
+            tasks=options.rendering(folders, listener.running),
         )
         listener.skipped(skipped)
-        check_datasets(options.prefix_files, [source.name for source in sources])
+        if options.prefix_files:
+            check_datasets(options.prefix_files, [source.name for source in sources])
         yield sources
 
 

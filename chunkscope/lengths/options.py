@@ -9,6 +9,7 @@ import datetime
 import json
 import os
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -80,9 +81,10 @@ class AnalyzeOptions:
         file = by_dataset.get(dataset, by_dataset.get(None))
         return file.content if file else ""
 
-    def rendering(self, say: Callable[[str], None] = lambda _: None) -> Rendering:
+    def rendering(self, folders: ExitStack, say: Callable[[str], None]) -> Rendering:
         """For tasks of a harness, asked as these options say."""
         return Rendering(
+            folders=folders,
             options=self.render,
             tokenizer=self.tokenizer,
             chat=self.apply_chat_template,

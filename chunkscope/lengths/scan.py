@@ -276,7 +276,7 @@ class DatasetScan:
             bytes=source.bytes,
             sha256=None if source.rendered else self.sha256,  # no file to look at later
             chars=tally.chars,
-            output_field=selection.output_label if selection else None,
+            output_field=selection.output.text if selection and selection.output else None,
             output_lengths=tally.output_lengths,
             longest=tally.longest,
             bad_rows=tuple(self.problems.rows),

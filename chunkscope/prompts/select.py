@@ -13,8 +13,10 @@ from chunkscope.artefacts.note import note
 from chunkscope.console import printable
 from chunkscope.errors import InputError, UsageError
 from chunkscope.prompts import chat, paths
-from chunkscope.prompts.harness import recognise
-from chunkscope.prompts.harness.log import requests_of, scored
+from chunkscope.prompts.harness import LOGS, SIGNS
+from chunkscope.prompts.harness.inspect_log import FORMAT as INSPECT
+from chunkscope.prompts.harness.inspect_log import InspectLog
+from chunkscope.prompts.harness.log import HarnessLog, requests_of, scored
 from chunkscope.prompts.paths import (
     RECORD,
     FieldPath,
@@ -65,6 +67,17 @@ def selected(
             earlier[key] = select(head, options, prefix=prefix, rows_at=reader.rows_at)
         selection = earlier[key]
     return scored(selection) if options.task == "loglikelihood" else selection
+
+
+def recognise(head: Sequence[Any], reader: RecordReader) -> HarnessLog | None:
+    """The reader of a harness's log, found by the keys of its first records."""
+    if reader.format == INSPECT:
+        return InspectLog(reader)
+    keys = {key for record in head if isinstance(record, dict) for key in record}
+    if SIGNS.isdisjoint(keys) and not any(k.isdecimal() or k.startswith("label: ") for k in keys):
+        return None
+    logs = (log.recognise(head, reader) for log in LOGS)
+    return next(filter(None, logs), None)
 
 
 def select(
@@ -590,7 +603,8 @@ class _Guess:
 
         A chat's tools are no such field, nor is what another list of steps says again.
         """
-        chars = sum(_chars(path.find(record)) for record in self.head)
+        texts = [self.leaves.get(text) for text in (path.text, f"{path.text}[]")]
+        chars = sum(leaf.chars for leaf in texts if leaf)
         names = [*self.closed, *closed, *(chat.ROW_FIELDS if is_chat else ())]
         names += [path.column or ""] if is_chat else []
         for leaf in self.likely:

@@ -184,8 +184,8 @@ def _has_choices(choices: ChoiceList, record: Any) -> bool:
 
 # --- traces, which hold lengths in tokens: there is nothing to tokenize ---------------------------
 
-# Prompt and output columns of the traces in use, as `_spelled` writes them: Azure's, Mooncake's
-# and Vidur's.
+# Prompt and output columns of the traces in use: Azure's, Mooncake's and Vidur's.
+_BLANKS = re.compile(r"[\s_-]+")
 _PAIRS = {
     "contexttokens": "generatedtokens",
     "inputlength": "outputlength",
@@ -204,23 +204,21 @@ class TraceColumns(NamedTuple):
     blocks: str | None = None
 
 
-def _spelled(key: str) -> str:
-    """`"Context Tokens"`, `"context_tokens"` and `"ContextTokens"` are one name."""
-    return re.sub(r"[\s_-]+", "", key).lower()
-
-
 def trace_columns(head: Sequence[Any]) -> TraceColumns | None:
     """The length columns of a trace, when most records have them."""
     objects = [record for record in head if isinstance(record, dict)]
-    keys = {_spelled(key): key for record in objects for key in record}
-
-    def column(name: str, fits: Callable[[Any], bool]) -> str | None:
-        values = [record[keys[name]] for record in objects if record.get(keys.get(name))]
-        return keys[name] if sum(map(fits, values)) * 2 > len(values) else None
-
+    # `Context Tokens`, `context_tokens` and `ContextTokens` are one name.
+    keys = {_BLANKS.sub("", key).lower(): key for record in objects for key in record}
     for prompt, output in _PAIRS.items():
-        if name := column(prompt, _is_number):
-            return TraceColumns(name, column(output, _is_number), column(_BLOCKS, are_blocks))
+        if prompt not in keys:
+            continue
+        names: list[str | None] = []
+        for name in (prompt, output, _BLOCKS):
+            values = [record[keys[name]] for record in objects if record.get(keys.get(name))]
+            fits = sum(map(are_blocks if name == _BLOCKS else _is_number, values))
+            names.append(keys[name] if fits * 2 > len(values) else None)
+        if names[0]:
+            return TraceColumns(names[0], *names[1:])
     return None
 
 
@@ -293,10 +291,6 @@ class Selection:
         """The top-level fields that are read, some of which a file may lack; None is all."""
         names = [path.column for path in (*self.paths, *self.lists, self.output) if path]
         return None if None in names else frozenset(filter(None, names))
-
-    @property
-    def output_label(self) -> str | None:
-        return self.output.text if self.output else None
 
     def extract(self, chunk: Chunk, problems: Problems) -> Prompts:
         """The prompts of a chunk: all at once, or one by one where a row needs a closer look."""

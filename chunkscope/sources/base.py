@@ -5,6 +5,7 @@ turns it into chunks of *records* (JSON values: a dict for most formats, a strin
 each with its position, so that a bad or a very long row can be looked up.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any, NamedTuple
 from chunkscope.console import printable as printable
 from chunkscope.errors import ChunkscopeError, InputError
 
+_SCHEME = re.compile(r"([a-z][a-z0-9+.]*)://(?=.)", re.IGNORECASE)
 # About how much data one chunk holds: large enough to keep the hot loops in C.
 CHUNK_BYTES = 1 << 20
 # No prompt is longer. A small compressed file may unpack to a line that would fill the memory.
@@ -129,6 +131,22 @@ def unique_names(names: Iterable[str], mark: str) -> list[str]:
             name, copy = f"{base}{mark}{copy}", copy + 1
         taken[name] = None
     return list(taken)
+
+
+def is_remote(text: str) -> bool:
+    """`s3://bucket/x`; not `hf:org/name`, which is a dataset and no file."""
+    return _SCHEME.match(text) is not None
+
+
+def without_secrets(text: str) -> str:
+    """As it may be shown and kept: a signed address has its password in it."""
+    if not is_remote(text):
+        return text
+    scheme, rest = text.split("://", 1)
+    if scheme.lower() in ("http", "https"):
+        rest = rest.split("?")[0].split("#")[0]
+    host, slash, path = rest.partition("/")
+    return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"
 
 
 def first_line(error: BaseException) -> str:

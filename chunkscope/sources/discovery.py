@@ -11,7 +11,7 @@ import re
 import stat
 import sys
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import lru_cache, partial
@@ -24,8 +24,10 @@ from chunkscope.sources.base import (
     Skipped,
     Source,
     cannot_read,
+    is_remote,
     printable,
     unique_names,
+    without_secrets,
 )
 from chunkscope.sources.formats import (
     FORMATS,
@@ -37,7 +39,7 @@ from chunkscope.sources.formats import (
     kind_of_bytes,
 )
 from chunkscope.sources.hub import hub_source
-from chunkscope.sources.remote import is_remote, remote_files, without_secrets
+from chunkscope.sources.remote import remote_files
 from chunkscope.sources.streams import (
     compression_of,
     decompressed,
@@ -67,7 +69,7 @@ def discover(
     tasks: TaskRenderer | None = None,
 ) -> tuple[list[Source], list[Skipped]]:
     """All datasets behind `paths`, with unique names, and the files that were left out."""
-    if options.input_format not in (None, *input_formats()):
+    if options.input_format and options.input_format not in input_formats():
         raise UsageError(
             f"unknown input_format: {options.input_format}",
             hint=f"one of {', '.join(input_formats())}",
@@ -161,7 +163,8 @@ class _Search:
             raise InputError(f"nothing matches {text}", hint=_SEARCH_HINT)
         for path in matches:
             below = os.path.relpath(path, root)
-            if any(self._is_excluded(str(folder)) for folder in PurePosixPath(below).parents):
+            folders = map(str, PurePosixPath(below).parents)
+            if not all(self._is_wanted(folder, of_all=True) for folder in folders):
                 self.filtered += 1
             elif not os.path.isdir(path):  # noqa: PTH112
                 self._below(root, below, is_saved=False)
@@ -170,60 +173,40 @@ class _Search:
 
     def _folder(self, root: str, inner: str = "") -> None:
         """All that is in a folder, or in one inside it, sorted."""
-        entries = self._entries(root, inner)
+        start, entries = _join(root, inner), list[tuple[str, bool]]()
+        seen: set[Hashable] = set()  # a link may lead back to a folder above
+
+        def refuse(error: OSError) -> None:
+            self._refuse(error.filename, cannot_read(error.filename, error), explicit=not seen)
+
+        for folder, folders, names in os.walk(start, onerror=refuse, followlinks=True):
+            below, status = folder[len(root) :].strip("/"), os.stat(folder)  # noqa: PTH116
+            is_saved = {"state.json", "dataset_info.json"} <= {*names}
+            if is_saved or (status.st_dev, status.st_ino) in seen:
+                entries += [(below, True)] if is_saved else []
+                folders.clear()
+                continue
+            seen.add((status.st_dev, status.st_ino))
+            entries += [(_join(below, name), False) for name in names if name[0] != "."]
+            wanted = (n for n in folders if self._is_wanted(_join(below, n), of_all=True))
+            folders[:] = [name for name in wanted if name[0] != "."]
         for below, is_saved in sorted(entries, key=lambda entry: entry[0].split("/")):
             self._below(root, below, is_saved=is_saved)
 
     def _below(self, root: str, below: str, *, is_saved: bool) -> None:
+        """A file below a folder, or what `save_to_disk` wrote: a dataset, or a split of one."""
         root_name = os.path.basename(os.path.abspath(root)) or "/"  # noqa: PTH100, PTH119
-        path, shown = _join(root, below), _join(_shown(root), below)
-        parent = _join(root_name, below.rpartition("/")[0])
-        if is_saved:
-            self._saved(path, shown, below or root_name, parent, explicit=not below)
-        else:
-            self._file(path, shown, below, parent)
-
-    def _entries(self, root: str, inner: str) -> Iterator[tuple[str, bool]]:
-        """Files, and folders that are saved datasets, by their path below the root."""
-        seen: set[Hashable] = set()  # a link may lead back to a folder above
-        waiting = [inner]
-        while waiting:  # not by recursion: folders may be nested deeper than Python's stack
-            below = waiting.pop()
-            path, shown = _join(root, below), _join(_shown(root), below)
+        path, group = _join(root, below), _join(root_name, below.rpartition("/")[0])
+        shown = below if root in (".", "./") else path  # x, not ./x
+        if not is_saved:
+            self._file(path, shown, below, group)
+        elif self._is_wanted(name := below or root_name):
+            place = Source(path=shown, name=name, group=group, format="saved", file=Path(path))
             try:
-                status = os.stat(path)  # noqa: PTH116  (pathlib takes longer: files are many)
-                items = [] if (status.st_dev, status.st_ino) in seen else list(os.scandir(path))
-            except OSError as error:
-                self._refuse(shown, cannot_read(shown, error), explicit=not below)
-                continue
-            seen.add((status.st_dev, status.st_ino))
-            if {"state.json", "dataset_info.json"} <= {item.name for item in items}:
-                yield below, True
-                continue
-            for item in items:
-                # A link to itself is no folder, and would raise an error.
-                is_folder = os.path.isdir(item.path) if item.is_symlink() else item.is_dir()  # noqa: PTH112
-                name = _join(below, item.name)
-                if item.name[0] == ".":
-                    continue
-                if not is_folder:
-                    yield name, False
-                elif not self._is_excluded(name):
-                    waiting.append(name)
-
-    def _saved(self, path: str, shown: str, name: str, group: str, *, explicit: bool) -> None:
-        """What `save_to_disk` wrote: a dataset, or a split of one."""
-        if not self._is_wanted(name):
-            return
-        try:
-            size = sum(file.stat().st_size for file in saved_files(Path(path), shown))
-        except (InputError, OSError) as error:
-            self._refuse(shown, error, explicit=explicit)
-            return
-        source = Source(
-            name=name, group=group, path=shown, format="saved", file=Path(path), bytes=size
-        )
-        self._add(source, os.path.realpath(path))
+                size = sum(file.stat().st_size for file in saved_files(Path(path), shown))
+                self._add(replace(place, bytes=size), os.path.realpath(path))
+            except (InputError, OSError) as error:
+                self._refuse(shown, error, explicit=not below)
 
     # --- files -------------------------------------------------------------------------------
 
@@ -252,7 +235,7 @@ class _Search:
         """Take what is data, look into archives, and leave out or refuse what is neither."""
         kind, suffix = format_of_name(below)
         is_archive = kind == "archive" and not in_archive
-        if self._is_excluded(below) if is_archive else not self._is_wanted(below):
+        if not self._is_wanted(below, of_all=is_archive):
             return
         kind = kind if is_archive else self.input_format or kind
         source = place(name=_name(below, suffix), format=kind)
@@ -296,14 +279,12 @@ class _Search:
 
     # --- include and exclude -----------------------------------------------------------------
 
-    def _is_wanted(self, below: str) -> bool:
-        is_included = not self.include or any(_fits(below, p) for p in self.include)
-        is_wanted = is_included and not self._is_excluded(below)
-        self.filtered += not is_wanted
+    def _is_wanted(self, below: str, *, of_all: bool = False) -> bool:
+        """Whether a path is included, of folders and archives any, and is not excluded."""
+        is_wanted = of_all or not self.include or any(_fits(below, p) for p in self.include)
+        is_wanted = is_wanted and not any(_fits(below, pattern) for pattern in self.exclude)
+        self.filtered += not is_wanted and not of_all
         return is_wanted
-
-    def _is_excluded(self, below: str) -> bool:
-        return any(_fits(below, pattern) for pattern in self.exclude)
 
 
 def _refuse_other_than_data(source: Source, below: str) -> None:
@@ -379,10 +360,6 @@ def _named(sources: list[Source], names: Sequence[str]) -> list[Source]:
         source if source.name == name else replace(source, name=printable(name))
         for source, name in zip(sources, names, strict=True)
     ]
-
-
-def _shown(root: str) -> str:
-    return "" if root in (".", "./") else root.rstrip("/") or "/"  # x, not ./x
 
 
 def _join(folder: str, name: str) -> str:

@@ -11,28 +11,11 @@ from pathlib import PurePosixPath
 from typing import IO, Any
 
 from chunkscope.errors import ChunkscopeError, InputError, MissingError, UsageError
-from chunkscope.sources.base import first_line
+from chunkscope.sources.base import first_line, is_remote, without_secrets
 
-_SCHEME = re.compile(r"([a-z][a-z0-9+.]*)://(?=.)", re.IGNORECASE)
 _AHEAD_BYTES = 8 << 20  # of a file that is read from front to back
 _JUMP_BYTES = 1 << 20  # of one that is jumped about in
 _QUERY = re.compile(r"(https?://[^\s?]+)\?\S+")  # where signatures are
-
-
-def is_remote(text: str) -> bool:
-    """`s3://bucket/x`; not `hf:org/name`, which is a dataset and no file."""
-    return _SCHEME.match(text) is not None
-
-
-def without_secrets(text: str) -> str:
-    """As it may be shown and kept: a signed address has its password in it."""
-    if not is_remote(text):
-        return text
-    scheme, rest = text.split("://", 1)
-    if scheme.lower() in ("http", "https"):
-        rest = rest.split("?")[0].split("#")[0]
-    host, slash, path = rest.partition("/")
-    return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"
 
 
 # --- files ----------------------------------------------------------------------------------------

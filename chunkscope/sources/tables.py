@@ -276,7 +276,8 @@ def _parquet_batches(part: Part, file: IO[bytes], columns: Sequence[str] | None)
     with pyarrow.parquet.ParquetFile(file, pre_buffer=False, buffer_size=1 << 20) as parquet:
         groups = [parquet.metadata.row_group(i) for i in range(parquet.num_row_groups)]
         end = sys.maxsize if part.end is None else part.end
-        places = [min(filter(None, _page_offsets(group))) for group in groups]
+        columns_0 = [group.column(0) for group in groups]
+        places = [c.dictionary_page_offset or c.data_page_offset for c in columns_0]
         chosen = [i for i, place in enumerate(places) if part.start <= place < end]
         rows = max((groups[i].num_rows for i in chosen), default=1)
         wanted = _existing(parquet.schema_arrow.names, columns)
@@ -286,10 +287,6 @@ def _parquet_batches(part: Part, file: IO[bytes], columns: Sequence[str] | None)
             rows = min(rows, first.num_rows * _BATCH_BYTES // max(first.nbytes, 1))
             break
         yield from read(batch_size=max(1, min(_BATCH_ROWS, rows)))
-
-
-def _page_offsets(group: Any) -> tuple[int, int | None]:
-    return group.column(0).data_page_offset, group.column(0).dictionary_page_offset
 
 
 def _ipc_batches(file: IO[bytes], columns: Sequence[str] | None, *, is_file: bool) -> Iterator[Any]:

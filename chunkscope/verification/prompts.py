@@ -6,7 +6,7 @@ the one that comes nearest in length, and its true length.
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
@@ -72,13 +72,13 @@ def real_prompts(
     options = _repeatable(profile)
     encoder = _same_tokenizer(profile, tokenizer, options)
     count = max(ROWS, ROWS_PER_REQUEST * len(workload.requests))
-    with options.rendering(console.say) as rendering:
+    with ExitStack() as folders:
         sources, _ = discover(
             list(paths),
             include=options.include,
             exclude=options.exclude,
             options=options.read,
-            tasks=rendering,
+            tasks=options.rendering(folders, console.say),
         )
         # Under the names of the profile: a prefix may be for one of them.
         names = {dataset.path: dataset.name for dataset in profile.datasets}

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import ExitStack
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -144,7 +145,8 @@ def test_chats_and_the_order_of_requests_are_those_of_lm_eval(
 ) -> None:
     monkeypatch.chdir(logged)
     asked = RenderOptions(include_path="tasks", shots=2, limit=4)
-    with Rendering(options=asked, tokenizer="model", chat=True) as rendering:
+    with ExitStack() as folders:
+        rendering = Rendering(options=asked, tokenizer="model", chat=True, folders=folders)
         sources = rendering.sources("lm-eval:quiz,sums")
         found = {source.name: arguments_in(source.file) for source in sources}
     assert not any(source.file.parent.exists() for source in sources if source.file)
@@ -261,8 +263,8 @@ def own_python(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("own_python")
 @pytest.mark.skipif(find_spec("lm_eval") is not None, reason="it is installed")
 def test_a_harness_that_is_not_installed_is_named_with_the_command_that_installs_it() -> None:
-    with Rendering() as rendering, pytest.raises(MissingError) as raised:
-        rendering.sources("lm-eval:gsm8k")
+    with ExitStack() as folders, pytest.raises(MissingError) as raised:
+        Rendering(folders=folders).sources("lm-eval:gsm8k")
     assert f"{sys.executable} -m pip install lm_eval" in (raised.value.hint or "")
 
 
@@ -275,8 +277,8 @@ def test_a_harness_that_is_not_installed_is_named_with_the_command_that_installs
     ],
 )
 def test_options_that_do_not_fit_are_refused(text: str, how: dict, named: str) -> None:
-    with Rendering(**how) as rendering, pytest.raises(UsageError, match=named):
-        rendering.sources(text)
+    with pytest.raises(UsageError, match=named):
+        Rendering(**how).sources(text)
 
 
 @pytest.fixture

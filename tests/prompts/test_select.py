@@ -129,7 +129,7 @@ def test_outputs_are_kept_where_there_are_any() -> None:
     selection = choose(*records, output_field="answer")
     prompts, _ = extract(selection, *records)
     assert prompts == Prompts([1, 2, 4, 5], ["a", "b", "c", "d"], ["x", "3", None, None])
-    assert selection.output_label == "answer"
+    assert selection.output.text == "answer"
 
 
 def test_the_blocks_of_a_trace_come_with_its_lengths() -> None:

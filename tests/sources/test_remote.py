@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from chunkscope.sources.remote import without_secrets
+from chunkscope.sources.base import without_secrets
 from tests.commands.helpers import analyze
 from tests.large_input import write_large_input
 from tests.remote_servers import s3_environment, s3_server, upload, web_server

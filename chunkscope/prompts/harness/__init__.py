@@ -1,10 +1,6 @@
 """What harnesses sent: their logs, recognised by the keys of their records, and their tasks."""
 
-from collections.abc import Sequence
-from typing import Any
-
 from chunkscope.prompts.harness import inspect_log, lm_eval, small
-from chunkscope.prompts.harness.inspect_log import InspectLog
 from chunkscope.prompts.harness.lm_eval import LmEvalLog
 from chunkscope.prompts.harness.log import HarnessLog
 from chunkscope.prompts.harness.small import (
@@ -17,14 +13,13 @@ from chunkscope.prompts.harness.small import (
     SimpleEvalsLog,
 )
 from chunkscope.sources.formats import Format, register
-from chunkscope.sources.reader import RecordReader
 
 LOGS: tuple[type[HarnessLog], ...] = (
     *(LmEvalLog, HelmLog, LightevalLog, OpenCompassLog, OpenAiEvalsLog),
     *(SimpleEvalsLog, EvalScopeLog, PromptfooLog),
 )
 # One of these is among the keys of every log; OpenCompass numbers its entries.
-_SIGNS = frozenset((
+SIGNS = frozenset((
     "doc_id", "versions", "request", "request_states", "full_prompt", "model_response", "convos",
     "origin_prompt", "testing input", "event_id", "model_output", "results", "vars",
 ))  # fmt: skip
@@ -42,14 +37,3 @@ register(
     Format(task_name=lm_eval.SAMPLES_NAME, skip_reason=lm_eval.skip_reason),
     Format(skip_reason=small.skip_reason),
 )
-
-
-def recognise(head: Sequence[Any], reader: RecordReader) -> HarnessLog | None:
-    """The reader of a harness's log, found by the keys of its first records."""
-    if reader.format == inspect_log.FORMAT:
-        return InspectLog(reader)
-    keys = {key for record in head if isinstance(record, dict) for key in record}
-    if _SIGNS.isdisjoint(keys) and not any(k.isdecimal() or k.startswith("label: ") for k in keys):
-        return None
-    logs = (log.recognise(head, reader) for log in LOGS)
-    return next(filter(None, logs), None)

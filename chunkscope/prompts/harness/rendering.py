@@ -36,21 +36,15 @@ class RenderOptions:
 
 @dataclass(slots=True, kw_only=True)
 class Rendering:
-    """Use it as a context: what was rendered is there until it is left."""
+    """What was rendered is there until `folders` is closed."""
 
+    folders: ExitStack = field(default_factory=ExitStack)
     options: RenderOptions = field(default_factory=RenderOptions)
     tokenizer: str | None = None
     chat: bool = False
     chat_template: Path | None = None
     trust_remote_code: bool = False
     say: Callable[[str], None] = lambda _: None
-    _folders: ExitStack = field(default_factory=ExitStack)
-
-    def __enter__(self) -> "Rendering":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._folders.close()
 
     def is_task(self, text: str) -> bool:
         harness, colon, _ = text.partition(":")
@@ -66,7 +60,7 @@ class Rendering:
         python = os.environ.get("CHUNKSCOPE_HARNESS_PYTHON") or sys.executable
         self.say(f"{text}: running the code of its tasks, in a process of its own ({python})")
         temporary = tempfile.TemporaryDirectory(prefix="chunkscope-", ignore_cleanup_errors=True)
-        folder = Path(self._folders.enter_context(temporary))
+        folder = Path(self.folders.enter_context(temporary))
         (folder / "request.json").write_text(request, encoding="utf-8")
         ended = run_program(python, folder, self.options.timeout)
         try:
