@@ -121,8 +121,8 @@ def lines_of(part: str) -> int:
 # Lines of Python at most: what a folder has today. It only shrinks; the aim is 30,000 in all.
 BUDGETS = {
     "top level": 629,
-    "sources": 2_255,
-    "prompts": 3_529,
+    "sources": 2_230,
+    "prompts": 3_499,
     "tokenizers": 1_410,
     "prefixes": 1_086,
     "lengths": 1_985,
