@@ -103,7 +103,7 @@ def lru_cached_tokens(tree: PromptTree, kv_blocks: int, load: Load = ONE_BY_ONE)
     cache = _LruCache(blocks.tolist(), partial.tolist(), kv_blocks)
     known = [
         cache.begin(request, path, load.running) if cache.fits[request] else 0
-        for request, path in enumerate(tree.paths())
+        for request, path in enumerate(tree.paths)
     ]
     return tree.cached(known)
 
@@ -113,7 +113,7 @@ def curve(as_sent: PromptTree, best: PromptTree, load: Load) -> Iterator[CachedA
 
     The best order is left out where the other finds all in the smallest cache already.
     """
-    ideal = int(as_sent.ideal().sum())
+    ideal = int(as_sent.ideal.sum())
     if ideal < max(1, _LEAST_FOUND * int(as_sent.tokens.sum())):
         return
     longest = int(as_sent.tokens.max(initial=0))
@@ -135,7 +135,7 @@ def curve(as_sent: PromptTree, best: PromptTree, load: Load) -> Iterator[CachedA
 def _cached_by_size(tree: PromptTree, sizes: Sequence[int], load: Load) -> list[int]:
     """What caches find, up to the first that finds nearly all: by the first prompts, to scale."""
     first = tree.in_order(np.arange(min(len(tree.ends), _MOST_PROMPTS)))
-    whole, part = int(tree.ideal().sum()), int(first.ideal().sum())
+    whole, part = int(tree.ideal.sum()), int(first.ideal.sum())
     cached: list[int] = []
     for size in sizes:
         tokens = int(lru_cached_tokens(first, size // tree.block_size, load).sum())

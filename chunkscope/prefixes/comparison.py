@@ -164,7 +164,7 @@ class TraceComparison:
         if tree is None:
             return None
         blocks = int(tree.full[0]) if len(tree.ends) == 1 else 0
-        if tree.members()[0][:1] == [len(tree.ends)]:  # all begin with the first stretch
+        if tree.members[0][:1] == [len(tree.ends)]:  # all begin with the first stretch
             blocks = tree.depths[0]
         common_tokens = min(blocks * tree.block_size, int(tree.tokens.min()))
         return measure(tree, self._positions, common_tokens, sent)
@@ -180,9 +180,9 @@ def measure(
 
     best = tree.in_order(tree.depth_first())
     as_sent = tree.in_order(tree.longest_first()) if sent.longest_first else tree
-    cached = found_if_read = int(as_sent.ideal().sum())
+    cached = found_if_read = int(as_sent.ideal.sum())
     if not tree.reads.all():
-        found_if_read = int(replace(as_sent, reads=np.ones_like(tree.reads)).ideal().sum())
+        found_if_read = int(replace(as_sent, reads=np.ones_like(tree.reads)).ideal.sum())
     load = Load(output_tokens=max(1, sent.output_tokens or 1))
     tokens = int(tree.tokens.sum())
     reuse = PrefixReuse(
@@ -192,7 +192,7 @@ def measure(
         out_of_tokens=tokens,
         common_tokens=common_tokens,
         cached_tokens=cached,
-        best_order_cached_tokens=int(best.ideal().sum()),
+        best_order_cached_tokens=int(best.ideal.sum()),
         working_set_tokens=tree.working_set_tokens,
         unread_tokens=found_if_read - cached,
         block_size=tree.block_size,

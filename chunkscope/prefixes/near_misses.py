@@ -72,7 +72,8 @@ class NearMisses:
 
     def found(self, *, tokens: int, chars: int | None) -> tuple[NearMiss, ...]:
         """The texts that lose something, of a dataset of so many tokens and characters."""
-        texts = [text for _, text in self._sample]
+        sample = self._sample[:: 1 + len(self._sample) // _MOST_TEXTS]
+        texts = [text for _, text in sample]
         enough = max(_FEWEST, _LEAST_TEXTS * len(texts))
         if not chars or len(texts) <= enough:
             return ()
@@ -82,10 +83,7 @@ class NearMisses:
         if len(misses) < enough or lost_tokens < _LEAST_LOST * tokens:
             return ()
         worst = max(misses)
-        (position, text), (other_position, other) = (
-            self._sample[worst.text],
-            self._sample[worst.earlier],
-        )
+        (position, text), (other_position, other) = sample[worst.text], sample[worst.earlier]
         differ = same_start(text, other)
         around = slice(max(0, differ - _AROUND), differ + _AROUND)
         return (

@@ -7,6 +7,7 @@ for the likelihood of a prompt write to the cache and do not read from it.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +22,7 @@ _MOST_GROUPS = 5
 Ints = NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class PromptTree:
     """Prompts in an order, and the stretches of blocks that several of them begin with.
 
@@ -60,6 +61,7 @@ class PromptTree:
         most = np.minimum(np.array(known, np.int64) * self.block_size, self.tokens - 1)
         return np.where(self.reads, np.maximum(most, 0) // BLOCK_SIZE * BLOCK_SIZE, 0)
 
+    @cached_property
     def ideal(self) -> Ints:
         """By prompt, the tokens it finds in a cache that never forgets."""
         parents, blocks = self.parents, [*self.depths, 0]  # NOTHING is the last of them
@@ -79,14 +81,16 @@ class PromptTree:
         missing = np.maximum(self.full * size - self.tokens, 0)  # of a shorter last block
         is_own = self.full > shared
         others = dict(zip(self.ends[~is_own].tolist(), missing[~is_own].tolist(), strict=True))
-        blocks = sum(self.sizes()) + int((self.full - shared).sum())
+        blocks = sum(self.sizes) + int((self.full - shared).sum())
         return blocks * size - int(missing[is_own].sum()) - sum(others.values())
 
+    @cached_property
     def sizes(self) -> list[int]:
         """By stretch, its blocks."""
         before = [*self.depths, 0]
         return [depth - before[up] for depth, up in zip(self.depths, self.parents, strict=True)]
 
+    @cached_property
     def members(self) -> tuple[list[int], list[int]]:
         """By stretch, how many prompts begin with it, and the first of them."""
         counts, first = [0] * (len(self.parents) + 1), [len(self.ends)] * (len(self.parents) + 1)
@@ -100,8 +104,8 @@ class PromptTree:
 
     def groups(self, positions: Sequence[int]) -> tuple[PrefixGroup, ...]:
         """The stretches that save most, among those that not every prompt has."""
-        members, first = self.members()
-        triples = zip(members, self.sizes(), range(len(members)), strict=True)
+        members, first = self.members
+        triples = zip(members, self.sizes, range(len(members)), strict=True)
         saved = [((n - 1) * size, -at) for n, size, at in triples if n < len(self.ends)]
         return tuple(
             PrefixGroup(
@@ -117,7 +121,7 @@ class PromptTree:
     def depth_first(self) -> Ints:
         """The order in which each prompt follows one that it shares most with."""
         ways: list[tuple[int, ...]] = []  # by stretch, the first prompt of each on the way to it
-        for up, first in zip(self.parents, self.members()[1], strict=True):
+        for up, first in zip(self.parents, self.members[1], strict=True):
             ways.append((*(ways[up] if up != NOTHING else ()), first))
         ways.append(())
         goes_on = (self.full > np.array([*self.depths, 0])[self.ends]).tolist()
@@ -132,6 +136,7 @@ class PromptTree:
 
     # -- what is kept ----------------------------------------------------------------------------
 
+    @cached_property
     def paths(self) -> list[Path]:
         """By prompt, the blocks that others have too, by their stretch."""
         ways: list[Path] = []
@@ -150,7 +155,7 @@ class PromptTree:
         tree = self
         if len(self.ends) > MOST_PROMPTS and not whole:  # of a trace
             tree = self.in_order(np.arange(MOST_PROMPTS))
-        members, sizes = tree.members()[0], tree.sizes()
+        members, sizes = tree.members[0], tree.sizes
         # A stretch is worth as much as the best behind it: none is kept without its parents.
         worth = [(n - 1) * size for n, size in zip(members, sizes, strict=True)]
         for stretch, up in reversed([*enumerate(tree.parents)]):

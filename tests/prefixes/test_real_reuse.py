@@ -92,7 +92,7 @@ def test_likelihood_requests_write_and_do_not_read(probe):
     workload["requests"][1]["prompt_logprobs"] = True
     (steps,) = probe("scheduler_probe", [workload])["answers"]
     tree = tree_of(prompts, [True, False, True])
-    assert cached(workload, steps) == tree.ideal().tolist() == [0, 0, 96]
+    assert cached(workload, steps) == tree.ideal.tolist() == [0, 0, 96]
 
 
 def test_real_few_shot_prompts_find_what_vllm_finds(probe, shared):

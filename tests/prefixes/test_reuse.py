@@ -117,7 +117,7 @@ def families(draw: st.DrawFn) -> list[Prompt]:
 @given(families(), st.data())
 def test_what_a_cache_finds_that_never_forgets(prompts, data):
     reads = data.draw(st.lists(st.booleans(), min_size=len(prompts), max_size=len(prompts)))
-    assert tree_of(prompts, reads).ideal().tolist() == brute_ideal(prompts, reads)
+    assert tree_of(prompts, reads).ideal.tolist() == brute_ideal(prompts, reads)
 
 
 @given(families(), st.integers(1, 40))
