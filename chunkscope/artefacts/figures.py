@@ -28,31 +28,35 @@ class Ranked:
     """Values in order, given as (value, how often it occurs)."""
 
     def __init__(self, counted: Iterable[tuple[float, int]]) -> None:
-        self._ordered = sorted(pair for pair in counted if pair[1])
-        self._up_to = list(accumulate(times for _, times in self._ordered))
+        ordered = sorted(pair for pair in counted if pair[1])
+        self.values = [value for value, _ in ordered]
+        self.up_to = list(accumulate(times for _, times in ordered))  # by value: so many, or less
+        self.count = self.up_to[-1] if ordered else 0
+        self.total = sum(value * times for value, times in ordered)
 
     def __bool__(self) -> bool:
-        return bool(self._ordered)
+        return self.count > 0
 
     @property
     def max(self) -> float:
-        return self._ordered[-1][0]
+        return self.values[-1]
 
     @property
     def mean(self) -> float:
-        return sum(value * times for value, times in self._ordered) / self._up_to[-1]
+        return self.total / self.count
 
     def percentile(self, percent: float) -> float:
-        """As numpy's, linear between ranks.
+        """Linear between ranks, to the last bit as `numpy.percentile` does it.
 
         >>> Ranked([(1.0, 1), (3.0, 1)]).percentile(50)
         2.0
         """
-        rank = (self._up_to[-1] - 1) * (percent / 100)
+        rank = (self.count - 1) * (percent / 100)
         below, share = int(rank), rank - int(rank)
-        low = self._ordered[bisect_right(self._up_to, below)][0]
-        high = self._ordered[bisect_right(self._up_to, min(below + 1, self._up_to[-1] - 1))][0]
-        return low + (high - low) * share
+        low = self.values[bisect_right(self.up_to, below)]
+        high = self.values[bisect_right(self.up_to, min(below + 1, self.count - 1))]
+        # numpy interpolates from the nearer end; doing the same keeps the last bit equal.
+        return high - (high - low) * (1 - share) if share >= 0.5 else low + (high - low) * share
 
     def percentiles(self) -> Percentiles | None:
         """None where there are no values."""

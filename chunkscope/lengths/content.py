@@ -28,11 +28,11 @@ class Content:
 
     def __add__(self, other: "Content") -> "Content":
         """The content of two parts of a dataset."""
-        total = (int(self.digest, 16) + int(other.digest, 16)) % _MODULUS
-        listed = None
+        hashes = None
         if self.hashes is not None and other.hashes is not None:
-            listed = [*self.row_hashes().elements(), *other.row_hashes().elements()]
-        return _content(self.rows + other.rows, total, listed)
+            hashes = [*self.row_hashes().elements(), *other.row_hashes().elements()]
+        total = int(self.digest, 16) + int(other.digest, 16)
+        return ContentDigest(self.rows + other.rows, total, hashes).content()
 
     def row_hashes(self) -> Counter[int]:
         data = a2b_base64(self.hashes or "")
@@ -56,32 +56,28 @@ def content_changes(before: Content, now: Content) -> tuple[int, int] | None:
 class ContentDigest:
     """Adds up the records of a dataset as they are read."""
 
-    def __init__(self) -> None:
-        self._rows = 0
-        self._total = 0
-        self._hashes: list[int] | None = []
+    def __init__(self, rows: int = 0, total: int = 0, hashes: list[int] | None = None) -> None:
+        self._rows = rows
+        self._total = total
+        self._hashes = hashes if rows else []  # None: too many
 
     def add(self, records: Iterable[Any]) -> None:
         from xxhash import xxh3_128_intdigest
 
         hashes = [xxh3_128_intdigest(_canonical(record)) for record in records]
         self._rows += len(hashes)
-        self._total = (self._total + sum(hashes)) % _MODULUS
-        if self._hashes is not None:
+        self._total += sum(hashes)
+        if self._hashes is not None and self._rows <= MOST_LISTED:
             self._hashes += [value & _MASK for value in hashes]
-            if self._rows > MOST_LISTED:
-                self._hashes = None
+        else:
+            self._hashes = None
 
     def content(self) -> Content:
-        return _content(self._rows, self._total, self._hashes)
-
-
-def _content(rows: int, total: int, hashes: list[int] | None) -> Content:
-    listed = None
-    if hashes is not None and rows <= MOST_LISTED:
-        data = b"".join(value.to_bytes(_HASH_BYTES) for value in sorted(hashes))
-        listed = b2a_base64(data, newline=False).decode()
-    return Content(rows=rows, digest=f"{total:032x}", hashes=listed)
+        listed = None
+        if self._hashes is not None and self._rows <= MOST_LISTED:
+            data = b"".join(value.to_bytes(_HASH_BYTES) for value in sorted(self._hashes))
+            listed = b2a_base64(data, newline=False).decode()
+        return Content(rows=self._rows, digest=f"{self._total % _MODULUS:032x}", hashes=listed)
 
 
 def _canonical(record: Any) -> bytes:

@@ -4,15 +4,21 @@ Only a few batches of texts are on their way at any time, so memory does not dep
 file.
 """
 
-from collections import deque
+import heapq
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import NamedTuple, TypeVar
+from functools import partial
+from operator import itemgetter
+from typing import Any, NamedTuple
 
 from chunkscope.errors import ChunkscopeError
 from chunkscope.lengths.options import AnalyzeOptions
-from chunkscope.lengths.tally import Tally
+from chunkscope.lengths.profile import LongPrompt
+from chunkscope.lengths.trace_export import TraceRows
 from chunkscope.prefixes.comparison import TextComparison, TraceComparison, sent_ids
+from chunkscope.prefixes.near_misses import NearMisses
+from chunkscope.prefixes.reuse import Scoring
 from chunkscope.prompts.chat import Conversation, plain_text
 from chunkscope.prompts.harness.log import SentRequest
 from chunkscope.prompts.selection import Prompts
@@ -23,86 +29,96 @@ from chunkscope.tokenizers.tokenizer import Tokenizer
 
 _SMALL_CHARS = 1 << 15  # are counted at once: a thread would take longer to be asked
 _MOST_UNDER_WAY = 4
-
-Prompt = str | bytes | int  # its text; its token ids; or its length, where only that is known
-Outputs = Sequence[str | int | None]
-R = TypeVar("R")
+_MANY = 10_000  # prompts, after which only the longest of them stay
+_MOST_CHOICES = 32  # that are letters or words; more are sentences, and not looked at
 
 
 class Batch(NamedTuple):
-    """Prompts that are counted together; `requests` is how a harness sent them, if it did."""
+    """Prompts that are counted together; `requests` is how a harness sent them, if it did.
+
+    A prompt is its text; then its token ids, or its length where only that is known.
+    """
 
     positions: Sequence[int]
-    prompts: Sequence[Prompt]
+    prompts: Sequence[Any]
     special: Sequence[int]  # by prompt, tokens that are put before it
-    outputs: Outputs | None = None
-    requests: Sequence[SentRequest] | None = None
+    outputs: Sequence[Any] | None  # the text of the answer, then its length; None: not known
+    requests: Sequence[SentRequest] | None
 
 
 class PromptCounter:
-    """Counts the prompts of one dataset, of one kind, into its tally."""
+    """Counts the prompts of one dataset, and adds up what comes of them."""
 
     def __init__(
         self,
-        kind: str,
         tokenizer: Tokenizer,
         options: AnalyzeOptions,
         pool: ThreadPoolExecutor,
-        tally: Tally,
-        problems: Problems,
+        trace: TraceRows | None = None,
     ) -> None:
-        self.kind = kind
         self.tokenizer = tokenizer
         self.options = options
         self.pool = pool
-        self.tally = tally
-        self.problems = problems
-        if options.prefixes and kind != "lengths":
-            tally.comparison = TextComparison()
+        self.trace = trace  # where each prompt goes besides
+        self.lengths: Counter[int] = Counter()
+        self.output_lengths: Counter[int] | None = None
+        self.rows = 0
+        self.tokens = 0
+        self.chars: int | None = None
+        self.media_rows = 0
+        self.ignored_tools = 0  # conversations with tools that the chat template leaves out
+        self.begun_twice = 0  # prompts that have the tokenizer's first token in their text too
+        self.rendered_chats = False
+        self.engines: set[str] = set()
+        self.request_kinds: Counter[str] = Counter()  # of a harness's log
+        self.output_caps: Counter[int] = Counter()
+        self.comparison: TextComparison | TraceComparison | None = None
+        self.near_misses = NearMisses()
+        self._longest: list[tuple[int, int]] = []
+        self._contexts: dict[int, int] = {}  # of likelihood requests: tokens, by a hash of each
+        self._context_tokens: list[int] = []  # of all of them
+        self._choices: set[str] = set()
 
-    def count(self, all_prompts: Iterable[Prompts]) -> None:
-        """All of them; what was read before an error counts too."""
-        if self.kind == "lengths":
+    def count(self, kind: str, all_prompts: Iterable[Prompts], problems: Problems) -> None:
+        """All prompts, which are of one kind; what was read before an error counts too."""
+        if kind == "lengths":
             for prompts in all_prompts:
                 self._add_lengths(prompts)
             return
-        try:
-            batches = map(self._batch, all_prompts)
-            for batch, (tokens, outputs) in in_order(self.pool, self._tokenized, batches):
-                if batch.requests is None:
-                    self._add(batch, tokens, outputs)
-                else:
-                    self._add_requests(batch, batch.requests, tokens, outputs or ())
-        finally:
-            if self.tally.engines:
-                self.tally.score(self.tokenizer.count)
+        if self.options.prefixes:
+            self.comparison = TextComparison()
+        batches = map(partial(self._batch, kind, problems), all_prompts)
+        for batch in in_order(self.pool, self._tokenized, batches):
+            self._add(batch)
 
     # -- prompts -> batches ----------------------------------------------------------------------
 
-    def _batch(self, prompts: Prompts) -> Batch:
+    def _batch(self, kind: str, problems: Problems, prompts: Prompts) -> Batch:
         """Texts as they are; chats as text by the template, or as ids by mistral-common."""
         items, outputs, requests = prompts.items, prompts.outputs, None
-        if self.kind == "requests":
+        if kind == "requests":
             requests = prompts.items
             items, outputs = [r.prompt for r in requests], [r.output for r in requests]
-        if self.kind == "text" and self.options.apply_chat_template:
+        elif kind == "text" and self.options.apply_chat_template:
             items = [Conversation([{"role": "user", "content": text}]) for text in items]
         special = self._special(items, requests)
-        rendered: list[Prompt | None] = items
-        if self.kind != "text" or self.options.apply_chat_template:
-            rendered = self._rendered(prompts.positions, items)
+        rendered: list[Any] = items
+        if kind != "text" or self.options.apply_chat_template:
+            rendered = [
+                self._rendered(*row, problems) for row in zip(prompts.positions, items, strict=True)
+            ]
         if requests is not None:
             pairs = zip(rendered, requests, strict=True)
             rendered = [p + r.continuation if isinstance(p, str) else p for p, r in pairs]
-        columns = (prompts.positions, rendered, special, outputs, requests)
-        if None in rendered:
+        columns: tuple[Any, ...] = (prompts.positions, rendered, special, outputs, requests)
+        if None in rendered:  # what a chat template refuses
             rows = [row for row, prompt in enumerate(rendered) if prompt is not None]
-            columns = tuple(column and [column[row] for row in rows] for column in columns)  # type: ignore[assignment]
-        batch = Batch(*columns)  # type: ignore[arg-type]
+            columns = tuple(column and [column[row] for row in rows] for column in columns)
+        batch = Batch(*columns)
         if texts := [(n, p) for n, p in zip(*batch[:2], strict=True) if isinstance(p, str)]:
-            self.tally.add_chars(sum([len(text) for _, text in texts]))
+            self.chars = (self.chars or 0) + sum([len(text) for _, text in texts])
             if self.options.prefixes:
-                self.tally.near_misses.offer(*zip(*texts, strict=True))
+                self.near_misses.offer(*zip(*texts, strict=True))
         return batch
 
     def _special(
@@ -112,135 +128,185 @@ class PromptCounter:
         if not self.options.special_tokens or str not in set(map(type, items)):
             return [0] * len(items)
         facts = self.tokenizer.facts
-        added, begin = facts.special_added, facts.begin_text
-        special = [added] * len(items)
+        special = [facts.special_added] * len(items)
         if requests is not None:
             pairs = zip(items, requests, strict=True)
-            special = [added * (isinstance(p, str) and r.special_tokens) for p, r in pairs]
-        if begin:
+            special = [
+                facts.special_added * (isinstance(p, str) and r.special_tokens) for p, r in pairs
+            ]
+        if begin := facts.begin_text:
             starts = [isinstance(item, str) and item.startswith(begin) for item in items]
-            self.tally.begun_twice += sum(map(min, starts, special))
+            self.begun_twice += sum(map(min, starts, special))
         return special
 
-    def _rendered(self, positions: Sequence[int], items: Sequence[object]) -> list[Prompt | None]:
+    def _rendered(self, position: int, item: object, problems: Problems) -> object:
         """What is not a chat stays as it is; None for a chat that the template refuses."""
-        tokenizer, tally = self.tokenizer, self.tally
-        prompts: list[Prompt | None] = []
-        for position, item in zip(positions, items, strict=True):
-            if not isinstance(item, Conversation):
-                prompts.append(item)  # type: ignore[arg-type]
-                continue
-            tally.rendered_chats = True
-            try:
-                if not tokenizer.counts_chats_itself:
-                    prompts.append(tokenizer.chat_text(item))
-                else:
-                    ids, chars = tokenizer.count_chat(item)
-                    prompts.append(pack(ids))
-                    tally.engines.add(engine_name("mistral-common"))
-                    tally.add_chars(chars)
-                    if self.options.prefixes:
-                        tally.near_misses.offer([position], [plain_text(item.messages)])
-            except TemplateRefused as error:
-                self.problems.bad(position, error.message)
-                prompts.append(None)
-                continue
-            tally.media_rows += bool(item.media)
-            tally.ignored_tools += bool(item.tools) and tokenizer.ignores_tools(item)
-        return prompts
+        if not isinstance(item, Conversation):
+            return item
+        tokenizer = self.tokenizer
+        prompt: str | bytes
+        self.rendered_chats = True
+        try:
+            if not tokenizer.counts_chats_itself:
+                prompt = tokenizer.chat_text(item)
+            else:
+                ids, chars = tokenizer.count_chat(item)
+                prompt = pack(ids)
+                self.engines.add(engine_name("mistral-common"))
+                self.chars = (self.chars or 0) + chars
+                if self.options.prefixes:
+                    self.near_misses.offer([position], [plain_text(item.messages)])
+        except TemplateRefused as error:
+            problems.bad(position, error.message)
+            return None
+        self.media_rows += bool(item.media)
+        self.ignored_tools += bool(item.tools) and tokenizer.ignores_tools(item)
+        return prompt
 
     # -- batches -> tokens, in other threads -----------------------------------------------------
 
-    def _tokenized(self, batch: Batch) -> tuple[Sequence[bytes | int], Sequence[int | None] | None]:
-        """Ids of each prompt where they are compared, else its length; lengths of the answers."""
-        tally = self.tally
+    def _tokenized(self, batch: Batch) -> Batch:
+        """Texts as their ids where those are compared, else as their lengths, like all answers."""
+        tokenizer, outputs = self.tokenizer, batch.outputs
         texts = [prompt for prompt in batch.prompts if isinstance(prompt, str)]
-        answers = [output for output in batch.outputs or () if isinstance(output, str)]
-        tokens: Iterator[bytes | int] = iter(())
-        lengths: Iterator[int] = iter(())
-        if texts or answers:  # else no tokenizer is needed
-            counter = self.tokenizer
-            needs_ids = tally.comparison or tally.trace
-            tokens = iter(counter.id_bytes(texts) if needs_ids else counter.count(texts))
-            if answers:
-                lengths = iter(counter.count(answers))
-            tally.engines |= counter.engines
+        answers = [output for output in outputs or () if isinstance(output, str)]
+        if not texts and not answers:  # no tokenizer is needed
+            return batch
+        needs_ids = self.comparison or self.trace
+        tokens: Iterator[Any] = iter(
+            tokenizer.id_bytes(texts) if needs_ids else tokenizer.count(texts)
+        )
+        lengths = iter(tokenizer.count(answers) if answers else ())
+        self.engines |= tokenizer.engines
         prompts = [next(tokens) if isinstance(p, str) else p for p in batch.prompts]
-        if batch.outputs is None:
-            return prompts, None
-        return prompts, [next(lengths) if isinstance(o, str) else o for o in batch.outputs]
-
-    # -- tokens -> tally -------------------------------------------------------------------------
-
-    def _add(
-        self,
-        batch: Batch,
-        tokens: Sequence[bytes | int],
-        outputs: Sequence[int | None] | None,
-    ) -> None:
         if outputs is not None:
-            self.tally.add_outputs(outputs)
-        pairs = list(zip(tokens, batch.special, strict=True))
-        lengths = [_length(one) + special for one, special in pairs]
-        ids = [sent_ids(one, special) for one, special in pairs]
-        self.tally.add(batch.positions, lengths, ids, outputs=outputs)
+            outputs = [next(lengths) if isinstance(o, str) else o for o in outputs]
+        return batch._replace(prompts=prompts, outputs=outputs)
 
-    def _add_requests(
-        self,
-        batch: Batch,
-        requests: Sequence[SentRequest],
-        tokens: Sequence[bytes | int],
-        outputs: Sequence[int | None],
-    ) -> None:
-        """A request may have been cut, or sent in several windows."""
-        if any(output is not None for output in outputs):
-            self.tally.add_outputs(outputs)
+    # -- tokens -> sums --------------------------------------------------------------------------
+
+    def _add(self, batch: Batch) -> None:
+        """Prompts as they were sent; a harness may have cut a request, or sent several windows."""
+        counted = list(zip(batch.prompts, batch.special, strict=True))
+        lengths = [
+            (one if isinstance(one, int) else len(one) // ID_BYTES) + n for one, n in counted
+        ]
+        if batch.requests is None:
+            ids = [sent_ids(*one) for one in counted]
+            self._add_up(batch.positions, lengths, ids, batch.outputs)
+            return
         rows: list[tuple[int, int, bytes | None, int | None, bool, int | None]] = []
-        for position, request, one, special, output in zip(
-            batch.positions, requests, tokens, batch.special, outputs, strict=True
+        outputs = batch.outputs or [None] * len(lengths)
+        for position, request, (one, special), length, output in zip(
+            batch.positions, batch.requests, counted, lengths, outputs, strict=True
         ):
-            length = _length(one) + special
             windows = request.sent(length)
-            ids = None
+            sent = None
             if len(windows) == 1:
                 is_cut = windows[0] < length + request.added
-                ids = sent_ids(one, special + request.added, windows[0] if is_cut else None)
+                sent = sent_ids(one, special + request.added, windows[0] if is_cut else None)
             generates = request.kind == "generate"
             answer = 1 if output is None and not generates else output  # which vLLM asks for
-            row = (position, windows[0], ids, answer, generates, request.output_cap)
+            row = (position, windows[0], sent, answer, generates, request.output_cap)
             rows += [row] * len(windows)
-            self.tally.add_request(request, windows)
+            self._add_request(request, windows)
         if rows:
-            positions, lengths, all_ids, answers, reads, caps = zip(*rows, strict=True)
-            self.tally.add(
-                positions, lengths, all_ids, outputs=answers, reads=reads, output_caps=caps
-            )
+            positions, sizes, ids, answers, reads, caps = map(list, zip(*rows, strict=True))
+            known = outputs if any(output is not None for output in outputs) else None
+            self._add_up(positions, sizes, ids, known, answers, reads, caps)
+
+    def _add_request(self, request: SentRequest, windows: Sequence[int]) -> None:
+        """A harness's request, by the lengths in which it was sent."""
+        self.request_kinds[request.kind] += len(windows)
+        if request.output_cap is not None:
+            self.output_caps[request.output_cap] += len(windows)
+        prompt = request.prompt
+        if request.kind != "generate" and not isinstance(prompt, int):
+            text = str(prompt.messages) if isinstance(prompt, Conversation) else prompt
+            self._contexts.setdefault(hash(text), sum(windows))
+            self._context_tokens.append(sum(windows))
+            if len(self._choices) <= _MOST_CHOICES:
+                self._choices.add(request.continuation)
 
     def _add_lengths(self, prompts: Prompts) -> None:
         """Rows of a trace, which bring their lengths along."""
-        tally, positions, lengths = self.tally, prompts.positions, prompts.items
-        if prompts.outputs is not None:
-            tally.add_outputs(prompts.outputs)
+        positions, lengths = prompts.positions, prompts.items
         if prompts.blocks is not None and self.options.prefixes:
-            comparison = tally.comparison or TraceComparison()
+            comparison = self.comparison or TraceComparison()
             if isinstance(comparison, TraceComparison):
                 comparison.add(positions, lengths, prompts.blocks)
-                tally.comparison = comparison
-        tally.add(positions, lengths, outputs=prompts.outputs)
+                self.comparison = comparison
+        self._add_up(positions, lengths, (), prompts.outputs)
 
+    def _add_up(
+        self,
+        positions: Sequence[int],
+        lengths: Sequence[int],
+        ids: Sequence[bytes | None],
+        outputs: Sequence[int | None] | None,
+        answers: Sequence[int | None] | None = None,
+        reads: Sequence[bool] | None = None,
+        output_caps: Sequence[int | None] | None = None,
+    ) -> None:
+        """Prompts as they reached the model; `ids` has None for those that are not known.
 
-def _length(tokens: bytes | int) -> int:
-    return tokens if isinstance(tokens, int) else len(tokens) // ID_BYTES
+        `answers` are the outputs as a harness asks for them, where that is another list. `reads`
+        says whether each prompt reads from vLLM's prefix cache; None: all of them do.
+        """
+        if outputs is not None:
+            self.output_lengths = self.output_lengths or Counter()
+            self.output_lengths.update(length for length in outputs if length is not None)
+        if not lengths:
+            return
+        self.lengths.update(lengths)
+        self.rows += len(lengths)
+        self.tokens += sum(lengths)
+        self._longest += zip(lengths, positions, strict=True)
+        if len(self._longest) >= 2 * self.options.keep_longest + _MANY:
+            self._keep_longest()
+        if isinstance(self.comparison, TextComparison):
+            known = [one for one in ids if one is not None]
+            if len(known) == len(lengths):
+                self.comparison.add(positions, known, reads)
+            else:
+                self.comparison = None  # what some of them are made of is not known
+        if self.trace is not None:
+            self.trace.add(lengths, answers or outputs, output_caps, ids)
+
+    def _keep_longest(self) -> None:
+        """Of equal ones, those that come first."""
+        most = self.options.keep_longest
+        self._longest = heapq.nlargest(most, self._longest, key=itemgetter(0))
+
+    @property
+    def longest(self) -> tuple[LongPrompt, ...]:
+        self._keep_longest()
+        return tuple(LongPrompt(tokens=n, position=at) for n, at in self._longest)
+
+    @property
+    def scoring(self) -> Scoring | None:
+        """How often the contexts of likelihood requests were read."""
+        if not self._contexts or not self.engines:
+            return None
+        few, tokens = len(self._choices) <= _MOST_CHOICES, sum(self._context_tokens)
+        lengths = self.tokenizer.count(sorted(self._choices)) if few else []
+        return Scoring(
+            requests=len(self._context_tokens),
+            contexts=len(self._contexts),
+            tokens=tokens,
+            repeated_tokens=tokens - sum(self._contexts.values()),
+            single_token=few and all(length == 1 for length in lengths),
+        )
 
 
 def in_order(
-    pool: ThreadPoolExecutor, job: Callable[[Batch], R], batches: Iterator[Batch]
-) -> Iterator[tuple[Batch, R]]:
-    """Each batch with what the job makes of it; a few are under way at a time.
+    pool: ThreadPoolExecutor, job: Callable[[Batch], Batch], batches: Iterator[Batch]
+) -> Iterator[Batch]:
+    """What the job makes of each batch; a few are under way at a time.
 
     An error while batches are read comes after what was read before it.
     """
-    waiting: deque[tuple[Batch, Future[R]]] = deque()
+    waiting: deque[Future[Batch]] = deque()
     error: ChunkscopeError | None = None
     while error is None:
         try:
@@ -252,13 +318,12 @@ def in_order(
             break
         sizes = (len(prompt) for prompt in batch.prompts if isinstance(prompt, str))
         if not waiting and sum(sizes) < _SMALL_CHARS:
-            yield batch, job(batch)
+            yield job(batch)
             continue
-        waiting.append((batch, pool.submit(job, batch)))
+        waiting.append(pool.submit(job, batch))
         if len(waiting) > _MOST_UNDER_WAY:
-            first, future = waiting.popleft()
-            yield first, future.result()
-    for batch, future in waiting:
-        yield batch, future.result()
+            yield waiting.popleft().result()
+    for future in waiting:
+        yield future.result()
     if error is not None:
         raise error

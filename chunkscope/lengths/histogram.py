@@ -5,9 +5,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate, pairwise
-from math import floor
+from itertools import pairwise
 
+from chunkscope.artefacts.figures import Ranked
 from chunkscope.artefacts.numbers import number
 
 PERCENTILES = (50, 75, 90, 95, 99)
@@ -43,25 +43,16 @@ class LengthHistogram:
         return added_up([self, other])
 
     @cached_property
-    def _lengths(self) -> list[int]:
-        return sorted(self.counts)
-
-    @cached_property
-    def _up_to(self) -> list[int]:
-        """`_up_to[i]` prompts are at most `_lengths[i]` long."""
-        return list(accumulate(self.counts[length] for length in self._lengths))
+    def _ranked(self) -> Ranked:  # by a name that orjson does not write
+        return Ranked(self.counts.items())
 
     @property
     def count(self) -> int:
-        return self._up_to[-1] if self._up_to else 0
+        return self._ranked.count
 
     @property
     def total(self) -> int:
-        return self._total
-
-    @cached_property
-    def _total(self) -> int:  # by a name that orjson does not write
-        return sum(length * count for length, count in self.counts.items())
+        return int(self._ranked.total)
 
     @property
     def mean(self) -> float | None:
@@ -69,32 +60,20 @@ class LengthHistogram:
 
     @property
     def min(self) -> int | None:
-        return self._lengths[0] if self._lengths else None
+        return min(self.counts, default=None)
 
     @property
     def max(self) -> int | None:
-        return self._lengths[-1] if self._lengths else None
+        return max(self.counts, default=None)
 
     def percentile(self, percent: float) -> float | None:
-        """Linear interpolation between ranks, to the last bit as `numpy.percentile` does it."""
-        if not self.count:
-            return None
-        rank = (self.count - 1) * (percent / 100)
-        below = floor(rank)
-        low, high = self._at(below), self._at(min(below + 1, self.count - 1))
-        share = rank - below
-        # numpy interpolates from the nearer end; doing the same keeps the last bit equal.
-        if share >= 0.5:
-            return high - (high - low) * (1 - share)
-        return low + (high - low) * share
-
-    def _at(self, rank: int) -> int:
-        return self._lengths[bisect_right(self._up_to, rank)]
+        """Linear between ranks, as numpy's; None where there are no prompts."""
+        return self._ranked.percentile(percent) if self.count else None
 
     def over(self, length: int) -> int:
         """How many prompts are longer than `length`."""
-        index = bisect_right(self._lengths, length)
-        return self.count - (self._up_to[index - 1] if index else 0)
+        index = bisect_right(self._ranked.values, length)
+        return self.count - (self._ranked.up_to[index - 1] if index else 0)
 
     def share_over(self, length: int) -> float | None:
         return self.over(length) / self.count if self.count else None

@@ -9,34 +9,48 @@ import random
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from operator import add, sub
+from stat import S_ISREG
 from typing import Any
 
-from chunkscope.artefacts.files import sha256
+import orjson
+
+from chunkscope.artefacts.codec import built, dumped
+from chunkscope.artefacts.files import (
+    CannotWriteError,
+    prune_cache,
+    read_cached,
+    sha256,
+    write_cached,
+)
 from chunkscope.artefacts.note import Note, note
-from chunkscope.console import Progress
+from chunkscope.console import Progress, say
 from chunkscope.errors import ChunkscopeError, InputError, MissingError, UsageError
-from chunkscope.lengths import cache as result_cache
 from chunkscope.lengths.content import ContentDigest
 from chunkscope.lengths.count import PromptCounter
+from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.lengths.options import AnalyzeOptions
 from chunkscope.lengths.profile import DatasetProfile, Failure, Sample
-from chunkscope.lengths.tally import Tally
 from chunkscope.lengths.trace_export import TraceExport
 from chunkscope.prefixes.reuse import HowSent, PrefixReuse
 from chunkscope.prefixes.sharing import Sharing
+from chunkscope.prompts.harness.lm_eval import results_file
 from chunkscope.prompts.harness.log import LONGEST_FIRST, LogSummary, RequestSelection
 from chunkscope.prompts.select import selected
-from chunkscope.prompts.selection import Prompts, Selection
-from chunkscope.sources.base import Chunk, Problems, Skipped, cannot_read, printable
+from chunkscope.prompts.selection import Selection
+from chunkscope.sources.base import Chunk, Problems, Skipped, Source, cannot_read, printable
+from chunkscope.sources.formats import format_of_name
 from chunkscope.sources.reader import Part, RecordReader
 from chunkscope.sources.streams import close_archives
 from chunkscope.tokenizers.foreign import TokenizerError
 from chunkscope.tokenizers.tokenizer import Tokenizer
 
+# Of what the cache keeps and what it means, not of the package: raise it when the same bytes would
+# be read, counted or described differently.
+_LAYOUT = 16
 _LITTLE_BYTES = 64 << 20  # are read by one thread
 _MOST_READERS = 8
 
@@ -101,7 +115,7 @@ class Scan:
                 datasets = self._pass(parts)
             finally:  # also when it was interrupted: what is done is done
                 if agrees := self.tokenizer.sample_agrees():
-                    result_cache.store(self._counted, self.tokenizer.counting_key)
+                    self._store()
                 self._counted = []
             if agrees:
                 return datasets
@@ -121,11 +135,8 @@ class Scan:
         readers = min(self.threads, _MOST_READERS, len(parts)) if is_much or is_remote else 1
         read = ThreadPoolExecutor(max(1, readers), "read")
         self.pool = ThreadPoolExecutor(self.threads, "count")
-        known_key = self.tokenizer.counting_key if self.options.use_cache else None
-
-        def dataset(part: Part) -> DatasetProfile:
-            return self._dataset(part, known_key)
-
+        key = self.tokenizer.counting_key if self.options.use_cache else None
+        dataset = partial(self._dataset, counting_key=key)
         try:
             return list(map(dataset, parts) if readers <= 1 else read.map(dataset, parts))
         finally:
@@ -137,27 +148,44 @@ class Scan:
             self._stop = threading.Event()
             close_archives()
 
-    def _dataset(self, part: Part, known_key: str | None) -> DatasetProfile:
+    def _dataset(self, part: Part, counting_key: str | None) -> DatasetProfile:
         """One source or part, a whole one from the cache if it was counted before."""
         source, scan = part.source, DatasetScan(self, part)
         try:
-            before = result_cache.stamp(source)
+            before = _stamp(source)
             if source.file and before and part.start == 0:
                 scan.sha256 = sha256(source.file)
         except OSError as error:
             return scan.result(cannot_read(source.path, error))
         if scan.sha256 is None or not self.options.use_cache or not part.is_whole:
             return scan.count()
-        options_key = self._options_key(self.options.prefix_of(source.name))
-        entry = result_cache.entry(source, scan.sha256, options_key)
-        # The cache does not have what prompts are made of, which an exported trace needs.
-        if self.export is None and (dataset := result_cache.load(source, entry, known_key)):
-            self.advance(dataset.rows, dataset.lengths.total, source.bytes or 0)
-            return dataset
+        # What a run's settings were changes what is counted; a .tsv is more likely to be split at
+        # tabs than a .csv.
+        results, suffix = results_file(source), format_of_name(source.path)[1]
+        what = [scan.sha256, results and sha256(results), source.member, source.format, suffix]
+        entry = repr((_LAYOUT, *what, self._options_key(self.options.prefix_of(source.name))))
+        # The cache does not have what prompts are made of, which an exported trace needs. Of a
+        # tokenizer that was never used, only lengths that came with the data can be there.
+        known = read_cached("results", f"{entry}{counting_key or ''}")
+        if self.export is None and known:
+            with suppress(ValueError, KeyError, TypeError, AttributeError):
+                earlier: DatasetProfile = built(DatasetProfile, orjson.loads(known))
+                self.advance(earlier.rows, earlier.lengths.total, source.bytes or 0)
+                return replace(earlier, name=source.name, group=source.group, path=source.path)
         dataset = scan.count()
-        if dataset.failure is None and result_cache.stamp(source) == before:
+        if dataset.failure is None and _stamp(source) == before:
             self._counted.append((entry, dataset))
         return dataset
+
+    def _store(self) -> None:
+        """Keep new results in the cache, under what they depend on, and make room for them."""
+        key = self.tokenizer.counting_key or ""
+        try:
+            for entry, dataset in self._counted:
+                write_cached("results", f"{entry}{key}", dumped(dataset))
+        except CannotWriteError as error:  # it costs time, not truth
+            say(f"{error.message}; nothing is kept for the next run")
+        prune_cache()
 
     def advance(self, rows: int, tokens: int, bytes_read: int) -> None:
         """Tell how much more is done, unless the scan was told to stop."""
@@ -169,6 +197,18 @@ class Scan:
         self.listener.progress.at(rows=rows, tokens=tokens, bytes_read=bytes_read)
 
 
+def _stamp(source: Source) -> list[tuple[int, ...]] | None:
+    """What changes when the source's files do; None for a pipe, or where there is no file."""
+    if source.file is None:
+        return None
+    with suppress(OSError):  # whoever reads it will say so
+        files = sorted(source.file.iterdir()) if source.format == "saved" else [source.file]
+        stats = [file.stat() for file in files]
+        if all(S_ISREG(stat.st_mode) for stat in stats):
+            return [(s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns) for s in stats]
+    return None
+
+
 class DatasetScan:
     """One source, or a part of it, while it is read."""
 
@@ -178,10 +218,8 @@ class DatasetScan:
         self.options = scan.options
         if part.start > 0:  # prompts are compared in the first part
             self.options = replace(self.options, prefixes=False)
-        export = scan.export
-        self.tally = Tally(
-            self.options.keep_longest, export.rows(part.source.name) if export else None
-        )
+        trace = scan.export.rows(part.source.name) if scan.export else None
+        self.counter = PromptCounter(scan.tokenizer, self.options, scan.pool, trace)
         self.problems = Problems()
         self.content = ContentDigest()
         self._told = (0, 0, 0)  # rows, tokens and bytes, as progress knows them
@@ -202,8 +240,9 @@ class DatasetScan:
 
     def _count(self, opened: ExitStack) -> None:
         part, options = self.part, self.options
-        reader = opened.enter_context(RecordReader(part.source, options.read, self.problems))
-        self.reader = reader
+        self.reader = reader = opened.enter_context(
+            RecordReader(part.source, options.read, self.problems)
+        )
         if not (head := reader.head()):
             return
         prefix = options.prefix_of(part.source.name)
@@ -215,17 +254,22 @@ class DatasetScan:
             belong = selection.kind == "requests" or selection.blocks is not None
             if reader.is_divisible and not belong:
                 self.problems = Problems()
-                reader = opened.enter_context(RecordReader(part, options.read, self.problems))
-                self.reader = reader
+                self.reader = reader = opened.enter_context(
+                    RecordReader(part, options.read, self.problems)
+                )
             elif part.start > 0:
                 return  # all of it is the first part
         columns = None
         if selection.columns is not None:  # whole rows, but for pictures and sounds
             columns = sorted(selection.columns | columns_without_media(head))
-        counter = PromptCounter(
-            selection.kind, self.scan.tokenizer, options, self.scan.pool, self.tally, self.problems
-        )
-        counter.count(self._prompts(selection, self._chunks(reader, columns)))
+        chunks = self._chunks(reader, columns)
+        if options.sample is not None:
+            chunk, seen = draw(chunks, options.sample, options.seed)
+            if seen > len(chunk.records):
+                self.sample = Sample(rows=len(chunk.records), out_of=seen, seed=options.seed)
+            chunks = iter([chunk])
+        prompts = (selection.extract(chunk, self.problems) for chunk in chunks)
+        self.counter.count(selection.kind, prompts, self.problems)
         self._tell(reader)
         self.scan.positions = reader.positions
 
@@ -237,30 +281,22 @@ class DatasetScan:
             self._tell(reader)
 
     def _tell(self, reader: RecordReader) -> None:
-        done = (self.tally.rows, self.tally.tokens, reader.bytes_read)
+        done = (self.counter.rows, self.counter.tokens, reader.bytes_read)
         self.scan.advance(*map(sub, done, self._told))
         self._told = done
 
-    def _prompts(self, selection: Selection, chunks: Iterable[Chunk]) -> Iterator[Prompts]:
-        if self.options.sample is not None:
-            chunk, seen = draw(chunks, self.options.sample, self.options.seed)
-            if seen > len(chunk.records):
-                self.sample = Sample(rows=len(chunk.records), out_of=seen, seed=self.options.seed)
-            chunks = [chunk]
-        for chunk in chunks:
-            yield selection.extract(chunk, self.problems)
-
     def result(self, error: ChunkscopeError | None = None) -> DatasetProfile:
-        source, reader, selection, tally = self.part.source, self.reader, self.selection, self.tally
+        source, reader, selection = self.part.source, self.reader, self.selection
+        counter, outputs = self.counter, self.counter.output_lengths
         log: LogSummary | None = None
         if isinstance(selection, RequestSelection):
-            caps = {str(cap): n for cap, n in sorted(tally.output_caps.items())}
-            kinds = dict(sorted(tally.request_kinds.items()))
+            caps = {str(cap): n for cap, n in sorted(counter.output_caps.items())}
+            kinds = dict(sorted(counter.request_kinds.items()))
             log = replace(selection.log.summary(kinds, caps), rendered=source.rendered)
         longest_first = log is not None and log.order == LONGEST_FIRST
         prefixes, sharing = self._compared(longest_first=longest_first) or (None, None)
-        if tally.trace is not None:
-            tally.trace.longest_first = longest_first
+        if counter.trace is not None:
+            counter.trace.longest_first = longest_first
         wrapped = selection and selection.kind == "text" and self.options.apply_chat_template
         label = printable(selection.label) if selection else ""
         return DatasetProfile(
@@ -271,49 +307,49 @@ class DatasetScan:
             kind=selection.kind if selection else "text",
             field=f"{label} (as chat)" if wrapped else label,
             unit=reader.unit if reader else "row",
-            lengths=tally.lengths,
+            lengths=LengthHistogram(dict(counter.lengths)),
             skipped=self.problems.count,
             bytes=source.bytes,
             sha256=None if source.rendered else self.sha256,  # no file to look at later
-            chars=tally.chars,
+            chars=counter.chars,
             output_field=selection.output.text if selection and selection.output else None,
-            output_lengths=tally.output_lengths,
-            longest=tally.longest,
+            output_lengths=None if outputs is None else LengthHistogram(dict(outputs)),
+            longest=counter.longest,
             bad_rows=tuple(self.problems.rows),
             failure=Failure(message=error.message, hint=error.hint) if error else None,
             notes=tuple(self._notes(prefixes)),
             uncounted=selection.uncounted if selection else (),
             sample=self.sample,
-            engine=" + ".join(sorted(tally.engines)) or None,
+            engine=" + ".join(sorted(counter.engines)) or None,
             log=log,
             content=self.content.content() if error is None else None,
-            scored={*tally.request_kinds} == {"likelihood"},
+            scored={*counter.request_kinds} == {"likelihood"},
             prefixes=prefixes,
             sharing=sharing,
         )
 
     def _compared(self, *, longest_first: bool) -> tuple[PrefixReuse, Sharing] | None:
         """What the prompts share, as they were sent."""
-        tally = self.tally
-        if tally.comparison is None:
+        counter, outputs = self.counter, self.counter.output_lengths
+        if counter.comparison is None:
             return None
-        outputs = tally.output_lengths
-        answer = round(outputs.total / outputs.count) if outputs and outputs.count else None
+        total = sum(length * times for length, times in outputs.items()) if outputs else 0
+        answer = round(total / outputs.total()) if outputs else None
         sent = HowSent(longest_first=longest_first, output_tokens=answer)
-        if (measured := tally.comparison.measured(sent)) is None:
+        if (measured := counter.comparison.measured(sent)) is None:
             return None
         reuse, sharing = measured
         whole = replace(
             reuse,
-            out_of_prompts=tally.rows,
-            out_of_tokens=tally.tokens,
-            near_misses=tally.near_misses.found(tokens=reuse.tokens, chars=tally.chars),
-            scoring=tally.scoring,
+            out_of_prompts=counter.rows,
+            out_of_tokens=counter.tokens,
+            near_misses=counter.near_misses.found(tokens=reuse.tokens, chars=counter.chars),
+            scoring=counter.scoring,
         )
         return whole, sharing
 
     def _notes(self, prefixes: PrefixReuse | None) -> Iterator[Note]:
-        selection, tally, tokenizer = self.selection, self.tally, self.scan.tokenizer
+        selection, counter, tokenizer = self.selection, self.counter, self.scan.tokenizer
         if selection is None:
             return
         yield from selection.notes
@@ -321,30 +357,30 @@ class DatasetScan:
             yield from selection.log.notes()
             if self.options.apply_chat_template and not self.part.source.rendered:
                 yield note("unused_with_log", option="--apply-chat-template")
-        if tally.rendered_chats and tokenizer.renders_the_date:
+        if counter.rendered_chats and tokenizer.renders_the_date:
             yield note("date_in_template", day=str(tokenizer.chat_day))
-        if selection.kind == "lengths" and tally.comparison is not None and prefixes is None:
+        if selection.kind == "lengths" and counter.comparison is not None and prefixes is None:
             named = selection.blocks.text if selection.blocks else ""
             yield note("blocks_unused", blocks=named, field=selection.paths[0].text)
-        if tally.begun_twice:
+        if counter.begun_twice:
             begin = tokenizer.facts.begin_text
-            yield note("begun_twice", begin=begin, count=tally.begun_twice)
-        if tally.ignored_tools:
-            yield note("tools_ignored", count=tally.ignored_tools)
-        if tally.media_rows:
-            yield note("media_rows", count=tally.media_rows)
+            yield note("begun_twice", begin=begin, count=counter.begun_twice)
+        if counter.ignored_tools:
+            yield note("tools_ignored", count=counter.ignored_tools)
+        if counter.media_rows:
+            yield note("media_rows", count=counter.media_rows)
 
 
 def columns_without_media(head: Sequence[Any]) -> set[str]:
     """The fields of the records, but for those that hold bytes."""
+
+    def has_bytes(value: Any) -> bool:
+        if isinstance(value, dict):
+            value = list(value.values())
+        return isinstance(value, bytes) or (isinstance(value, list) and any(map(has_bytes, value)))
+
     cells = [cell for record in head if isinstance(record, dict) for cell in record.items()]
-    return {str(name) for name, _ in cells} - {str(name) for name, v in cells if _has_bytes(v)}
-
-
-def _has_bytes(value: Any) -> bool:
-    if isinstance(value, dict):
-        value = list(value.values())
-    return isinstance(value, bytes) or (isinstance(value, list) and any(map(_has_bytes, value)))
+    return {str(name) for name, _ in cells} - {str(name) for name, v in cells if has_bytes(v)}
 
 
 def draw(chunks: Iterable[Chunk], size: int, seed: int) -> tuple[Chunk, int]:

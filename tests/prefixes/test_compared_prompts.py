@@ -11,7 +11,6 @@ import pytest
 import chunkscope
 from chunkscope.artefacts.note import note
 from chunkscope.lengths.count import PromptCounter
-from chunkscope.lengths.tally import Tally
 from chunkscope.prefixes.reuse import HowSent, PrefixReuse
 from chunkscope.prefixes.sharing import depths
 from chunkscope.prompts.chat import Conversation
@@ -181,9 +180,9 @@ def test_a_log_with_requests_whose_tokens_are_not_known_is_not_compared():
     assert tally.comparison is None
 
 
-def counted(tokenizer: Tokenizer, requests: list[SentRequest]) -> Tally:
-    tally = Tally(0)
+def counted(tokenizer: Tokenizer, requests: list[SentRequest]) -> PromptCounter:
     with ThreadPoolExecutor(2) as pool:
-        counter = PromptCounter("requests", tokenizer, options(), pool, tally, Problems())
-        counter.count([Prompts([*range(1, len(requests) + 1)], requests, None)])
-    return tally
+        counter = PromptCounter(tokenizer, options(), pool)
+        prompts = Prompts([*range(1, len(requests) + 1)], requests, None)
+        counter.count("requests", [prompts], Problems())
+    return counter
