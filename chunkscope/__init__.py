@@ -15,7 +15,7 @@ TYPE_CHECKING = False  # type checkers know better; typing itself takes a while 
 if TYPE_CHECKING:
     from typing import Any
 
-    from chunkscope.commands.api import analyze, demo, recommend, report, simulate, verify
+    from chunkscope.commands.api import analyze, recommend, report, simulate, verify
     from chunkscope.diagnosis.diagnosis import Diagnosis
     from chunkscope.diagnosis.doctor import doctor
     from chunkscope.errors import ChunkscopeError
@@ -25,13 +25,14 @@ if TYPE_CHECKING:
     from chunkscope.lengths.profile import DatasetProfile, Profile
     from chunkscope.planning.plan import Plan
     from chunkscope.reference.chunked import chunked
+    from chunkscope.reference.demo import demo
     from chunkscope.report.prefixes import prefixes
     from chunkscope.simulation.result import Simulation
     from chunkscope.verification.result import Verification
     from chunkscope.vllm.footprint import memory
 
 _HOMES = {
-    "commands.api": ("analyze", "demo", "recommend", "report", "simulate", "verify"),
+    "commands.api": ("analyze", "recommend", "report", "simulate", "verify"),
     "diagnosis.diagnosis": ("Diagnosis",),
     "diagnosis.doctor": ("doctor",),
     "errors": ("ChunkscopeError",),
@@ -41,6 +42,7 @@ _HOMES = {
     "lengths.profile": ("DatasetProfile", "Profile"),
     "planning.plan": ("Plan",),
     "reference.chunked": ("chunked",),
+    "reference.demo": ("demo",),
     "report.prefixes": ("prefixes",),
     "simulation.result": ("Simulation",),
     "verification.result": ("Verification",),

@@ -1,7 +1,7 @@
 """The commands as Python functions: the same names, the same values.
 
-A command parses, calls one of these, and prints. `doctor`, `gate`, `memory` and `prefixes` are in
-folders of their own.
+A command parses, calls one of these, and prints. `demo`, `doctor`, `gate`, `memory` and `prefixes`
+are in folders of their own.
 """
 
 import os
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from chunkscope.lengths.scan import Listener
     from chunkscope.lengths.trace_export import TraceExport
     from chunkscope.planning.plan import Plan
-    from chunkscope.reference.demo import Demonstration
     from chunkscope.simulation.result import Simulation
     from chunkscope.verification.result import Verification
     from chunkscope.verification.verify import Report
@@ -124,11 +123,10 @@ def verify(
     from chunkscope.verification.verify import VerifyOptions, verify_endpoint
     from chunkscope.verification.verify import verify as run
 
-    options = filled(VerifyOptions, given, "verify")
-    how: dict[str, Any] = {"model": model, "options": options, "report": report}
+    profile, options = joined(profile), filled(VerifyOptions, given, "verify")
     if endpoint is not None:
-        return verify_endpoint(endpoint, plan, joined(profile), **how)
-    return run(plan, joined(profile), resume=resume, **how)
+        return verify_endpoint(endpoint, plan, profile, options, model=model, report=report)
+    return run(plan, profile, options, model=model, report=report, resume=resume)
 
 
 def report(
@@ -145,37 +143,6 @@ def report(
     page = Path(output) if output is not None else shown.folder / "report.html"
     write_atomically(page, render(shown, changes))
     return page
-
-
-def demo(
-    *,
-    model: str | None = None,
-    chunk: str | int | Iterable[int | None] = "none,256",
-    long: int = 3_072,
-    seed: int = 0,
-    answering: Callable[[str], None] = lambda _: None,
-) -> "Demonstration":
-    """Chunked prefill with a real model on this machine: `demo(chunk="32,256,none")`."""
-    from chunkscope.reference.demo import DemoOptions, demonstrate
-
-    words = str(chunk).split(",") if isinstance(chunk, str | int) else chunk
-    sizes = tuple(dict.fromkeys(_chunk_size(word) for word in words))
-    return demonstrate(
-        DemoOptions(model=model, chunks=sizes, long_tokens=long, seed=seed), answering
-    )
-
-
-def _chunk_size(word: str | int | None) -> int | None:
-    """`none` computes each prompt in one step."""
-    text = str(word).strip().lower()
-    if text == "none":
-        return None
-    if not text.isdecimal() or len(text) > 9 or int(text) < 1:
-        raise UsageError(
-            f"--chunk {word!r} is no number of tokens",
-            hint="write sizes of at least 1, or none: `--chunk 32,128,512,none`",
-        )
-    return int(text)
 
 
 # -- options -------------------------------------------------------------------------------------

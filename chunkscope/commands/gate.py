@@ -35,13 +35,10 @@ def gate(
     from chunkscope.report import gate as words
 
     opt.check_format(form, json=json)
-    if init and update:
-        raise UsageError("--init starts a file, --update goes on with one: choose")
     if force and not init:
         raise UsageError("--force only means something with --init")
-    if (init or update) and (json or form):
-        writes = "--init" if init else "--update"
-        raise UsageError(f"{writes} writes a file: leave out --json and --format")
+    if init + update + bool(json or form) > 1:
+        raise UsageError("--init, --update, and --json or --format exclude each other")
     if init:
         return _init(reports, config or CONFIG, force=force)
     if update:

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from chunkscope import console
-from chunkscope.commands import api
 from chunkscope.commands import options as opt
 from chunkscope.commands.options import (
     INPUT,
@@ -87,7 +86,9 @@ def demo(
     Example: chunkscope demo --chunk 32,128,512,none
     """
     options = opt.settled(demo, locals())
-    demonstration = api.demo(
+    from chunkscope.reference.demo import demo as run
+
+    demonstration = run(
         answering=lambda name: None if quiet else console.say(f"answering {name}"), **options
     )
     measured = replace(demonstration.measured, command=console.command())

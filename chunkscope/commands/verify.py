@@ -9,7 +9,7 @@ from chunkscope import console
 from chunkscope.commands import api
 from chunkscope.commands import options as opt
 from chunkscope.commands.options import OUTPUT, REPORTS, WORKLOAD, group
-from chunkscope.errors import EngineError, InputError
+from chunkscope.errors import EngineError
 
 if TYPE_CHECKING:
     from chunkscope.verification.result import Run, Verification
@@ -71,8 +71,9 @@ def verify(
             report = Report(output=output, listener=listener, on_failure=_tell_failure)
             verification = api.verify(command=console.command(), report=report, **options)
     except KeyboardInterrupt:
-        if endpoint is None:
-            _tell_what_is_kept(output)
+        if endpoint is None and output.exists():
+            again = shlex.join(word for word in sys.argv[1:] if word != "--resume")
+            console.say(f"\n{output} has the measured rows; go on: chunkscope {again} --resume")
         raise
     opt.show(verification, details=details, json=json)
     for note in _doubts(options, verification):
@@ -84,20 +85,6 @@ def verify(
         from chunkscope.report.verification import failure
 
         raise EngineError(failure(first), hint=HINTS[first.status.value])
-
-
-def _tell_what_is_kept(output: Path) -> None:
-    from chunkscope.verification.result import Verification
-
-    try:
-        rows = len(Verification.load(output).runs)
-    except InputError:
-        return
-    if rows:
-        again = shlex.join(word for word in sys.argv[1:] if word != "--resume")
-        console.say(
-            f"\n{rows} measured rows are in {output}; go on with: chunkscope {again} --resume"
-        )
 
 
 def _tell_failure(run: "Run", log: str) -> None:

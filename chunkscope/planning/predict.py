@@ -69,15 +69,6 @@ class SimulateOptions:
         own = self.asked != OWN or self.policy is not ChunkPolicy.VLLM
         return ASKED if own else PLAN
 
-    def request(self, plan: Plan) -> PlanRequest:
-        """The plan's, with what is asked for instead."""
-        names = ("requests", "arrivals", "max_output", "shared_prefix", "order", "concurrency")
-        values = {name: getattr(self, name) for name in (*names, "slo", "seed")}
-        given = {name: value for name, value in values.items() if value not in (None, ())}
-        if self.max_output:
-            given["max_outputs"] = {}
-        return replace(plan.request, **given)
-
 
 def predict(
     plan: Plan,
@@ -88,7 +79,7 @@ def predict(
     tick: Callable[[], None] = lambda: None,
 ) -> Simulation:
     """Run the plan's setting beside vLLM's default; or a sweep around it."""
-    there, request = plan.deployment, options.request(plan)
+    there, request = plan.deployment, plan.request.asked_as(options)
     if options.vllm_version:
         there = replace(there, release=release(options.vllm_version))
     settings, lowered = _settings(plan, options, there)

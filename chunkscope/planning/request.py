@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from enum import StrEnum
 from typing import Any
@@ -101,6 +101,15 @@ class PlanRequest:
             slo=read_slo(slo) if isinstance(slo, str) else slo or (),
             **{**asked, **read_max_output(max_output)},
         )
+
+    def asked_as(self, options: Any) -> "PlanRequest":
+        """With what options of `simulate` or `verify` say instead; None or () says nothing."""
+        names = ("requests", "arrivals", "max_output", "shared_prefix", "order", "concurrency")
+        values = {name: getattr(options, name, None) for name in (*names, "slo", "seed", "task")}
+        given = {name: value for name, value in values.items() if value not in (None, ())}
+        if options.max_output:
+            given["max_outputs"] = {}
+        return replace(self, **given)
 
     def outputs(self, datasets: Sequence[DatasetProfile]) -> tuple[DatasetOutput, ...]:
         """What each of them is sent for, and how long its answers are: none borrows another's."""

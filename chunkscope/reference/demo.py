@@ -5,13 +5,13 @@ Without chunks all of them wait for the long prompts to be read.
 """
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from chunkscope.artefacts.artefact import now
-from chunkscope.errors import EngineError, InputError
+from chunkscope.errors import EngineError, InputError, UsageError
 from chunkscope.hardware.gpus import GIB
 from chunkscope.reference.attention import not_taken
 from chunkscope.reference.engine import (
@@ -36,22 +36,12 @@ from chunkscope.verification.result import (
 from chunkscope.vllm.enums import Task
 from chunkscope.vllm.log.failures import Status
 
-LONG_TOKENS, OUTPUT_TOKENS, CHUNK = 3_072, 24, 256
+OUTPUT_TOKENS = 24
 EARLY, LATE = (60, 100), (40, 60, 80, 100, 120, 140)  # tokens of the short prompts
 MOST_APART = 0.25  # of the largest logit, where 16 bits and experts round otherwise
 LATER_S = 0.001  # while the first step is computed
 # Of the settings of a run, what says nothing about chunks.
 NOT_TOLD = ("max_model_len", "enable_chunked_prefill", "enable_prefix_caching")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DemoOptions:
-    """A chunk of None reads prompts whole."""
-
-    model: str | None = None
-    chunks: tuple[int | None, ...] = (None, CHUNK)
-    long_tokens: int = LONG_TOKENS
-    seed: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,38 +68,49 @@ class Demonstration:
         return max(float((most - least).max()) for least, most in spread)
 
 
-def demonstrate(
-    options: DemoOptions, starting: Callable[[str], None] = lambda _: None
+def demo(
+    *,
+    model: str | None = None,
+    chunk: str | Iterable[int | None] = "none,256",
+    long: int = 3_072,
+    seed: int = 0,
+    answering: Callable[[str], None] = lambda _: None,
 ) -> Demonstration:
+    """Chunked prefill with a real model on this machine: `demo(chunk="32,256,none")`.
+
+    A chunk of "none" or None reads prompts whole.
+    """
+    words = chunk.split(",") if isinstance(chunk, str) else map(str, chunk)
+    chunks = dict.fromkeys(_chunk_size(word.strip().lower()) for word in words)
     torch = load_torch("chunkscope demo")
-    torch.manual_seed(options.seed)
-    model = tiny_model(options.seed) if options.model is None else load_model(options.model)
-    _check_lengths(model, options)
-    requests = tuple(_requests(model, options))
-    _warm_up(model, requests[: len(EARLY)])
+    torch.manual_seed(seed)
+    loaded = tiny_model(seed) if model is None else load_model(model)
+    _check_lengths(loaded, long)
+    requests = tuple(_requests(loaded, long, seed))
+    _warm_up(loaded, requests[: len(EARLY)])
     runs, rows = {}, []
     workload = Workload(
         requests=tuple(request.size for request in requests),
-        seed=options.seed,
+        seed=seed,
         arrivals=GIVEN,
         task=Task.GENERATE,
         long_over=max(*EARLY, *LATE),
     )
-    for chunk in options.chunks:
-        name = f"with chunks of {chunk:,}" if chunk else "without chunks"
-        starting(name)
-        settings, started = settings_for(model, requests, chunk=chunk), now()
+    for size in chunks:
+        name = f"with chunks of {size:,}" if size else "without chunks"
+        answering(name)
+        settings, started = settings_for(loaded, requests, chunk=size), now()
         try:
-            runs[name] = generate(model, requests, settings)
+            runs[name] = generate(loaded, requests, settings)
         except (RuntimeError, MemoryError) as error:  # torch's own, of whatever the model provokes
             first = next(iter(str(error).splitlines()), type(error).__name__)
             raise EngineError(f"the model failed {name}: {first}") from error
-        rows.append(_run(name, runs[name], workload, started, model))
+        rows.append(_run(name, runs[name], workload, started, loaded))
     measured = Verification(
         model=Subject(
-            name=Path(options.model).expanduser().resolve().name if options.model else TINY,
-            load_format="auto" if options.model else "dummy",
-            parameters=model.num_parameters(),
+            name=Path(model).expanduser().resolve().name if model else TINY,
+            load_format="auto" if model else "dummy",
+            parameters=loaded.num_parameters(),
         ),
         measured=EngineKind.DEMO,
         workload=workload,
@@ -117,9 +118,9 @@ def demonstrate(
         repeats=1,
         runs=tuple(rows),
         machine=Machine(
-            device=model.device.type,
-            gpu=torch.cuda.get_device_name() if model.device.type == "cuda" else None,
-            gpus=int(model.device.type == "cuda"),
+            device=loaded.device.type,
+            gpu=torch.cuda.get_device_name() if loaded.device.type == "cuda" else None,
+            gpus=int(loaded.device.type == "cuda"),
             torch=str(torch.__version__),
         ),
     )
@@ -140,20 +141,30 @@ def _warm_up(model: Any, requests: Sequence[TokenRequest]) -> None:
             raise not_taken(model, "alone it answers otherwise than beside another request")
 
 
-def _requests(model: Any, options: DemoOptions) -> Iterator[TokenRequest]:
+def _requests(model: Any, long: int, seed: int) -> Iterator[TokenRequest]:
     """Random tokens: what they say makes no difference to how they are read."""
-    long = (options.long_tokens,) * 2
-    lengths = [*EARLY, *long, *LATE]
-    arrivals = [0.0] * len(EARLY) + [LATER_S] * (len(long) + len(LATE))
+    lengths = [*EARLY, long, long, *LATE]
+    arrivals = [0.0] * len(EARLY) + [LATER_S] * (2 + len(LATE))
     vocabulary = range(model.get_input_embeddings().num_embeddings)
-    chance = random.Random(options.seed)  # noqa: S311  (no secret)
+    chance = random.Random(seed)  # noqa: S311  (no secret)
     for length, arrival in zip(lengths, arrivals, strict=True):
         prompt = chance.choices(vocabulary, k=length)
         yield TokenRequest(prompt=prompt, output_tokens=OUTPUT_TOKENS, arrival_s=arrival)
 
 
-def _check_lengths(model: Any, options: DemoOptions) -> None:
-    most, context = max(options.long_tokens, *EARLY, *LATE), context_of(model)
+def _chunk_size(word: str) -> int | None:
+    if word == "none":
+        return None
+    if not word.isdecimal() or len(word) > 9 or int(word) < 1:
+        raise UsageError(
+            f"--chunk {word!r} is no number of tokens",
+            hint="write sizes of at least 1, or none: `--chunk 32,128,512,none`",
+        )
+    return int(word)
+
+
+def _check_lengths(model: Any, long: int) -> None:
+    most, context = max(long, *EARLY, *LATE), context_of(model)
     if context is not None and most + OUTPUT_TOKENS > context:
         raise InputError(
             f"prompts of {most:,} tokens and {OUTPUT_TOKENS} to answer are more than the "

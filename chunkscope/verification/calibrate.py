@@ -28,12 +28,8 @@ SHAPES = (
     (8, 4_096, 16),
     (1, 32_768, 16),
 )
-METHOD = {
-    "cuda": "from one step's start to the next on the GPU's own time line (CUDA events), "
-    "without steps after which the engine was idle",
-    "cpu": "from one step's start to the next by the host's clock, without steps after which the "
-    "engine was idle",
-}
+# From one step's start to the next, without steps after which the engine was idle.
+METHOD = {"cuda": "CUDA events", "cpu": "the host's clock"}
 
 
 def bursts_for(max_model_len: int) -> list[tuple[int, int, int]]:

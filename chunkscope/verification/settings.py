@@ -3,9 +3,9 @@
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
-from typing import Any, get_args, get_type_hints
+from typing import Any
 
+from chunkscope.artefacts.codec import built
 from chunkscope.artefacts.note import Note, note
 from chunkscope.errors import UsageError
 from chunkscope.planning.plan import Plan
@@ -22,7 +22,6 @@ COMMON = (
     *("max_model_len", "kv_cache_dtype"),
     *("tensor_parallel_size", "data_parallel_size", "enable_expert_parallel"),
 )
-WANTED = {bool: "true or false", int: "a whole number", float: "a number", str: "a name"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,16 +98,11 @@ def parse_point(text: str) -> Settings:
     {'max_num_seqs': 64, 'kv_cache_dtype': 'fp8'}
     """
     given = parse_engine_args(text.split(","), option="--also")
-    for name, value in given.items():
-        if name not in NAMES:
-            near = get_close_matches(name, NAMES, n=1) or ["max_num_seqs"]
-            raise UsageError(
-                f"--also {text!r}: there is no setting {name}", hint=f"did you mean {near[0]}?"
-            )
-        kind = get_args(get_type_hints(Settings)[name])[0]
-        if type(value) is not kind and (type(value), kind) != (int, float):
-            raise UsageError(f"--also {text!r}: {name} takes {WANTED[kind]}")
-    return Settings.of(given)
+    try:
+        settings: Settings = built(Settings, given)
+    except ValueError as error:
+        raise UsageError(f"--also {text!r}: {error}", hint=f"of {', '.join(NAMES)}") from None
+    return settings
 
 
 def parse_engine_args(texts: Sequence[str], *, option: str = "--engine-arg") -> dict[str, Any]:

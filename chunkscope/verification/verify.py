@@ -1,7 +1,6 @@
 """A plan, a profile and a model -> what a real engine does with each setting."""
 
 import json
-import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -86,12 +85,9 @@ class VerifyOptions:
         object.__setattr__(self, "against", tuple(n for n in names if n not in ("", "none")))
         if not isinstance(self.engine_args, dict):
             object.__setattr__(self, "engine_args", parse_engine_args(several(self.engine_args)))
-        if self.repeats < 1:
-            raise UsageError(f"--repeats must be at least 1, not {self.repeats}")
-        if self.timeout_s <= 0:
-            raise UsageError(f"timeout_s must be over 0 seconds, not {self.timeout_s:g}")
-        if self.shared_prefix is not None and self.shared_prefix < 0:
-            raise UsageError(f"shared_prefix must not be negative: {self.shared_prefix}")
+        for name, least in (("repeats", 1), ("timeout_s", 1), ("shared_prefix", 0)):
+            if (value := getattr(self, name)) is not None and value < least:
+                raise UsageError(f"{name} must be at least {least}, not {value:g}")
         if self.shared_prefix is not None and self.data:
             raise UsageError(
                 "shared_prefix and --data exclude each other",
@@ -107,10 +103,10 @@ class VerifyOptions:
 
 def verify(
     plan: Plan | Name,
-    profile: Profile | Name,
+    profile: Profile,
+    options: VerifyOptions,
     *,
     model: str | None = None,
-    options: VerifyOptions | None = None,
     report: Report | None = None,
     resume: Verification | Name | None = None,
 ) -> Verification:
@@ -118,13 +114,8 @@ def verify(
 
     The artefact is written after each row; `resume` keeps the rows that are there already. Plan and
     profile may be the files they were saved to. It needs vLLM and, for most models, a GPU.
-
-    >>> VerifyOptions(task="loglikelihood", against="off").against
-    ('off',)
-    >>> verify("reports/example/plan.json", "reports/example/profile.json")  # doctest: +SKIP
     """
-    plan, profile = Plan.given(plan), Profile.given(profile)
-    options, report = options or VerifyOptions(), report or Report()
+    plan, report = Plan.given(plan), report or Report()
     installed = _installed(options.python)
     name = model or (plan.model and plan.model.load_name)
     if not name:
@@ -134,7 +125,8 @@ def verify(
             f"the plan is for {replicas} replicas, and verify starts one engine",
             hint="measure a server that runs them with --endpoint, or plan without --dp",
         )
-    workload, prompts = workload_for(plan, profile, options)
+    begun, prompts = _begun(plan, profile, options)
+    workload = begun.workload
     rows = rows_of(
         plan,
         installed,
@@ -147,12 +139,9 @@ def verify(
         check_vocabulary(prompts, shape)
     parameters = shape.parameters.total
     subject = Subject(name=name, load_format=options.load_format, parameters=parameters)
-    verification = replace(
-        _begun(plan, profile, workload, prompts, options, subject),
-        options=options.for_every_engine,
-    )
+    begun = replace(begun, model=subject, options=options.for_every_engine)
     if resume is not None:
-        verification = resumed(verification, Verification.given(resume), rows)
+        begun = resumed(begun, Verification.given(resume), rows)
     job = EngineJob(
         python=options.python,
         engine={
@@ -171,16 +160,16 @@ def verify(
         output_places=sample_places(workload) if options.check_outputs else (),
         bursts=bursts_for(_max_model_len(plan)),
     )
-    return measure_rows(verification, rows, job, shape, report)
+    return measure_rows(begun, rows, job, shape, report)
 
 
 def verify_endpoint(
     url: str,
     plan: Plan | Name,
-    profile: Profile | Name,
+    profile: Profile,
+    options: VerifyOptions,
     *,
     model: str | None = None,
-    options: VerifyOptions | None = None,
     report: Report | None = None,
 ) -> Verification:
     """One row: the server as it is, asked greedily. The key of the environment is sent to it and
@@ -188,17 +177,16 @@ def verify_endpoint(
     from chunkscope.verification.endpoint.client import measure_endpoint
     from chunkscope.verification.endpoint.server import key_for
 
-    plan, profile = Plan.given(plan), Profile.given(profile)
-    options, report = options or VerifyOptions(), report or Report()
+    plan, report = Plan.given(plan), report or Report()
     if options.check_outputs:
         raise UsageError(
             "--check-outputs compares settings, and a server has one",
             hint="leave --endpoint out, or --check-outputs",
         )
-    workload, prompts = workload_for(plan, profile, options)
+    begun, prompts = _begun(plan, profile, options)
     machine, subject, run = measure_endpoint(
         url,
-        workload,
+        begun.workload,
         repeats=options.repeats,
         model=model,
         key=key_for(url),
@@ -207,27 +195,19 @@ def verify_endpoint(
         listener=report.listener,
         slo=options.slo or plan.request.slo,
     )
-    verification = replace(
-        _begun(plan, profile, workload, prompts, options, subject),
-        runs=(run,),
-        measured=EngineKind.SERVER,
-        machine=machine,
-    )
-    verification.save(report.output)
-    return verification
+    kind = EngineKind.SERVER
+    measured = replace(begun, model=subject, runs=(run,), measured=kind, machine=machine)
+    measured.save(report.output)
+    return measured
 
 
 def _begun(
-    plan: Plan,
-    profile: Profile,
-    workload: Workload,
-    prompts: "RealPrompts | None",
-    options: VerifyOptions,
-    subject: Subject,
-) -> Verification:
-    """Without a run."""
-    return Verification(
-        model=subject,
+    plan: Plan, profile: Profile, options: VerifyOptions
+) -> "tuple[Verification, RealPrompts | None]":
+    """Without a model or a run; and the prompts, where they are real."""
+    workload, prompts = workload_for(plan, profile, options)
+    begun = Verification(
+        model=Subject(name="", load_format=options.load_format),
         workload=workload,
         source=prompts.source if prompts else PromptSource(),
         repeats=options.repeats,
@@ -236,14 +216,10 @@ def _begun(
         profile_digest=profile.digest(),
         command=tuple(options.command),
     )
+    return begun, prompts
 
 
 def _installed(python: str) -> Release:
-    if not hasattr(os, "killpg"):
-        raise MissingError(
-            "verify starts engines in process groups, which this system does not have",
-            hint="run it on Linux, or in WSL; `--endpoint URL` measures a server from here",
-        )
     version = version_in(python)
     if version is None:
         raise MissingError(
@@ -361,19 +337,7 @@ def workload_for(
             "the plan was made from another profile",
             hint="make both anew: `chunkscope analyze` and then `chunkscope recommend`",
         )
-    prefix = options.shared_prefix
-    request = replace(
-        plan.request,
-        requests=options.requests,
-        max_output=options.max_output or plan.request.max_output,
-        max_outputs={} if options.max_output else plan.request.max_outputs,
-        seed=options.seed,
-        arrivals=options.arrivals,
-        task=options.task or plan.request.task,
-        shared_prefix=plan.request.shared_prefix if prefix is None else prefix,
-        order=options.order or plan.request.order,
-        concurrency=options.concurrency or plan.request.concurrency,
-    )
+    request = plan.request.asked_as(options)
     datasets = chosen_datasets(profile, plan.request.dataset)
     workload = draw(request, datasets, _max_model_len(plan))
     long_over = plan.decision.threshold or plan.request.rule.conservative_threshold

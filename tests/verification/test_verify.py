@@ -63,9 +63,7 @@ def test_the_workload_fits_the_plans_context_and_keeps_as_many_under_way_as_it_w
 )
 def test_options_that_make_no_sense_are_refused(options) -> None:
     with pytest.raises(UsageError):
-        verify_endpoint(
-            "http://host", plan(MIXED), profile(data=MIXED), options=VerifyOptions(**options)
-        )
+        verify_endpoint("http://host", plan(MIXED), profile(data=MIXED), VerifyOptions(**options))
 
 
 def test_a_folder_without_weights_needs_the_dummy_format(tmp_path) -> None:
