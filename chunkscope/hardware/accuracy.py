@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 
-from chunkscope.artefacts.note import Fact, Note
+from chunkscope.artefacts.note import Note, note
 from chunkscope.hardware.gpus import Gpu
 from chunkscope.models.shape import ModelShape
 
@@ -58,9 +58,9 @@ def unlike_measured(shape: ModelShape, gpu: Gpu | None, gpus: int = 1) -> Note |
     title = gpu.title if gpu and gpu.name != MEASURED_ON else None
     if kind is None and title is None and gpus == 1:
         return None
-    values: dict[str, Fact] = {"kind": kind, "gpu": title, "gpus": gpus if gpus > 1 else None}
-    values |= {"nearest": kind_of(nearest), "least": least, "most": most}
-    return Note(code="unlike_measured", values={**values})
+    several = gpus if gpus > 1 else None
+    like = {"nearest": kind_of(nearest), "least": least, "most": most}
+    return note("unlike_measured", kind=kind, gpu=title, gpus=several, **like)
 
 
 def kind_of(traits: frozenset[Trait]) -> str:

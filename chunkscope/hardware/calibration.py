@@ -65,23 +65,21 @@ class Calibration(Artefact):
     version: str = ""
 
 
-SAME = ("gpu", "tp", "vllm", "eager", "async_scheduling")
+SAME = ("model.name", "gpu", "tp", "vllm", "eager", "async_scheduling")
 
 
 def together(calibrations: Sequence[Calibration]) -> Calibration:
     """The steps of several workloads of one engine: each shows what the others do not."""
-    first, *others = calibrations
-    for other in others:
-        for name in (*SAME, "model.name"):
-            one, two = map(attrgetter(name), (first, other))
-            if one != two:
-                what = f"{name.partition('.')[0]} is {one} in one, {two} in another"
-                raise InputError(
-                    f"the calibrations are of different engines: {what}",
-                    hint="pass those of one GPU, model and vLLM version",
-                )
-    if not others:
+    first = calibrations[0]
+    if len(calibrations) == 1:
         return first
+    for name in SAME:
+        values = dict.fromkeys(str(attrgetter(name)(one)) for one in calibrations)
+        if len(values) > 1:
+            raise InputError(
+                f"the calibrations are of different engines: {name} {' and '.join(values)}",
+                hint="pass those of one GPU, model and vLLM version",
+            )
     columns = {
         field.name: tuple(chain.from_iterable(getattr(c.steps, field.name) for c in calibrations))
         for field in fields(StepSamples)

@@ -97,14 +97,18 @@ def _from_calibration(target: CostTarget | None, calibration: Calibration) -> Co
         error=fit.error,
         assumed=fit.assumed,
     )
-    differing = _differences(target, calibration) if target else {}
-    return _scaled(model, target, calibration, differing) if target and differing else model
+    return _scaled(model, target, calibration) if target else model
 
 
 def _fit(calibration: Calibration) -> "StepFit":
     """What the steps do not show is taken from the roofline, where there is one."""
-    from chunkscope.hardware.step_fit import fit_steps  # scipy: only for a calibration
-
+    try:
+        from chunkscope.hardware.step_fit import fit_steps  # scipy: only for a calibration
+    except ImportError:
+        raise MissingError(
+            "fitting a calibration needs scipy",
+            hint="install it: `pip install 'chunkscope[verify]'` or `pip install scipy`",
+        ) from None
     shape, e = calibration.model, calibration.model.experts
     share = e.active / e.count if e else 0.0
     if not (calibration.device == "cuda" and calibration.async_scheduling):
@@ -125,26 +129,24 @@ def _differences(target: CostTarget, calibration: Calibration) -> dict[str, list
     same_model = target.shape.name in names or (
         step_model(calibration.model, TABLE["h200"]) == step_model(target.shape, TABLE["h200"])
     )
-    there, here = calibration.vllm, target.vllm
-    differing = {
-        "model": (not same_model, calibration.model.name, target.shape.name),
-        "gpu": (calibration.gpu != target.gpu.title, calibration.gpu, target.gpu.title),
-        "gpus": (
-            target.parallel != Parallel(tensor=calibration.tp),
-            f"{calibration.tp} GPUs",
-            f"{target.parallel.gpus}",
-        ),
-        # Patch releases do not change the speed: 0.24.0 and 0.24.1 are the same.
-        "vllm": (there.split(".")[:2] != here.split(".")[:2], f"vLLM {there}", here),
-    }
-    return {name: [one, two] for name, (differs, one, two) in differing.items() if differs}
+    differing: dict[str, list[Fact]] = {}
+    if not same_model:
+        differing["model"] = [calibration.model.name, target.shape.name]
+    if calibration.gpu != target.gpu.title:
+        differing["gpu"] = [calibration.gpu, target.gpu.title]
+    if target.parallel != Parallel(tensor=calibration.tp):
+        differing["gpus"] = [f"{calibration.tp} GPUs", f"{target.parallel.gpus}"]
+    # Patch releases do not change the speed: 0.24.0 and 0.24.1 are the same.
+    if calibration.vllm.split(".")[:2] != target.vllm.split(".")[:2]:
+        differing["vllm"] = [f"vLLM {calibration.vllm}", target.vllm]
+    return differing
 
 
-def _scaled(
-    model: CostModel, target: CostTarget, calibration: Calibration, differing: dict[str, list[Fact]]
-) -> CostModel:
+def _scaled(model: CostModel, target: CostTarget, calibration: Calibration) -> CostModel:
     """Each coefficient by how many times the roofline of what is asked for is that of what was
     measured; experts that the measured model did not have, as fast as its other weights."""
+    if not (differing := _differences(target, calibration)):
+        return model
     step, (old, new) = model.step, _rooflines(target, calibration)
     times = {
         name: getattr(new, name) / before if (before := getattr(old, name)) else 1.0

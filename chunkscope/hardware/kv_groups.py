@@ -95,7 +95,7 @@ class KvLayout:
 
 
 def kv_layout(
-    shape: ModelShape, tp: int = 1, *, element_bytes: int = 2, caches_states: bool = False
+    shape: ModelShape, tp: int = 1, element_bytes: int = 2, caches_states: bool = False
 ) -> KvLayout:
     """`caches_states`: prefixes are cached, so a state is kept beside the one at work."""
     a = shape.attention

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from chunkscope.artefacts.note import Fact, Label, Note
+from chunkscope.artefacts.note import Fact, Label, Note, note
 from chunkscope.hardware.gpus import GIB, Gpu
 from chunkscope.hardware.kv_groups import KvLayout, kv_layout
 from chunkscope.hardware.parallel import ALONE, Parallel
@@ -120,12 +120,7 @@ class MemoryModel:
 
     @property
     def kv_layout(self) -> KvLayout:
-        return kv_layout(
-            self.shape,
-            self.tp,
-            element_bytes=self.kv_element_bytes,
-            caches_states=self.caches_prefixes,
-        )
+        return kv_layout(self.shape, self.tp, self.kv_element_bytes, self.caches_prefixes)
 
     def memory(
         self,
@@ -140,16 +135,13 @@ class MemoryModel:
 
         `context` is the longest request that vLLM lets in; None: as long as the model takes.
         """
-        total = self.gpu.memory_bytes
+        total, longest = self.gpu.memory_bytes, context or self.shape.limit or budget
         requested = round(total * utilization)
-        longest = context or self.shape.limit or budget
         lines = tuple(self._lines(budget, seqs, chunk or budget, longest))
-        spent = sum(round(line.gib * GIB) for line in lines if line.profiled)
-        kv_bytes = requested - spent
+        kv_bytes = requested - sum(round(line.gib * GIB) for line in lines if line.profiled)
         # The logprobs pass follows the forward pass, so it may reuse what that was given.
         reusable = next(line.gib for line in lines if line.name == "activation")
         outside = {line.name: line.gib for line in lines if not line.profiled}
-        unprofiled = max(0.0, outside.get("logprobs", 0.0) - reusable)
         layout = self.kv_layout
         blocks = layout.blocks(kv_bytes)
         return Memory(
@@ -159,7 +151,7 @@ class MemoryModel:
             kv_cache_bytes=kv_bytes,
             kv_cache_tokens=layout.tokens(blocks, context=longest, step=budget),
             headroom_gib=(total - requested) / GIB - outside.get("cuda_graphs", 0.0),
-            unprofiled_gib=unprofiled,
+            unprofiled_gib=max(0.0, outside.get("logprobs", 0.0) - reusable),
             runner=self.runner,
             kv_cache_blocks=blocks,
         )
@@ -263,15 +255,10 @@ class MemoryModel:
 
 
 def _line(
-    name: str,
-    size: float,
-    label: Label = Label.PREDICTED,
-    *,
-    profiled: bool = True,
-    **values: Fact,
+    name: str, size: float, label: Label = Label.PREDICTED, *, profiled: bool = True, **values: Fact
 ) -> MemoryLine:
-    note = Note(code=f"memory_{name}", values=dict(values))
-    return MemoryLine(name=name, gib=size / GIB, label=label, note=note, profiled=profiled)
+    made_of = note(f"memory_{name}", **values)
+    return MemoryLine(name=name, gib=size / GIB, label=label, note=made_of, profiled=profiled)
 
 
 def _packed(

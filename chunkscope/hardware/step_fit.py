@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import nnls
 
-from chunkscope.errors import InputError, MissingError
+from chunkscope.errors import InputError
 from chunkscope.hardware.calibration import StepSamples
 from chunkscope.hardware.step_time import GRAPHED_TOKENS, Host, StepModel
 
@@ -91,15 +92,14 @@ class _Fit(NamedTuple):
     host: Floats
 
 
+Kinds = dict[str, Floats]
+
+
 class _Measured:
     """Kinds of steps as columns: what the GPU's time depends on, and what the host's does."""
 
     def __init__(
-        self,
-        kinds: dict[str, Floats],
-        prior: StepModel | None,
-        host: Host | None,
-        expert_share: float,
+        self, kinds: Kinds, prior: StepModel | None, host: Host | None, expert_share: float
     ) -> None:
         self.seconds = kinds["duration_s"]
         # A step's noise grows with its length: half way between absolute and relative errors.
@@ -169,7 +169,7 @@ class _Measured:
         pull = np.ones_like(weight)
         for _ in range(tries):
             by = (weight * pull) ** 0.5
-            answer = non_negative(shares * by[:, None], by) if len(scale) else prior
+            answer = nnls(shares * by[:, None], by)[0] if len(scale) else prior
             pull = NEAR / np.maximum(np.abs(shares @ answer - 1), NEAR)
         return np.asarray(answer * scale)
 
@@ -198,18 +198,6 @@ class _Measured:
             yield from (n for n, count in zip(names, seen, strict=True) if count < SEEN_KINDS)
 
 
-def non_negative(features: Floats, wanted: Floats) -> Floats:
-    """Least squares without negative coefficients."""
-    try:
-        from scipy.optimize import nnls
-    except ImportError:
-        raise MissingError(
-            "fitting a calibration needs scipy",
-            hint="install it: `pip install 'chunkscope[verify]'` or `pip install scipy`",
-        ) from None
-    return np.asarray(nnls(features, wanted)[0])
-
-
 # -- steps that are alike ------------------------------------------------------------------------
 
 # Sizes within about a third of each other count as the same; numbers of requests must be equal.
@@ -219,7 +207,7 @@ SIZES_PER_E = 3
 MANY = 0.05  # of the requests
 
 
-def kinds_of(steps: StepSamples, *, only_settled: bool) -> dict[str, Floats]:
+def kinds_of(steps: StepSamples, *, only_settled: bool) -> Kinds:
     """The columns of `steps`, one entry per kind: the mean of those neither fast nor slow.
 
     A workload repeats some steps a thousand times and others once. A fit to all of them would
@@ -229,7 +217,7 @@ def kinds_of(steps: StepSamples, *, only_settled: bool) -> dict[str, Floats]:
     names = [field.name for field in fields(StepSamples) if field.name != "setting"]
     columns = {name: np.asarray(getattr(steps, name), dtype=float) for name in names}
     if only_settled:
-        settled = ~(_firsts(steps) | _after_many_ended(steps))
+        settled = _settled(steps)
         columns = {name: values[settled] for name, values in columns.items()}
     sizes = [np.round(np.log1p(columns[name]) * SIZES_PER_E) for name in SIZES]
     keys = np.stack([*sizes, *(columns[name] for name in COUNTS)], axis=1)
@@ -244,17 +232,12 @@ def kinds_of(steps: StepSamples, *, only_settled: bool) -> dict[str, Floats]:
     return {**means, "steps": count.astype(float)}
 
 
-def _firsts(steps: StepSamples) -> Flags:
-    """The first step of each repeat: nobody decodes, and somebody did in the step before."""
+def _settled(steps: StepSamples) -> Flags:
+    """Not the first step of a repeat, when nobody decodes and somebody did in the step before; nor
+    one after many ended, while which the host still frees them."""
     decodes, setting = np.asarray(steps.decode_requests), np.asarray(steps.setting)
-    first: Flags = decodes == 0
+    requests, first = np.asarray(steps.prefill_requests) + decodes, decodes == 0
     first[1:] &= (decodes[:-1] > 0) | (setting[1:] != setting[:-1])
-    return first
-
-
-def _after_many_ended(steps: StepSamples) -> Flags:
-    """While such a step runs the host still frees the requests that ended."""
-    requests = np.asarray(steps.prefill_requests) + np.asarray(steps.decode_requests)
-    fewer = np.zeros(len(requests), dtype=bool)
-    fewer[1:] = requests[1:] < (1 - MANY) * requests[:-1]
-    return fewer
+    settled: Flags = ~first
+    settled[1:] &= requests[1:] >= (1 - MANY) * requests[:-1]
+    return settled

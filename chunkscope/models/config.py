@@ -89,9 +89,11 @@ def _attention(fields: Fields, layers: tuple[Layer, ...], limit: int | None) -> 
     sliding = sum(KvKind.SLIDING in kept for kept in keeping) if window else 0
     head_dim = fields.maybe("head_dim") or fields.number("hidden") // heads
     full_kv_heads, full_head_dim = _of_full_layers(fields)
+    # Falcon states as many KV heads as heads, and means one.
+    one = fields.says("multi_query") and not fields.says("new_decoder_architecture")
     return Attention(
         heads=heads,
-        kv_heads=heads if expanded else _kv_heads(fields, heads),
+        kv_heads=heads if expanded else 1 if one else fields.maybe("kv_heads") or heads,
         head_dim=expanded.nope_dim + expanded.rope_dim if expanded else head_dim,
         latent=None if expanded else latent,
         sliding_window=window if sliding else None,
@@ -118,13 +120,6 @@ def _of_full_layers(fields: Fields) -> tuple[int | None, int | None]:
         return each.maybe("num_key_value_heads"), each.maybe("head_dim")
     heads = fields.maybe("num_global_key_value_heads")
     return heads if fields.says("attention_k_eq_v") else None, fields.maybe("global_head_dim")
-
-
-def _kv_heads(fields: Fields, heads: int) -> int:
-    # Falcon states as many as heads, and means one.
-    if fields.says("multi_query") and not fields.says("new_decoder_architecture"):
-        return 1
-    return fields.maybe("kv_heads") or heads
 
 
 # --- what tokens are fed through ------------------------------------------------------------------

@@ -110,7 +110,11 @@ def _from_path(
     path: Path, name: str, *, source: str | None = None, hub_id: str | None = None
 ) -> ModelShape:
     file = path / "config.json" if path.is_dir() else path
-    config = _read_config(file)
+    text, config = read_text(file, hint=_HINT), None
+    with suppress(ValueError):
+        config = json.loads(text)
+    if not isinstance(config, dict):
+        raise InputError(f"{file} holds no JSON object", hint=_HINT)
     return shape_from_config(
         config,
         name=name,
@@ -118,15 +122,6 @@ def _from_path(
         hub_id=hub_id or str(file.parent),
         file_bytes=_loaded_bytes(file.parent, config),
     )
-
-
-def _read_config(file: Path) -> Mapping[str, Any]:
-    text, config = read_text(file, hint=_HINT), None
-    with suppress(ValueError):
-        config = json.loads(text)
-    if not isinstance(config, dict):
-        raise InputError(f"{file} holds no JSON object", hint=_HINT)
-    return config
 
 
 def _loaded_bytes(folder: Path, config: Mapping[str, Any]) -> int | None:

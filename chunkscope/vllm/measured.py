@@ -75,7 +75,9 @@ class MeasuredFit:
         if (held := self._kv_bytes(model)) is not None:
             rest = at_log.kv_cache_bytes - held - shift
             shift += rest
-            lines.append(self._correction(rest))
+            note = self._note("memory_correction", tokens=self.kv_cache_tokens)
+            line = MemoryLine(name="correction", gib=rest / GIB, label=Label.MEASURED, note=note)
+            lines.append(line)
         kv_bytes = bill.kv_cache_bytes - shift
         budget = settings.step_tokens or 1
         longest = settings.max_model_len or model.shape.limit or budget
@@ -119,10 +121,6 @@ class MeasuredFit:
             gib, note = line.gib + more[line.name], self._note("memory_in_log")
             return replace(line, gib=gib, label=Label.MEASURED, note=note)
         return line
-
-    def _correction(self, size: int) -> MemoryLine:
-        note = self._note("memory_correction", tokens=self.kv_cache_tokens)
-        return MemoryLine(name="correction", gib=size / GIB, label=Label.MEASURED, note=note)
 
     def _note(self, code: str, **values: Any) -> Note:
         return Note(code=code, values={"log": self.log, **values})

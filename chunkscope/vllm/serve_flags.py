@@ -18,7 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn
 
-from chunkscope.vllm.flags import dotted, spelled
+from chunkscope.vllm.flags import dotted, release, spelled
 from chunkscope.vllm.rules import OLDEST, Version
 
 SUFFIXES = {"k": 10**3, "m": 10**6, "g": 10**9, "K": 2**10, "M": 2**20, "G": 2**30}
@@ -106,14 +106,10 @@ def parse_words(
     >>> parse_words(["--max-num-s", "512", "--no-enforce-eager", "--foo"], (0, 24, 0))
     ({'max_num_seqs': '512', 'enforce_eager': False}, ['--foo'])
     """
-    given, unknown = _parser(version).parse_known_args([_dashed(word) for word in words])
+    # vLLM takes `--max_model_len` for `--max-model-len`; values keep their underscores.
+    dashed = [re.sub(r"^--[^=]*", lambda name: name[0].replace("_", "-"), word) for word in words]
+    given, unknown = _parser(version).parse_known_args(dashed)
     return vars(given), unknown
-
-
-def _dashed(word: str) -> str:
-    """vLLM takes `--max_model_len` for `--max-model-len`; values keep their underscores."""
-    name, equals, value = word.partition("=")
-    return f"{name.replace('_', '-')}{equals}{value}" if word.startswith("--") else word
 
 
 @cache
@@ -159,27 +155,18 @@ def flags_by_name() -> dict[str, ServeFlag]:
 
 @cache
 def _table() -> tuple[ServeFlag, ...]:
-    with Path(__file__).with_suffix(".csv").open(encoding="utf-8", newline="") as text:
-        return tuple(_flag(row) for row in csv.DictReader(text))
-
-
-def _flag(row: dict[str, str]) -> ServeFlag:
-    since, until = (_version(row[name]) for name in ("since", "until"))
-    return ServeFlag(
-        name=row["name"],
-        also=tuple(row["also"].split()),
-        takes=row["takes"],
-        choices=tuple(filter(None, row["choices"].split("|"))),
-        default=row["default"],
-        effect=Effect(row["effect"]),
-        server=row["server"] == "yes",
-        since=since or OLDEST,
-        until=until,
+    text = Path(__file__).with_suffix(".csv").read_text(encoding="utf-8")
+    return tuple(
+        ServeFlag(
+            name=row["name"],
+            also=tuple(row["also"].split()),
+            takes=row["takes"],
+            choices=tuple(filter(None, row["choices"].split("|"))),
+            default=row["default"],
+            effect=Effect(row["effect"]),
+            server=row["server"] == "yes",
+            since=release(row["since"]).version,
+            until=release(row["until"]).version if row["until"] else None,
+        )
+        for row in csv.DictReader(text.splitlines())
     )
-
-
-def _version(text: str) -> Version | None:
-    if not text:
-        return None
-    major, minor, patch = map(int, text.split("."))
-    return major, minor, patch

@@ -1,6 +1,7 @@
 """Where step times come from: fitted, scaled or a roofline, and always labelled."""
 
 import random
+import sys
 from dataclasses import asdict, fields, replace
 
 import pytest
@@ -260,7 +261,8 @@ def test_without_a_calibration_it_is_a_roofline_or_something_is_missing():
 
 
 def test_without_scipy_a_calibration_says_what_to_install(monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "scipy.optimize", None)
+    monkeypatch.delitem(sys.modules, "chunkscope.hardware.step_fit")
+    monkeypatch.setitem(sys.modules, "scipy.optimize", None)
     with pytest.raises(MissingError) as error:
         cost_model(None, calibration())
     assert "pip install" in error.value.hint

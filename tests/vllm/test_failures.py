@@ -19,9 +19,9 @@ from chunkscope.vllm.log.failures import Status, cause_in, doing_in
 )
 def test_every_way_to_run_out_of_memory_is_one(line) -> None:
     log = f"(EngineCore pid=1) ERROR 11-15 [core.py:1] {line}\nRuntimeError: Engine core init"
-    found = cause_in(log, started=False)
-    assert found.status is Status.OUT_OF_MEMORY
-    assert found.text.partition(" ")[0] in line
+    status, text = cause_in(log, started=False)
+    assert status is Status.OUT_OF_MEMORY
+    assert text.partition(" ")[0] in line
 
 
 def test_the_cause_is_named_and_not_its_consequence() -> None:
@@ -30,9 +30,9 @@ def test_the_cause_is_named_and_not_its_consequence() -> None:
         "(EngineCore pid=9) ERROR [core.py:2] AssertionError: Chunked prefill is required\n"
         "RuntimeError: Engine core initialization failed. See root cause above."
     )
-    found = cause_in(log, started=False)
-    assert found.status is Status.REFUSED
-    assert found.text == "AssertionError: Chunked prefill is required"
+    status, text = cause_in(log, started=False)
+    assert status is Status.REFUSED
+    assert text == "AssertionError: Chunked prefill is required"
 
 
 def test_a_refused_argument_is_told_in_vllms_own_sentence() -> None:
@@ -41,13 +41,13 @@ def test_a_refused_argument_is_told_in_vllms_own_sentence() -> None:
         "  Value error, max_num_batched_tokens (16) must be greater than or equal to max_num_seqs "
         "(32). [type=value_error, input_value=ArgsKwargs((), {'runner_t...}), input_type=x]\n"
     )
-    found = cause_in(log, started=False)
-    assert found.status is Status.REFUSED
-    assert found.text.endswith("equal to max_num_seqs (32).")
+    status, text = cause_in(log, started=False)
+    assert status is Status.REFUSED
+    assert text.endswith("equal to max_num_seqs (32).")
 
 
 def test_an_assertion_in_the_middle_is_no_refusal() -> None:
-    assert cause_in("AssertionError: odd", started=True).status is Status.DIED
+    assert cause_in("AssertionError: odd", started=True)[0] is Status.DIED
 
 
 def test_a_silent_log_says_nothing() -> None:

@@ -54,8 +54,7 @@ def facts(*lines: str):
 
 SAID = [
     ("Model loading took 14.9889 GiB and 2.345678 seconds", {"weights_gib": 14.9889}),
-    ("Model loading took 14.9889 GiB memory and 2.345678 seconds", {"load_s": 2.345678}),
-    ("Model loading took 15.0 GiB memory and 1.6 seconds", {"weights_gib": 15.0, "load_s": 1.6}),
+    ("Model loading took 14.9889 GiB memory and 2.345678 seconds", {"weights_gib": 14.9889}),
     ("Available KV cache memory: 112.28 GiB", {"kv_cache_gib": 112.28}),
     ("GPU KV cache size: 919,824 tokens", {"kv_cache_tokens": 919_824}),
     ("Maximum concurrency for 16,384 tokens per request: 56.14x", {"kv_concurrency": 56.14}),
@@ -69,30 +68,22 @@ SAID = [
         {"kv_cache_tokens": 1_024, "kv_concurrency": 1600.5},
     ),
     ("GPU + host KV cache size: 2,048 tokens", {"kv_cache_tokens": 2_048}),
-    ("Graph capturing finished in 5 secs, took 0.98 GiB", {"graphs_gib": 0.98, "graphs_s": 5.0}),
+    ("Graph capturing finished in 5 secs, took 0.98 GiB", {"graphs_gib": 0.98}),
     (
         "CUDA graph pool memory: 1.52 GiB (actual), 0.71 GiB (estimated), difference: 0.81 GiB "
         "(53.3%).",
-        {"graph_pool_gib": 1.52, "graph_estimate_gib": 0.71},
+        {"graph_estimate_gib": 0.71},
     ),
     ("init engine (profile, create kv cache, warmup model) took 42.98 seconds", {"init_s": 42.98}),
     (
         "init engine (profile, create kv cache, warmup model) took 42.98 s (compilation: 21.31 s)",
         {"init_s": 42.98},
     ),
-    ("torch.compile takes 12.30 s in total", {"compile_s": 12.3}),
-    ("torch.compile took 21.31 s in total", {"compile_s": 21.31}),
     (
         "Chunked prefill is enabled with max_num_batched_tokens=8192.",
         {"max_num_batched_tokens": 8192},
     ),
-    ("Asynchronous scheduling is disabled.", {"async_scheduling": False}),
     ("Using max model len 16384", {"max_model_len": 16_384}),
-    (
-        "Using FLASH_ATTN attention backend out of potential backends: ['FLASH_ATTN'].",
-        {"attention_backend": "FLASH_ATTN"},
-    ),
-    ("Using Flash Attention backend on V1 engine.", {"attention_backend": "Flash Attention"}),
     (
         "Auto-fit max_model_len: reduced from 131,072 to 40,960 to fit in available GPU memory "
         "(5.00 GiB available for KV cache)",
@@ -102,7 +93,7 @@ SAID = [
         "Free memory on device (138.5/139.8 GiB) on startup. Desired GPU memory utilization is "
         "(0.9, 125.82 GiB). Actual usage is 15.0 GiB for weight, 1.24 GiB for peak activation, "
         "0.21 GiB for non-torch memory, and 0.98 GiB for CUDAGraph memory.",
-        {"device_gib": 139.8, "free_gib": 138.5, "utilization": 0.9, "activation_gib": 1.24},
+        {"device_gib": 139.8, "utilization": 0.9, "activation_gib": 1.24},
     ),
     (
         "Memory profiling takes 2.00 seconds. Total non KV cache memory: 17.1GiB; torch peak "
@@ -335,7 +326,7 @@ TROUBLES = [
 def test_the_first_cause_of_an_end_is_found(kind: Failure, text: str, figures: dict) -> None:
     (life,) = reading(
         stamped(START.format(version="0.24.0")),
-        stamped(SAID[2][0]),
+        stamped(SAID[0][0]),
         stamped(text),
         stamped("EngineCore failed to start."),
     ).starts

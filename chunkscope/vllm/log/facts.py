@@ -21,15 +21,12 @@ class EngineFacts:
     version: str | None = None
     model: str | None = None
     dtype: str | None = None
-    quantization: str | None = None
     kv_cache_dtype: str | None = None
     device: str | None = None  # "cuda", "cpu"
-    attention_backend: str | None = None
     max_model_len: int | None = None
     max_num_batched_tokens: int | None = None
     enable_chunked_prefill: bool | None = None
     enable_prefix_caching: bool | None = None
-    async_scheduling: bool | None = None
     enforce_eager: bool | None = None
     tensor_parallel_size: int | None = None
     pipeline_parallel_size: int | None = None
@@ -37,19 +34,14 @@ class EngineFacts:
     fitted_from: int | None = None
     fitted_to: int | None = None
     device_gib: float | None = None
-    free_gib: float | None = None
     utilization: float | None = None
     weights_gib: float | None = None
     activation_gib: float | None = None
     graphs_gib: float | None = None
-    graph_pool_gib: float | None = None
     graph_estimate_gib: float | None = None
     kv_cache_gib: float | None = None
     kv_cache_tokens: int | None = None
     kv_concurrency: float | None = None
-    load_s: float | None = None
-    compile_s: float | None = None
-    graphs_s: float | None = None
     init_s: float | None = None
 
 
@@ -63,7 +55,6 @@ PREEMPTED = "total_num_cumulative_preemption="
 REFUSED_PROMPT, REFUSED_REQUEST = "decoder prompt (length", "maximum context length is "
 FAILURE, ERROR = "failure", "error"  # an error says little before an engine is known
 
-_BACKEND = r"Using (?:AttentionBackendEnum\.)?(?P<attention_backend>[\w ]+?) (?:attention )?backend"
 _GIB = r"[\d.]+"
 MESSAGES = {  # of a line with several, the first counts
     PERIODIC: r"(?:Engine (?P<engine>\d+): |(?P<engines>\d+) Engines Aggregated: )?"
@@ -82,26 +73,19 @@ MESSAGES = {  # of a line with several, the first counts
     ARGUMENTS: r"args: (?P<arguments>.*)",
     "Using max model len ": r"model len (?P<max_model_len>\d+)",
     "Chunked prefill is enabled with": r"max_num_batched_tokens=(?P<max_num_batched_tokens>\d+)",
-    "Asynchronous scheduling is ": r"scheduling is (?P<async_scheduling>enabled|disabled)",
     BANNER: r"█  version (?P<version>\d\S+)",
     "█  model   ": r"█  model   (?P<model>\S.*)",
-    "attention backend": _BACKEND,
-    "Using Flash Attention backend": _BACKEND,
     "Auto-fit max_model_len: reduced": r"from (?P<fitted_from>[\d,]+) to (?P<fitted_to>[\d,]+)",
-    "Model loading took ": rf"took (?P<weights_gib>{_GIB}) GiB (?:memory )?"
-    r"and (?P<load_s>[\d.]+) s",
-    "torch.compile t": r"torch\.compile (?:took|takes) (?P<compile_s>[\d.]+) s",
+    "Model loading took ": rf"took (?P<weights_gib>{_GIB}) GiB",
     "Available KV cache memory: ": rf"memory: (?P<kv_cache_gib>{_GIB}) GiB",
     "KV cache size: ": r"KV cache size: (?P<kv_cache_tokens>[\d,]+) tokens"
     r"(?:, Maximum concurrency for [\d,]+ tokens per request: (?P<kv_concurrency>[\d.,]+)x)?",
     "Maximum concurrency for ": r"request: (?P<kv_concurrency>[\d.,]+)x",
-    "Graph capturing finished in ": rf"finished in (?P<graphs_s>\d+) secs, "
-    rf"took (?P<graphs_gib>-?{_GIB}) GiB",
-    "CUDA graph pool memory: ": rf"memory: (?P<graph_pool_gib>{_GIB}) GiB \(actual\), "
-    rf"(?P<graph_estimate_gib>{_GIB}) GiB \(estimated\)",
+    "Graph capturing finished in ": rf"took (?P<graphs_gib>-?{_GIB}) GiB",
+    "CUDA graph pool memory: ": rf"(?P<graph_estimate_gib>{_GIB}) GiB \(estimated\)",
     "init engine (profile, create kv cache, warmup model) took ": r"took (?P<init_s>[\d.]+) s",
     "Desired GPU memory utilization is ": (
-        rf"on device \((?P<free_gib>{_GIB})/(?P<device_gib>{_GIB}) GiB\) on startup\. "
+        rf"/(?P<device_gib>{_GIB}) GiB\) on startup\. "
         rf"Desired GPU memory utilization is \((?P<utilization>{_GIB}),.*?"
         rf"(?P<activation_gib>{_GIB}) GiB for peak activation"
     ),
@@ -158,7 +142,7 @@ def values_of(said: Mapping[str, str]) -> dict[str, Any]:
 def _value(text: str, kind: type) -> Any:
     text = text.strip("'").removeprefix("torch.")
     if kind is bool:
-        return {"True": True, "enabled": True, "False": False, "disabled": False}.get(text)
+        return {"True": True, "False": False}.get(text)
     if kind is str:
         return text if text != "None" and _NAME.fullmatch(text) else None
     try:

@@ -189,13 +189,7 @@ class FailureReader:
         return failure is not None and failure.kind is Failure.DIED and kind is not Failure.DIED
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cause:
-    status: Status
-    text: str
-
-
-def cause_in(log: str, *, started: bool) -> Cause | None:
+def cause_in(log: str, *, started: bool) -> tuple[Status, str] | None:
     """Why an engine of ours ended, in vLLM's own words; None when the log does not say."""
     reader, lines = FailureReader(), log.splitlines()
     for number, line in enumerate(lines):
@@ -208,7 +202,7 @@ def cause_in(log: str, *, started: bool) -> Cause | None:
     text = f"{error[1]}: {error[2]}" if error and error[2] else lines[failure.line]
     refused = failure.error in REFUSALS and not started
     status = Status.REFUSED if refused else failure.kind.status
-    return Cause(status=status, text=failure.reason or shortened(text))
+    return status, failure.reason or shortened(text)
 
 
 def shortened(text: str) -> str:
