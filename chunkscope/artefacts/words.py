@@ -23,10 +23,10 @@ def one_of(kind: type[Word], value: Word | str | None, name: str) -> Word | None
         raise UsageError(f"{name} is {value!r}, not one of: {', '.join(kind)}") from None
 
 
-def several(value: str | Sequence[str]) -> tuple[str, ...]:
-    """A single word is a list of one, not of its letters.
+def several(value: Name | Sequence[Name]) -> tuple[str, ...]:
+    """A single word or path is a list of one, not of its letters.
 
     >>> several("*.jsonl"), several(["a", "b"])
     (('*.jsonl',), ('a', 'b'))
     """
-    return (value,) if isinstance(value, str) else tuple(value)
+    return (str(value),) if isinstance(value, str | os.PathLike) else tuple(map(str, value))

@@ -1,13 +1,12 @@
 """`analyze`: paths -> profile. The functions behind the command and the Python API."""
 
 import hashlib
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
 from chunkscope.artefacts.note import note
-from chunkscope.artefacts.words import Name
+from chunkscope.artefacts.words import Name, several
 from chunkscope.errors import InputError
 from chunkscope.lengths.options import AnalyzeOptions
 from chunkscope.lengths.profile import NO_TOKENIZER, DatasetProfile, Profile, TokenizerInfo
@@ -53,7 +52,7 @@ def discovered(paths: Paths, options: AnalyzeOptions, listener: Listener) -> Ite
     """The sources at the paths. What a harness rendered for it is there until the end."""
     with ExitStack() as folders:
         sources, skipped = discover(
-            _words(paths),
+            several(paths),
             names=options.names,
             include=options.include,
             exclude=options.exclude,
@@ -96,7 +95,7 @@ def profile_of(
     info: TokenizerInfo | None,
 ) -> Profile:
     """The profile of counted datasets; an error when not one prompt was counted."""
-    if not any(dataset.rows for dataset in datasets):
+    if not any(dataset.lengths.counts for dataset in datasets):
         raise _why_nothing(datasets)
     engines = {e for d in datasets for e in (d.engine or "").split(" + ") if e}
     used = replace(info, engine=" + ".join(sorted(engines))) if info and engines else NO_TOKENIZER
@@ -104,7 +103,7 @@ def profile_of(
         tokenizer=used,
         datasets=tuple(datasets),
         options=options.recorded(),
-        paths=tuple(printable(without_secrets(path)) for path in _words(paths)),
+        paths=tuple(printable(without_secrets(path)) for path in several(paths)),
     )
 
 
@@ -123,7 +122,3 @@ def _why_nothing(datasets: Sequence[DatasetProfile]) -> Exception:
             )
     names = ", ".join(dataset.path for dataset in datasets[:3])
     return InputError(f"there are no rows in {names}", hint="is the file empty?")
-
-
-def _words(paths: Paths) -> list[str]:
-    return [*map(str, [paths] if isinstance(paths, str | os.PathLike) else paths)]

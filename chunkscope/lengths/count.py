@@ -263,7 +263,7 @@ class PromptCounter:
         self.tokens += sum(lengths)
         self._longest += zip(lengths, positions, strict=True)
         if len(self._longest) >= 2 * self.options.keep_longest + _MANY:
-            self._keep_longest()
+            _ = self.longest
         if isinstance(self.comparison, TextComparison):
             known = [one for one in ids if one is not None]
             if len(known) == len(lengths):
@@ -273,14 +273,11 @@ class PromptCounter:
         if self.trace is not None:
             self.trace.add(lengths, answers or outputs, output_caps, ids)
 
-    def _keep_longest(self) -> None:
-        """Of equal ones, those that come first."""
-        most = self.options.keep_longest
-        self._longest = heapq.nlargest(most, self._longest, key=itemgetter(0))
-
     @property
     def longest(self) -> tuple[LongPrompt, ...]:
-        self._keep_longest()
+        """So many as are kept, of equal ones those that come first; others are forgotten."""
+        most = self.options.keep_longest
+        self._longest = heapq.nlargest(most, self._longest, key=itemgetter(0))
         return tuple(LongPrompt(tokens=n, position=at) for n, at in self._longest)
 
     @property

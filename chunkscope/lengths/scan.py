@@ -12,7 +12,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
-from operator import add, sub
 from stat import S_ISREG
 from typing import Any
 
@@ -42,7 +41,7 @@ from chunkscope.prompts.harness.log import LONGEST_FIRST, LogSummary, RequestSel
 from chunkscope.prompts.select import selected
 from chunkscope.prompts.selection import Selection
 from chunkscope.sources.base import Chunk, Problems, Skipped, Source, cannot_read, printable
-from chunkscope.sources.formats import format_of_name
+from chunkscope.sources.formats import READERS, format_of_name
 from chunkscope.sources.reader import Part, RecordReader
 from chunkscope.sources.streams import close_archives
 from chunkscope.tokenizers.foreign import TokenizerError
@@ -53,6 +52,8 @@ from chunkscope.tokenizers.tokenizer import Tokenizer
 _LAYOUT = 16
 _LITTLE_BYTES = 64 << 20  # are read by one thread
 _MOST_READERS = 8
+
+Done = tuple[int, int, int]  # rows, tokens, bytes
 
 
 @dataclass(slots=True)
@@ -101,7 +102,7 @@ class Scan:
         self._counted: list[tuple[str, DatasetProfile]] = []  # to be kept
         self._stop = threading.Event()
         self._lock = threading.Lock()
-        self._done = (0, 0, 0)  # rows, tokens, bytes
+        self._done: Done = (0, 0, 0)
 
     def datasets(self, parts: Sequence[Part]) -> list[DatasetProfile]:
         """Count every source, or part of one. One that fails is in the result, with its error.
@@ -115,7 +116,13 @@ class Scan:
                 datasets = self._pass(parts)
             finally:  # also when it was interrupted: what is done is done
                 if agrees := self.tokenizer.sample_agrees():
-                    self._store()
+                    key = self.tokenizer.counting_key or ""
+                    try:
+                        for entry, dataset in self._counted:
+                            write_cached("results", f"{entry}{key}", dumped(dataset))
+                    except CannotWriteError as error:  # it costs time, not truth
+                        say(f"{error.message}; nothing is kept for the next run")
+                    prune_cache()
                 self._counted = []
             if agrees:
                 return datasets
@@ -170,31 +177,24 @@ class Scan:
         if self.export is None and known:
             with suppress(ValueError, KeyError, TypeError, AttributeError):
                 earlier: DatasetProfile = built(DatasetProfile, orjson.loads(known))
-                self.advance(earlier.rows, earlier.lengths.total, source.bytes or 0)
+                self.advance((0, 0, 0), (earlier.rows, earlier.lengths.total, source.bytes or 0))
                 return replace(earlier, name=source.name, group=source.group, path=source.path)
         dataset = scan.count()
         if dataset.failure is None and _stamp(source) == before:
             self._counted.append((entry, dataset))
         return dataset
 
-    def _store(self) -> None:
-        """Keep new results in the cache, under what they depend on, and make room for them."""
-        key = self.tokenizer.counting_key or ""
-        try:
-            for entry, dataset in self._counted:
-                write_cached("results", f"{entry}{key}", dumped(dataset))
-        except CannotWriteError as error:  # it costs time, not truth
-            say(f"{error.message}; nothing is kept for the next run")
-        prune_cache()
-
-    def advance(self, rows: int, tokens: int, bytes_read: int) -> None:
-        """Tell how much more is done, unless the scan was told to stop."""
+    def advance(self, before: Done, now: Done) -> Done:
+        """Tell how much of a dataset is done by now, unless the scan was told to stop."""
         if self._stop.is_set():
             raise Stopped
         with self._lock:
-            self._done = tuple(map(add, self._done, (rows, tokens, bytes_read)))
-            rows, tokens, bytes_read = self._done
+            rows, tokens, bytes_read = (
+                done + new - old for done, new, old in zip(self._done, now, before, strict=True)
+            )
+            self._done = rows, tokens, bytes_read
         self.listener.progress.at(rows=rows, tokens=tokens, bytes_read=bytes_read)
+        return now
 
 
 def _stamp(source: Source) -> list[tuple[int, ...]] | None:
@@ -222,7 +222,7 @@ class DatasetScan:
         self.counter = PromptCounter(scan.tokenizer, self.options, scan.pool, trace)
         self.problems = Problems()
         self.content = ContentDigest()
-        self._told = (0, 0, 0)  # rows, tokens and bytes, as progress knows them
+        self._told: Done = (0, 0, 0)  # as progress knows it
         self.sha256: str | None = None
         self.sample: Sample | None = None
         self.reader: RecordReader | None = None
@@ -259,8 +259,8 @@ class DatasetScan:
                 )
             elif part.start > 0:
                 return  # all of it is the first part
-        columns = None
-        if selection.columns is not None:  # whole rows, but for pictures and sounds
+        columns, form = None, READERS.get(part.source.format)
+        if form and form.is_columnar and selection.columns is not None:
             columns = sorted(selection.columns | columns_without_media(head))
         chunks = self._chunks(reader, columns)
         if options.sample is not None:
@@ -270,7 +270,7 @@ class DatasetScan:
             chunks = iter([chunk])
         prompts = (selection.extract(chunk, self.problems) for chunk in chunks)
         self.counter.count(selection.kind, prompts, self.problems)
-        self._tell(reader)
+        self.scan.advance(self._told, self._done(reader))
         self.scan.positions = reader.positions
 
     def _chunks(self, reader: RecordReader, columns: Sequence[str] | None) -> Iterator[Chunk]:
@@ -278,12 +278,10 @@ class DatasetScan:
         for chunk in reader.chunks(columns):
             self.content.add(chunk.records)
             yield chunk
-            self._tell(reader)
+            self._told = self.scan.advance(self._told, self._done(reader))
 
-    def _tell(self, reader: RecordReader) -> None:
-        done = (self.counter.rows, self.counter.tokens, reader.bytes_read)
-        self.scan.advance(*map(sub, done, self._told))
-        self._told = done
+    def _done(self, reader: RecordReader) -> Done:
+        return self.counter.rows, self.counter.tokens, reader.bytes_read
 
     def result(self, error: ChunkscopeError | None = None) -> DatasetProfile:
         source, reader, selection = self.part.source, self.reader, self.selection
@@ -344,7 +342,7 @@ class DatasetScan:
             out_of_prompts=counter.rows,
             out_of_tokens=counter.tokens,
             near_misses=counter.near_misses.found(tokens=reuse.tokens, chars=counter.chars),
-            scoring=counter.scoring,
+            scoring=counter.scoring if counter.request_kinds else None,
         )
         return whole, sharing
 
@@ -372,7 +370,7 @@ class DatasetScan:
 
 
 def columns_without_media(head: Sequence[Any]) -> set[str]:
-    """The fields of the records, but for those that hold bytes."""
+    """The fields of the records, but for those that hold bytes: pictures and sounds."""
 
     def has_bytes(value: Any) -> bool:
         if isinstance(value, dict):

@@ -55,9 +55,9 @@ class TextComparison:
         """Prompts by their ids; `reads` says whether each reads from vLLM's cache, as most do."""
         candidates = [*self._ends, min(prompts), max(prompts)]
         self._ends = [min(candidates), max(candidates)]
-        chosen = [self._is_chosen(self._offered + place) for place in range(len(prompts))]
         tokens = [len(ids) // _ID_BYTES for ids in prompts]
         places = range(self._offered, self._offered + len(prompts))
+        chosen = [place // RUN % self._every == 0 for place in places]
         rows = zip(places, positions, tokens, reads or [True] * len(prompts), strict=True)
         self._rows += compress(rows, chosen)
         self._offered += len(prompts)
@@ -76,9 +76,6 @@ class TextComparison:
             self._blocks > MOST_BLOCKS or len(self._rows) > MOST_PROMPTS
         ):
             self._thin_out()
-
-    def _is_chosen(self, place: int) -> bool:
-        return place // RUN % self._every == 0
 
     def _hash(self) -> None:
         from chunkscope.prefixes.blocks import hash_blocks
@@ -100,7 +97,7 @@ class TextComparison:
 
         self._every *= 2
         hashes, full = self._joined()
-        chosen = np.array([self._is_chosen(place) for place, _, _, _ in self._rows])
+        chosen = np.array([place // RUN % self._every == 0 for place, _, _, _ in self._rows])
         self._rows = list(compress(self._rows, chosen))
         self._hashed = [(hashes[chosen.repeat(full)], full[chosen])]
         self._blocks = int(full[chosen].sum())

@@ -34,7 +34,7 @@ from chunkscope.tokenizers.reference import (
 from chunkscope.tokenizers.resolve import TokenizerFiles, TokenizerKind
 from chunkscope.tokenizers.strings import sentences
 
-_LAYOUT = "8"  # raise when the files in the cache change their meaning
+_LAYOUT = "9"  # raise when the files in the cache change their meaning
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +46,7 @@ class TokenizerFacts:
     special_added: int
     chat_template: Any = None
     special_tokens: dict[str, Any] = field(default_factory=dict)
+    begin_text: str = ""  # of the token that it puts before a prompt, if there is one
     runs_code: bool = False  # only the tokenizer's own Python counts with it
     json_sha256: str = ""  # of the tokenizer.json in the cache
 
@@ -58,12 +59,6 @@ class TokenizerFacts:
         """The tokenizer.json that counts; None where the reference is not made of one."""
         name = self.json_sha256
         return cache_folder() / "tokenizers" / f"{name}.json" if name else None
-
-    @property
-    def begin_text(self) -> str:
-        """The text of the token that it puts before a prompt; empty if there is none."""
-        begin = self.special_tokens.get("bos_token") if self.special_added else None
-        return begin if isinstance(begin, str) else ""
 
 
 def facts_before(
@@ -94,10 +89,13 @@ def prepare(
     document = b""
     if isinstance(reference, TransformersReference):
         auto = reference.tokenizer
+        special = {name: _text(token) for name, token in auto.special_tokens_map.items()}
+        begin = special.get("bos_token") if facts.special_added else None
         facts = replace(
             facts,
             chat_template=auto.chat_template,
-            special_tokens={name: _text(token) for name, token in auto.special_tokens_map.items()},
+            special_tokens=special,
+            begin_text=begin if isinstance(begin, str) else "",
             runs_code=trust_remote_code,
         )
         if backend := _equal_backend(reference):

@@ -6,7 +6,6 @@ Texts are counted by the reference, large inputs by the fast engine where it is 
 import datetime
 import threading
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
@@ -58,6 +57,7 @@ class Tokenizer:
     ) -> None:
         self._files = resolve(name)
         self.name = self._files.name
+        self._title = f"the tokenizer {self.name}"  # in messages
         self.kind = str(self._files.kind)
         self.digest = self._files.digest()
         self.engines: set[str] = set()  # that counted
@@ -77,7 +77,7 @@ class Tokenizer:
         self._reference: Reference | None = None
         self._engine: FastEngine | None = None
         self._has_chosen = False  # whether there is a fast engine
-        self._sample = RowSample()
+        self._sample: RowSample | None = None  # of what the fast engine counted
         self._templates: dict[str, ChatTemplate] = {}
 
     @property
@@ -88,7 +88,7 @@ class Tokenizer:
                 if self._files.kind is TokenizerKind.HF:
                     self._on_prepare(self.name)
                 try:
-                    with self._guard():
+                    with foreign_errors(self._title):
                         self._facts, self._reference = prepare(
                             self._files, self.digest, self._trusted
                         )
@@ -99,7 +99,7 @@ class Tokenizer:
     @property
     def reference(self) -> Reference:
         """The library whose counts are right by definition."""
-        with self._lock, self._guard():
+        with self._lock, foreign_errors(self._title):
             file = self.facts.json_file
             if self._reference is None and file is not None:
                 self._reference = TokenizersReference.of_file(file)
@@ -118,14 +118,15 @@ class Tokenizer:
     def _counted(
         self, texts: list[str], by: Callable[[FastEngine | Reference], list[T]]
     ) -> list[T]:
-        with self._guard():
+        with foreign_errors(self._title):
             with self._lock:
                 self._counted_chars += sum(map(len, texts))
                 if not self._has_chosen and max(self._chars, self._counted_chars) >= FAST_CHARS:
                     self._has_chosen = True
                     self._engine = proved_engine(self.facts, lambda: self.reference)
+                    self._sample = RowSample() if self._engine else None
                 engine = self._engine
-                if engine is not None:
+                if self._sample is not None:
                     self._sample.offer(texts)
             used = engine if engine is not None and engine.takes(texts) else self.reference
             self.engines.add(used.name)
@@ -134,10 +135,10 @@ class Tokenizer:
     def sample_agrees(self) -> bool:
         """Whether a sample of the rows has the reference's ids; if not, the engine is barred."""
         with self._lock:
-            engine, texts = self._engine, list(self._sample.texts)
+            engine, texts = self._engine, self._sample.texts[:] if self._sample else []
         if engine is None or not texts:
             return True
-        with self._guard():
+        with foreign_errors(self._title):
             agrees = agree(engine, self.reference, texts)
         if not agrees:
             record_verdict(self.facts, Verdict(agrees=False))
@@ -152,7 +153,7 @@ class Tokenizer:
 
     def encode(self, texts: list[str], *, special_tokens: bool) -> Ids:
         """The ids that the model is fed. A chat's text has its special tokens already."""
-        with self._guard():
+        with foreign_errors(self._title):
             return self.reference.encode(texts, special_tokens=special_tokens)
 
     @property
@@ -170,9 +171,6 @@ class Tokenizer:
         barred = "barred" if verdict and not verdict.agrees else ""
         parts = (self.digest, facts.reference_name, barred, template, day)
         return sha256("\n".join(parts).encode()).hexdigest()
-
-    def _guard(self) -> AbstractContextManager[None]:
-        return foreign_errors(f"the tokenizer {self.name}")
 
     # -- chats ---------------------------------------------------------------------------------
 
@@ -200,7 +198,7 @@ class Tokenizer:
 
     @cached_property
     def _mistral_chat(self) -> MistralChat:
-        with self._guard():
+        with foreign_errors(self._title):
             return MistralChat(self._files.files[0])
 
     @property
