@@ -44,7 +44,8 @@ def analyze(
         datasets = scan.datasets([Part(source=source) for source in sources])
     if export is not None:
         export.datasets = {source.name: export.datasets[source.name] for source in sources}
-    return profile_of(paths, options, datasets, info_of(scan))
+    info = info_of(scan) if any(dataset.engine for dataset in datasets) else None
+    return profile_of(paths, options, datasets, info)
 
 
 @contextmanager
@@ -65,11 +66,9 @@ def discovered(paths: Paths, options: AnalyzeOptions, listener: Listener) -> Ite
         yield sources
 
 
-def info_of(scan: Scan) -> TokenizerInfo | None:
-    """The tokenizer, with how its counts were checked; None if it is not known by now."""
+def info_of(scan: Scan) -> TokenizerInfo:
+    """The tokenizer that counted, with how its counts were checked."""
     tokenizer, options, template = scan.tokenizer, scan.options, scan.options.chat_template
-    if tokenizer.counting_key is None:
-        return None
     reference = tokenizer.facts.reference_name
     notes = []
     if tokenizer.only_reference:

@@ -1,6 +1,7 @@
 """A plan, a profile and a model -> what a real engine does with each setting."""
 
 import json
+import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -220,12 +221,12 @@ def _begun(
 
 
 def _installed(python: str) -> Release:
-    version = version_in(python)
+    version = version_in(python) if hasattr(os, "killpg") else None  # Windows has no vLLM
     if version is None:
         raise MissingError(
             f"{python} has no vLLM",
             hint="pip install 'chunkscope[verify]' on the machine with the GPU, or name the Python "
-            "that has vLLM in CHUNKSCOPE_VLLM_PYTHON",
+            "that has vLLM in CHUNKSCOPE_VLLM_PYTHON; --endpoint measures a running server",
         )
     try:
         return release(version)
