@@ -9,7 +9,7 @@ from chunkscope.artefacts.numbers import number, plural, share
 from chunkscope.findings import Findings
 from chunkscope.lengths.content import content_changes
 from chunkscope.lengths.profile import DatasetProfile, Profile
-from chunkscope.report.plan import answer, facts, listed
+from chunkscope.report.plan import answer, facts, listed, setup
 from chunkscope.report.runs import runs_table
 from chunkscope.report.section import Section, Table, table_of
 from chunkscope.report.verification import failure, measured_on
@@ -170,7 +170,7 @@ def _plan_table(old: Findings, new: Findings) -> Table | None:
     if old.plan is None or new.plan is None:
         return None
     before, now = (
-        {"vLLM": p.release.text, "settings": listed(p.settings) or "vLLM's defaults", **facts(p)}
+        {"planned for": setup(p), "sets": listed(p.settings) or "vLLM's defaults", **facts(p)}
         for p in (old.plan, new.plan)
     )
     rows = [(name, before.get(name), now.get(name)) for name in dict.fromkeys((*before, *now))]

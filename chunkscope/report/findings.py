@@ -8,7 +8,7 @@ from chunkscope.artefacts.numbers import duration, gib, number, plural, share
 from chunkscope.errors import ChunkscopeError
 from chunkscope.findings import Findings
 from chunkscope.planning.emit import emit
-from chunkscope.planning.plan import AdviceKind, Plan
+from chunkscope.planning.plan import Plan
 from chunkscope.report import diagnosis, plan, profile, simulation
 from chunkscope.report import verification as measured
 from chunkscope.report.comparison import ReportComparison
@@ -154,8 +154,7 @@ def _tiles(findings: Findings) -> Iterator[tuple[str, str, str]]:
 def forms(findings: Findings) -> Iterator[tuple[str, str]]:
     """The settings to use, in every form; none where nothing is set or the limits are broken."""
     planned = plan_to_use(findings)
-    is_broken = planned is None or planned.advice.kind is AdviceKind.NO_SETTING
-    if planned is None or is_broken or not planned.settings.given():
+    if planned is None or plan.is_broken(planned) or not planned.settings.given():
         return
     for target in Target:
         try:
@@ -185,7 +184,10 @@ def chapters(findings: Findings, changes: ReportComparison | None = None) -> lis
     )
     top = first_screen(findings)
     seen = {*top.sentences, *top.notes}
-    seen |= {plan.answer(findings.plan)} if findings.plan else set()
+    if findings.plan:
+        seen |= {plan.answer(findings.plan), " ".join(findings.plan.cli_args())}
+    if findings.plan and v:
+        seen.add(measured.answer(v))
     shown = []
     for name, title, sections in parts:
         fresh = [

@@ -15,8 +15,7 @@ from chunkscope.gating.check import UNITS, Check, GateResult
 from chunkscope.lengths.profile import ALL
 from chunkscope.report import markdown
 from chunkscope.report.section import Cell, Section, Table, table_of
-from chunkscope.report.words import sentence
-from chunkscope.report.words.gate import first_names
+from chunkscope.report.words import named, sentence
 
 MOST_FAILED = 30  # of those that fail, in the short answer
 VALUES = {  # of a check that compares no numbers
@@ -78,7 +77,7 @@ def _answer(result: GateResult) -> str:
 def failure(result: GateResult) -> str:
     """The error of a gate that says no."""
     titles = [printable(check.title) for check in result.failed]
-    return f"{plural(len(titles), 'check')} failed: {first_names(titles)}"
+    return f"{plural(len(titles), 'check')} failed: {named(titles, 3)}"
 
 
 def texts(check: Check) -> tuple[str, str]:

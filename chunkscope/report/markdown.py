@@ -20,9 +20,6 @@ def _blocks(section: Section) -> Iterator[str]:
     yield from map(text, section.sentences)
     if section.table is not None:
         yield table(section.table)
-    if section.chart is not None and section.chart.bars:
-        bars = [_line((text(label), figure)) for label, _, figure in section.chart.bars]
-        yield "\n".join(("| | |", "|---|---:|", *bars))
     if section.notes:
         yield "\n".join(f"- {text(note)}" for note in section.notes)
 

@@ -16,7 +16,7 @@ from chunkscope.artefacts.numbers import (
 from chunkscope.artefacts.units import SECONDS
 from chunkscope.hardware.memory import Memory
 from chunkscope.planning.plan import AdviceKind, Basis, Cost, Plan, Role, Saving, TriedRow
-from chunkscope.report.runs import runs_table
+from chunkscope.report.runs import NAMES, runs_table
 from chunkscope.report.section import Section, Table, fact_table, table_of
 from chunkscope.report.words import capital, sentence
 from chunkscope.report.words.plan import STARTED, VARIATIONS
@@ -25,18 +25,16 @@ from chunkscope.vllm.footprint import Footprint
 from chunkscope.vllm.settings import Settings
 
 MOST_DATASETS = 20
-ROWS = {"default": "vLLM's default", "length-rule": "length rule", "best": "best found"}
 STANDINGS = {"not robust": " (not in every case)", "too little": " (under 3 %)"}
 
 
 def sections(plan: Plan) -> list[Section]:
-    is_usable = plan.advice.kind is not AdviceKind.NO_SETTING
-    flags = " ".join(plan.cli_args()) if is_usable else ""
+    flags = "" if is_broken(plan) else " ".join(plan.cli_args())
     memory = _memory_table(plan.memory) if plan.memory else None
     return [
         Section(sentences=tuple(map(saving, plan.savings))),
         Section(sentences=(answer(plan),)),
-        Section(sentences=(_setup(plan),), table=fact_table(facts(plan))),
+        Section(sentences=(setup(plan),), table=fact_table(facts(plan))),
         _tried(plan),
         Section(sentences=(flags,) if flags else ()),
         Section(title="Each dataset alone", table=_costs(plan), details=True),
@@ -44,6 +42,11 @@ def sections(plan: Plan) -> list[Section]:
         Section(title="Memory", table=memory, details=True),
         Section(title="Length rule by dataset", table=_decisions(plan), details=True),
     ]
+
+
+def is_broken(plan: Plan) -> bool:
+    """No setting keeps its limits: there is nothing to use."""
+    return plan.advice.kind is AdviceKind.NO_SETTING
 
 
 # -- the answer ----------------------------------------------------------------------------------
@@ -76,10 +79,10 @@ def advice(plan: Plan) -> str:
     choice, needed = plan.advice, listed(plan.advice.needed)
     sets = choice.kind is AdviceKind.SET and bool(choice.settings.given())
     text = f"Set {listed(choice.settings)}" if sets else "Keep vLLM's defaults"
-    if choice.kind is AdviceKind.NO_SETTING:
+    if is_broken(plan):
         request, few = plan.request, plan.request.concurrency
         sent = f"at {request.arrivals}" if request.is_open else f"with {few or 'all'} in flight"
-        text = f"No setting that was tried keeps the limits {sent}"
+        text = f"No setting that was tried keeps {' and '.join(map(str, request.slo))} {sent}"
     if needed:
         text += f"{', and' if sets else ', but'} {needed} is needed for vLLM to start"
     if choice.basis is Basis.MODE:
@@ -97,7 +100,7 @@ def because(plan: Plan) -> str:
         if not lacking:
             return "the speed of this GPU is not known, so nothing was simulated."
         return f"which settings pay cannot be said without {' and '.join(lacking)}."
-    if choice.kind is AdviceKind.NO_SETTING:
+    if is_broken(plan):
         rate = f"About {choice.rate:,.3g} requests a second would keep them" if choice.rate else ""
         gpus = f"; {plan.request.arrivals} needs about {choice.gpus} GPUs" if choice.gpus else ""
         nearest = limit_state(plan.nearest_run or default)
@@ -162,7 +165,7 @@ def place(plan: Plan) -> str:
     return where(model, plan.gpu.title if plan.gpu else None, plan.effective.parallel.gpus)
 
 
-def _setup(plan: Plan) -> str:
+def setup(plan: Plan) -> str:
     """What it was planned for: model, machine, version, requests."""
     started = "" if plan.deployment.entry == "serve" else f", {STARTED[plan.deployment.entry]}"
     outputs = dict.fromkeys(
@@ -235,7 +238,7 @@ def _tried(plan: Plan) -> Section:
     rows = [row for row in plan.tried if row.chosen or row.role is not Role.RULE]
     table = runs_table(
         [(_row_name(row), row.run) for row in rows],
-        strong=[at for at, row in enumerate(rows) if row.chosen],
+        strong=[at for at, row in enumerate(rows) if row.chosen and not is_broken(plan)],
     )
     sent, total = rows[0].run.requests if rows else plan.refused.of, plan.refused.of
     sampled = f"simulated on a sample of {sent:,} of {total:,} requests"
@@ -245,7 +248,7 @@ def _tried(plan: Plan) -> Section:
 
 def _row_name(row: TriedRow) -> str:
     budget = f"{number(row.settings.max_num_batched_tokens)} tokens per step"
-    return ROWS.get(row.role, budget) + ("" if row.run.slo else STANDINGS.get(row.standing, ""))
+    return NAMES.get(row.role, budget) + ("" if row.run.slo else STANDINGS.get(row.standing, ""))
 
 
 def _costs(plan: Plan) -> Table | None:

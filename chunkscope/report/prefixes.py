@@ -11,9 +11,9 @@ from chunkscope.artefacts.words import Name
 from chunkscope.errors import InputError
 from chunkscope.lengths.profile import DatasetProfile, Profile
 from chunkscope.prefixes.reuse import FLAT, PrefixReuse, reuse_together
-from chunkscope.report.profile import named, shared, shortened
+from chunkscope.report.profile import shared, shortened
 from chunkscope.report.section import Section, Table, table_of
-from chunkscope.report.words import sentence
+from chunkscope.report.words import named, sentence
 
 MATTERS = 0.05  # of all tokens: another order that gains less is not worth a sentence
 
@@ -80,8 +80,8 @@ def _answer(summary: PrefixSummary) -> Iterator[str]:
     reuse = summary.overall
     yield shared(reuse)
     if (size := enough_for(reuse)) is not None:
-        served = f"{share(reuse.hit_rate)} of the prompt tokens can be served"
-        yield f"{served}; a KV cache of {size:,} tokens is large enough for nearly all of that."
+        enough = f"A KV cache of {size:,} tokens is large enough for nearly all that can be served"
+        yield f"{enough} ({share(reuse.hit_rate)} of the prompt tokens)."
 
 
 def _advice(summary: PrefixSummary) -> Iterator[str]:

@@ -14,7 +14,7 @@ from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.lengths.profile import ALL, LONG_LENGTHS, DatasetProfile, Profile, together
 from chunkscope.prefixes.reuse import PrefixReuse, reuse_together
 from chunkscope.report.section import Cell, Chart, Section, Table, Written, table_of
-from chunkscope.report.words import sentence
+from chunkscope.report.words import named, sentence
 
 if TYPE_CHECKING:
     from chunkscope.lengths.trace_export import TraceExport
@@ -137,16 +137,6 @@ def exported(export: "TraceExport", file: Path) -> Iterator[str]:
     )
 
 
-def named(names: Sequence[str], most: int = 2) -> str:
-    """
-    >>> named(["a", "b"]), named(["a", "b", "c"])
-    ('a and b', 'a, b and 1 more')
-    """
-    if len(names) <= most:
-        return " and ".join(names)
-    return f"{', '.join(names[:most])} and {len(names) - most:,} more"
-
-
 # -- the list of datasets ------------------------------------------------------------------------
 
 Group = tuple[str, Sequence[DatasetProfile]]  # a dataset or a folder by name, and what is in it
@@ -227,14 +217,12 @@ def _remark(dataset: DatasetProfile) -> str:
 
 
 def lengths_chart(profile: Profile) -> Chart | None:
-    """How many prompts are how long, in doubling steps: of all, and on the page of each dataset."""
-    steps = profile.overall.doubling()
+    """For the page: how many prompts are how long, in doubling steps, of all and by dataset."""
     longest = sorted(profile.datasets, key=lambda d: -(d.lengths.max or 0))[:MOST_CHARTS]
     some = [dataset for dataset in profile.datasets if dataset in longest and dataset.rows]
-    sets = [(ALL, steps), *((d.name, d.lengths.doubling()) for d in some if len(some) > 1)]
-    bars = tuple((f"{low:,} to {high - 1:,}", n, f"{n:,}") for low, high, n in steps)
-    data = {"sets": [{"name": name, "bins": bins} for name, bins in sets], "marks": []}
-    return Chart(name="lengths", data=data, bars=bars) if bars else None
+    sets = [(ALL, profile.overall), *((d.name, d.lengths) for d in some if len(some) > 1)]
+    bins = [{"name": name, "bins": lengths.doubling()} for name, lengths in sets]
+    return Chart(name="lengths", data={"sets": bins, "marks": []}) if some else None
 
 
 def as_csv(profile: Profile) -> str:

@@ -30,6 +30,13 @@ SHORT = {
     "gap p99": ITL_P99,
     "longest gap": ITL_MAX,
 }
+NAMES = {
+    "default": "vLLM's default",
+    "plan": "the plan",
+    "asked": "your setting",
+    "length-rule": "length rule",
+    "best": "best found",
+}
 LOOKS = {Outcome.BETTER: "good", Outcome.WORSE: "worse"}
 MOST_NAMED = 2
 

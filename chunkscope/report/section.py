@@ -63,14 +63,10 @@ class Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
-    """`name` and `data` are for the page's script; `bars` are label, value and figure.
-
-    Without bars a terminal and Markdown leave it out.
-    """
+    """For the page's script: a terminal and Markdown leave it out."""
 
     name: str
-    data: Any = None
-    bars: tuple[tuple[str, float, str], ...] = ()
+    data: Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from chunkscope.artefacts.numbers import change, per_second, plural, seconds, share
 from chunkscope.report.plan import limit_state, where
-from chunkscope.report.runs import every_figure, runs_table, steps_table
+from chunkscope.report.runs import NAMES, every_figure, runs_table, steps_table
 from chunkscope.report.section import Section, table_of
 from chunkscope.report.words import capital, sentence
 from chunkscope.simulation.result import SimulatedRun, Simulation
@@ -14,13 +14,6 @@ from chunkscope.vllm.enums import SendOrder
 WORTH = 0.03  # a smaller difference in time is no difference
 WAITS = 1.15  # times what the GPU computes: from there on the run waits for the host
 HOST_SPREAD = (-0.18, 0.29)  # of such runs from their median (reports/h200/qwen2.5-1.5b-mixed)
-NAMES = {
-    "default": "vLLM's default",
-    "plan": "the plan",
-    "asked": "your setting",
-    "length-rule": "length rule",
-    "best": "best found",
-}
 ORDERS = {
     SendOrder.DATA: "in the data's order",
     SendOrder.LONGEST: "longest first",
@@ -31,23 +24,15 @@ ORDERS = {
 def sections(simulation: Simulation) -> list[Section]:
     named = [(run_name(run), run) for run in simulation.runs]
     strong = [simulation.knee] if simulation.knee is not None else []
-    settings = []
-    for name, run in named:
-        full, pool = run.settings, run.pool
-        used = share(run.kv_peak_tokens / (pool.num_blocks * pool.tokens_per_block))
-        threshold = full.long_prefill_token_threshold or None
-        settings.append(
-            (name, full.step_tokens, threshold, full.max_num_seqs, pool.tokens, used, run.policy)
+    settings = [
+        (
+            *(name, run.settings.step_tokens, run.settings.long_prefill_token_threshold or None),
+            *(run.settings.max_num_seqs, run.pool.tokens),
         )
-    heads = (
-        "setting",
-        "tokens per step",
-        "of one prompt",
-        "requests",
-        "KV tokens",
-        "used",
-        "policy",
-    )
+        for name, run in named
+    ]
+    heads = ("setting", "tokens per step", "of one prompt", "requests", "KV tokens")
+    figures = None if simulation.pareto else every_figure(named)
     return [
         Section(
             sentences=(answer(simulation), _setup(simulation)),
@@ -65,10 +50,10 @@ def sections(simulation: Simulation) -> list[Section]:
         Section(
             title="Settings",
             sentences=(_basis(simulation),),
-            table=table_of(heads, settings, words=heads[-1:]),
+            table=table_of(heads, settings),
             details=True,
         ),
-        Section(title="Every figure", table=every_figure(named), details=True),
+        Section(title="Every figure", table=figures, details=True),
     ]
 
 
@@ -184,4 +169,5 @@ def _basis(simulation: Simulation) -> str:
     cost, seed = simulation.cost_model, simulation.workload.seed
     off = f" (median error {share(cost.error)})" if cost.error is not None else ""
     steps = plural(cost.samples, "measured step") if cost.samples else "fitted on an H200"
-    return f"Step times: {cost.source}, {steps}{off}. Random seed: {seed}."
+    policy = simulation.runs[0].policy
+    return f"Step times: {cost.source}, {steps}{off}. Policy: {policy}. Random seed: {seed}."

@@ -1,4 +1,4 @@
-"""Sections on a terminal: wrapped sentences, aligned figures, bars. Reads well without colour."""
+"""Sections on a terminal: wrapped sentences, aligned figures. Reads well without colour."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -8,19 +8,18 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from chunkscope.console import NO_BREAK, printable
-from chunkscope.report.section import Chart, Section, Table, sections
+from chunkscope.report.section import Section, Table, sections
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 GAP = 2
-_EIGHTHS = ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")
 _LOOKS = {"good": "green", "worse": "red", "bad": "bold red", "none": "dim"}
 
 
 def show(artefact: object, console: "Console", *, details: bool = False) -> None:
     """The short answer, or all of it."""
-    all_sections = sections(artefact)
+    all_sections = [s for s in sections(artefact) if s.sentences or s.table or s.notes]
     draw([section for section in all_sections if details or not section.details], console)
     if not details and any(section.details for section in all_sections):
         console.print(Text("\nMore: --details"))
@@ -40,11 +39,6 @@ def draw(shown: Sequence[Section], console: "Console") -> None:
                 console.print()
             for grid in grids(section.table, console.width):
                 console.print(grid)
-        if section.chart is not None and section.chart.bars:
-            if section.table is not None:
-                console.print()
-            for line in bars(section.chart, min(console.width, 100), console.encoding):
-                console.print(line)
         if section.notes and section.table is not None:
             console.print()
         for note in section.notes:
@@ -102,16 +96,3 @@ def _grid(table: Table, shown: Sequence[int]) -> Grid:
             style="bold" if place in table.strong else None,
         )
     return grid
-
-
-def bars(chart: Chart, width: int, encoding: str) -> Iterator[Text]:
-    """A line for each bar; what is there at all is visible."""
-    labels = max(len(label) for label, _, _ in chart.bars)
-    room = max(10, width - labels - 24)
-    largest = max(value for _, value, _ in chart.bars) or 1
-    for label, value, figure in chart.bars:
-        eighths = max(1, round(value / largest * room * 8)) if value else 0
-        drawn = "█" * (eighths // 8) + _EIGHTHS[eighths % 8]
-        if not encoding.startswith("utf"):
-            drawn = "#" * -(-eighths // 8)
-        yield Text(f"{label:>{labels}}  {drawn} {figure}", no_wrap=True)

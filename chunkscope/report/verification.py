@@ -8,7 +8,7 @@ from chunkscope.artefacts.numbers import change, plural, seconds, share
 from chunkscope.planning.plan import Plan
 from chunkscope.reference.demo import Demonstration
 from chunkscope.report.plan import listed, where
-from chunkscope.report.runs import every_figure, runs_table, steps_table
+from chunkscope.report.runs import NAMES, every_figure, runs_table, steps_table
 from chunkscope.report.section import Chart, Section, table_of
 from chunkscope.report.simulation import sent_when
 from chunkscope.report.words import capital, sentence
@@ -46,7 +46,7 @@ def sections(v: Verification) -> list[Section]:
     settings = [(titled(run), listed(run.settings) or "vLLM's defaults") for run in v.runs]
     return [
         Section(
-            sentences=(answer(v), measured_on(v), *failed),
+            sentences=(answer(v), *_worse(v), measured_on(v), *failed),
             table=runs_table(ran, strong=strong),
         ),
         Section(chart=_chart(v.runs)),
@@ -96,7 +96,7 @@ def _chart(runs: Sequence[Run]) -> Chart | None:
 
 
 def answer(v: Verification) -> str:
-    """What to do after measuring, and what it costs."""
+    """What to do after measuring."""
     if v.measured is EngineKind.DEMO:
         means = [
             f"{seconds(run.figures.short.ttft_s.mean)} {run.setting}"
@@ -106,14 +106,19 @@ def answer(v: Verification) -> str:
         return f"Short prompts waited {', '.join(means)} for their first token (mean)."
     if v.run(PLAN) is None or v.verdict is None:
         return f"{plural(len(v.runs), 'setting')} measured, without a plan to judge."
-    use, other = v.run(v.verdict.use), v.run(DEFAULT) or v.run(PLAN)
+    return f"{capital(verdict(v, v.verdict))}."
+
+
+def _worse(v: Verification) -> Iterator[str]:
+    """What that costs."""
+    use, other = v.run(v.verdict.use) if v.verdict else None, v.run(DEFAULT) or v.run(PLAN)
     worse = worse_figures(use, other) if use and other and use is not other else []
     parts = [
         f"{figure.title} {_shown(figure, use)} instead of {_shown(figure, other)}"
         for figure in worse[:MOST_WORSE]
     ]
-    text = f"{capital(verdict(v, v.verdict))}."
-    return f"{text} Worse: {', '.join(parts)}." if parts else text
+    if parts:
+        yield f"Worse: {', '.join(parts)}."
 
 
 def verdict(v: Verification, judged: MeasuredVerdict) -> str:
@@ -145,7 +150,7 @@ def _beside(run: Run, other: Run, goal: Figure) -> str:
 
 
 def _name(run: Run) -> str:
-    return "vLLM's default" if run.is_called(DEFAULT) else run.setting.replace("plan", "the plan")
+    return NAMES["default"] if run.is_called(DEFAULT) else NAMES.get(run.setting, run.setting)
 
 
 def _goal(run: Run, goal: Figure) -> str:

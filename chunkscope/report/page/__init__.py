@@ -4,9 +4,7 @@ import base64
 import hashlib
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import orjson
+from typing import TYPE_CHECKING
 
 from chunkscope._version import __version__
 from chunkscope.console import NO_BREAK
@@ -23,8 +21,6 @@ HERE = Path(__file__).parent
 LIBRARIES = (("d3.min.js", "d3.LICENSE"), ("plot.umd.min.js", "plot.LICENSE"))
 # The page's own, one after the other in a scope of their own.
 OWN = ("draw.js", "lengths.js", "measured.js", "table.js", "buttons.js", "start.js")
-# In JSON these can only stand inside strings; there, a browser must not take them for markup.
-UNSAFE = {ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"}
 
 
 def render(findings: Findings, comparison: ReportComparison | None = None) -> bytes:
@@ -43,20 +39,11 @@ def render(findings: Findings, comparison: ReportComparison | None = None) -> by
             version=__version__,
             csp=_policy(scripts),
             css=(HERE / "report.css").read_text(encoding="utf-8"),
-            data=embedded({chart.name: chart.data for chart in charts}),
+            data={chart.name: chart.data for chart in charts},
             scripts=scripts,
         )
     )
     return html.lstrip().encode()
-
-
-def embedded(data: dict[str, Any]) -> str:
-    """JSON that cannot end its script element.
-
-    >>> embedded({"name": "</script>"})
-    '{"name":"\\\\u003c/script\\\\u003e"}'
-    """
-    return orjson.dumps(data).decode().translate(UNSAFE)
 
 
 @cache

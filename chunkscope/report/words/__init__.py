@@ -5,7 +5,7 @@ decides what is said. A template has `{rows:row}` for "3 rows", `{part:%}` for a
 for a change, `{names}` for a list or a number.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from importlib import import_module
 from string import Formatter
@@ -46,6 +46,16 @@ def capital(text: str) -> str:
     """
     word = text.partition(" ")[0]
     return f"{text[0].upper()}{text[1:]}" if word.isalpha() and word.islower() else text
+
+
+def named(names: Sequence[str], most: int = 2) -> str:
+    """
+    >>> named(["a", "b"]), named(["a", "b", "c"])
+    ('a and b', 'a, b and 1 more')
+    """
+    if len(names) <= most:
+        return " and ".join(names)
+    return f"{', '.join(names[:most])} and {len(names) - most:,} more"
 
 
 @cache

@@ -1,16 +1,7 @@
 """What is said of the gate's checks: why a value fails, and what it rests on."""
 
-from collections.abc import Sequence
-
 from chunkscope.artefacts.numbers import number
-from chunkscope.report.words import Template
-
-NAMED = 3  # datasets in a sentence
-
-
-def first_names(names: Sequence[str]) -> str:
-    more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
-    return f"{', '.join(names[:NAMED])}{more}"
+from chunkscope.report.words import Template, named
 
 
 def _rows_changed(added: int | None, removed: int | None, before: int, now: int) -> str:
@@ -63,7 +54,7 @@ SENTENCES: dict[str, Template] = {
     "gate_within_plan": "predicted with {requests} requests, beside the plan",
     "gate_limit_breaks": "predicted with {requests} requests: a limit breaks that the plan keeps",
     "gate_data_changed": lambda profile, names: (
-        f"The data changed since {profile} was written: {first_names(names)}"
+        f"The data changed since {profile} was written: {named(names, 3)}"
     ),
     "gate_other_profile": "{plan} was made from another profile than {profile}",
     "gate_other_plan": "{verify} was measured with another plan than {plan}",

@@ -55,15 +55,22 @@ function histogram(width) {
   const visible = 0.012 * Math.max(...bins.map((bin) => bin.count));
   return Plot.plot(
     base(width, {
-      height: 190 + 14 * data.lengths.marks.length,
+      height: 220 + 14 * data.lengths.marks.length,
       marginTop: 10 + 14 * data.lengths.marks.length,
       marginLeft: 48,
+      marginBottom: 42,
       ariaLabel: "histogram of prompt lengths",
       x: lengthAxis(width),
       y: { nice: true },
       marks: [
-        Plot.axisX({ ticks: lengthAxis(width).ticks, tickFormat: tokensAt, label: "tokens per prompt", labelAnchor: "center", labelArrow: "none" }),
-        Plot.axisY({ ticks: 4, label: "prompts", tickFormat: shortTick, tickSize: 0 }),
+        Plot.axisX({
+          ticks: lengthAxis(width).ticks,
+          tickFormat: tokensAt,
+          label: "prompts by length in tokens",
+          labelAnchor: "center",
+          labelArrow: "none",
+        }),
+        Plot.axisY({ ticks: 4, label: null, tickFormat: shortTick, tickSize: 0 }),
         Plot.gridY({ ticks: 4, stroke: LINE, strokeOpacity: 1 }),
         Plot.rectY(filled, {
           x1: (bin) => first(bin.low),
