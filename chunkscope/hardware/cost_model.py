@@ -1,19 +1,15 @@
 """Seconds per step, from one of three sources, always labelled: calibrated, scaled or roofline."""
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 from chunkscope.artefacts.note import Fact, Note
 from chunkscope.errors import InputError, MissingError
 from chunkscope.hardware.calibration import Calibration
 from chunkscope.hardware.gpus import TABLE, Gpu, card_titled
 from chunkscope.hardware.parallel import ALONE, Parallel
-from chunkscope.hardware.step_time import Host, StepModel, assumed_host, step_model
+from chunkscope.hardware.step_time import StepModel, assumed_host, step_model
 from chunkscope.models.shape import BYTES, ModelShape
-
-if TYPE_CHECKING:
-    from chunkscope.hardware.step_fit import StepFit
 
 COEFFICIENTS = ("fixed_s", "per_token_s", "per_prefill_pair_s", "per_decode_context_s")
 
@@ -41,21 +37,15 @@ class CostTarget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostModel:
-    """A step model, and where it comes from. `error` is the fit's median, as a share.
-
-    `assumed`: coefficients that are another engine's, as the calibration does not show them.
-    """
+    """A step model, and where it comes from. `error` is the fit's median, as a share."""
 
     source: CostSource
     step: StepModel
     gpu: str
     model: str
-    vllm: str | None
     samples: int | None = None
     error: float | None = None
-    assumed: tuple[str, ...] = ()
     notes: tuple[Note, ...] = ()
-    kind: str | None = None  # of the model, in words
 
 
 def cost_model(target: CostTarget | None, calibration: Calibration | None) -> CostModel:
@@ -79,28 +69,24 @@ def cost_model(target: CostTarget | None, calibration: Calibration | None) -> Co
         step=step,
         gpu=target.gpu.title,
         model=target.shape.name,
-        vllm=None,
-        assumed=tuple(f"host.{field.name}" for field in fields(Host)),
         notes=(Note(code="roofline_steps"),),
     )
 
 
 def _from_calibration(target: CostTarget | None, calibration: Calibration) -> CostModel:
-    fit = _fit(calibration)
+    step, error = _fit(calibration)
     model = CostModel(
         source=CostSource.CALIBRATED,
-        step=fit.step,
+        step=step,
         gpu=calibration.gpu,
         model=calibration.model.name,
-        vllm=calibration.vllm,
         samples=len(calibration.steps),
-        error=fit.error,
-        assumed=fit.assumed,
+        error=error,
     )
     return _scaled(model, target, calibration) if target else model
 
 
-def _fit(calibration: Calibration) -> "StepFit":
+def _fit(calibration: Calibration) -> tuple[StepModel, float]:
     """What the steps do not show is taken from the roofline, where there is one."""
     try:
         from chunkscope.hardware.step_fit import fit_steps  # scipy: only for a calibration

@@ -7,7 +7,7 @@ steps do not show stays near what is known of other engines (`prior`).
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import NamedTuple
 
 import numpy as np
@@ -34,21 +34,7 @@ MOST_GUESSES = 12
 # Distances up to this share of a step count by their squares, longer ones by their length: squares
 # are divided by the distance that the try before left.
 NEAR, TRIES = 0.02, 6
-# A coefficient is seen where it makes up this share of a step, in so many kinds of them.
-SEEN_SHARE, SEEN_KINDS = 0.1, 3
 HOST_TIMES = tuple(field.name for field in fields(Host))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepFit:
-    """`error`: the median distance from a measured step, as a share of it.
-
-    `assumed`: coefficients that the steps do not show, so that they are those of other engines.
-    """
-
-    step: StepModel
-    error: float
-    assumed: tuple[str, ...] = ()
 
 
 def fit_steps(
@@ -57,8 +43,10 @@ def fit_steps(
     expert_share: float = 0.0,
     prior: StepModel | None = None,
     host: Host | None = None,
-) -> StepFit:
-    """`host`, where its work runs beside the GPU's: what it takes elsewhere. None fits one sum.
+) -> tuple[StepModel, float]:
+    """The model, and its median distance from a measured step, as a share of it.
+
+    `host`, where its work runs beside the GPU's: what it takes elsewhere. None fits one sum.
 
     Of experts, those that are chosen are read: `expert_share` is what one token chooses. Steps are
     recorded with all that is before a token, windows or not: so the fitted model simulates them.
@@ -82,8 +70,7 @@ def fit_steps(
         **gpu,  # type: ignore[arg-type]
     )
     error = float(np.median(np.abs(measured.longer(fit) / measured.seconds - 1)))
-    assumed = tuple(measured.unseen(fit)) if host else ()
-    return StepFit(step=step, error=error, assumed=assumed)
+    return step, error
 
 
 class _Fit(NamedTuple):
@@ -187,15 +174,6 @@ class _Measured:
 
     def _by_host(self, fit: _Fit) -> Flags:
         return np.asarray(self._host @ fit.host > self._paid(fit.free) @ fit.gpu)
-
-    def unseen(self, fit: _Fit) -> Iterator[str]:
-        """Names of the coefficients that no measured step depends on."""
-        slower = self._by_host(fit)
-        gpu, host = (self._paid(fit.free) * fit.gpu)[~slower], (self._host * fit.host)[slower]
-        host_names = [f"host.{name}" for name in HOST_TIMES]
-        for names, parts in ((self.gpu_names, gpu), (host_names, host)):
-            seen = (parts > SEEN_SHARE * parts.sum(axis=1, keepdims=True)).sum(axis=0)
-            yield from (n for n, count in zip(names, seen, strict=True) if count < SEEN_KINDS)
 
 
 # -- steps that are alike ------------------------------------------------------------------------

@@ -10,7 +10,6 @@ from chunkscope._version import __version__
 from chunkscope.artefacts.codec import Numbers
 from chunkscope.artefacts.note import Note, note
 from chunkscope.errors import InputError, UsageError
-from chunkscope.hardware.accuracy import kind_of, traits_of
 from chunkscope.hardware.calibration import Calibration
 from chunkscope.hardware.cost_model import CostModel, CostTarget, cost_model
 from chunkscope.lengths.profile import Profile
@@ -138,8 +137,7 @@ def _cost(there: Deployment, settings: Settings, calibration: Calibration | None
             vllm=there.release.text,
             parallel=parallel,
         )
-    cost = cost_model(target, calibration)
-    return replace(cost, kind=kind_of(traits_of(shape))) if shape is not None else cost
+    return cost_model(target, calibration)
 
 
 def _settings(

@@ -270,11 +270,11 @@ class PastWindow:
         return self._phases[(self._size - 1 - clock) % self._block_size]
 
     def _advance(self, clock: int) -> None:
-        for time in range(self._clock + 1, clock + 1):
-            if count := self._coming.pop(time, 0):
-                offset = self._size - time
+        while self._clock < clock:
+            self._clock += 1
+            if count := self._coming.pop(self._clock, 0):
+                offset = self._size - self._clock
                 self._past += count
                 self._phases[offset % self._block_size] += count
                 self._growing -= count
                 self._offset -= count * offset
-        self._clock = max(clock, self._clock)

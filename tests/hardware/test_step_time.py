@@ -81,10 +81,6 @@ def test_tokens_hide_behind_reading_the_weights_by_the_gpus_flop_per_byte(gpu, t
     assert on(gpu, "llama-3.1-8b").free_tokens == tokens
 
 
-def test_a_gpu_of_unknown_speed_has_no_step_model():
-    assert step_model(find_model("llama-3.1-8b"), find_gpu(None, memory="80GiB")) is None
-
-
 # -- shared beginnings, windows, experts -------------------------------------------------------
 
 
@@ -175,11 +171,6 @@ def test_cards_without_nvlink_exchange_ten_times_slower(gpu):
 def test_cards_with_nvlink_exchange_alike_whatever_their_memory_does():
     assert per_token_s("v100", tensor=2) == per_token_s("b200", tensor=2) > 0
     assert per_token_s("h200", data=2) == 0, "dense replicas do not talk"
-
-
-def test_two_gpus_are_faster_than_one_and_not_twice_as_fast():
-    one, two = (on("h200", "llama-3.1-70b", tensor=n).gpu_s(8_192, 8_192**2, 0, 1) for n in (1, 2))
-    assert one / 2 < two < one
 
 
 def test_more_experts_are_read_where_the_tokens_of_all_replicas_choose_them():

@@ -91,11 +91,6 @@ def test_activations_of_a_gated_mlp_are_three_wide_and_three_hidden_tensors():
     assert model.activation_bytes_per_token(tp=4) == 2 * (3 * 14_336 // 4 + 3 * 4_096)
 
 
-def test_tied_embeddings_are_stored_once():
-    assert shape(tie_word_embeddings=True).parameters.head == 0
-    assert shape().parameters.head == shape().parameters.embedding
-
-
 @pytest.mark.parametrize(
     ("stated", "bytes_per_weight"),
     [

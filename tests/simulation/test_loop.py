@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from chunkscope.errors import InputError, UsageError
 from chunkscope.hardware.step_time import READ_AGAIN, Host
-from chunkscope.prefixes.sharing import Stretch
 from chunkscope.simulation.result import Backlog
 from chunkscope.simulation.workload import Request, with_shared_prefix
 from chunkscope.vllm.enums import ChunkPolicy
@@ -94,19 +93,6 @@ def test_a_preempted_request_has_a_gap_as_long_as_it_waited():
     assert run.figures.preemptions == 1
     assert run.figures.itl_s.max > 20
     assert run.kv_peak_tokens == 16 * 10
-
-
-def test_requests_may_name_the_stretches_that_they_share():
-    """Two pairs that have 64 tokens in common, and each pair 64 more."""
-    stretches = [Stretch(parent=parent, tokens=64) for parent in (-1, 0, 0)]
-    requests = [Request(prompt_tokens=160, output_tokens=1, stretch=s) for s in (1, 2, 1, 2)]
-    run = simulate(requests, ARGS, STEP, stretches=stretches)
-    assert run.cached_tokens == 64 + 128 + 128
-
-
-def test_a_shared_prefix_is_read_once():
-    run = simulate([(160, 1), (160, 1), (128, 1)], ARGS, STEP, shared_prefix=128)
-    assert run.cached_tokens == 448 - 208
 
 
 def test_prompts_of_a_likelihood_eval_find_nothing_in_the_cache():
@@ -290,11 +276,6 @@ def test_with_async_scheduling_the_next_misses_the_step_that_is_already_schedule
         for lag in (False, True)
     )
     assert (plain, late) == pytest.approx((1.2, 1.001 + 1.101))
-
-
-def test_a_client_that_keeps_all_under_way_sends_at_once():
-    requests = [(300, 9), (20, 30), (100, 1)]
-    assert simulate(requests, ARGS, STEP, concurrency=3) == simulate(requests, ARGS, STEP)
 
 
 def test_a_rate_and_a_concurrency_both_hold():

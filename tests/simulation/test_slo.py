@@ -74,11 +74,6 @@ def test_a_run_has_the_figures_of_its_limits_and_its_goodput():
     assert run.figures.goodput_per_s == pytest.approx(1 / run.figures.makespan_s)
 
 
-def test_without_limits_there_is_no_goodput():
-    run = simulate([(10, 3)], ARGS, STEP)
-    assert (run.slo, run.figures.goodput_per_s, run.backlog) == (None, None, None)
-
-
 @given(st.lists(st.tuples(st.floats(0, 1e3), st.integers(0, 4)), min_size=1))
 def test_percentiles_are_numpys(pairs):
     values = [value for value, times in pairs for _ in range(times)]

@@ -20,7 +20,7 @@ from chunkscope.simulation.sweep import (
     pareto,
     points,
 )
-from chunkscope.simulation.workload import Request, arrival_times
+from chunkscope.simulation.workload import Request, arrival_times, with_shared_prefix
 from tests.simulation.common import ARGS, STEP, args, parts_of, simulate
 
 BASE = args(max_num_batched_tokens=4_096, max_num_seqs=512, kv_cache_tokens=400_000)
@@ -107,6 +107,15 @@ def test_a_limit_that_even_a_lone_request_breaks_is_kept_at_no_rate():
     run = find_rate(coming("itl_p50=5ms"), SETTINGS, POOL)
     assert (run.rate.rate_per_s, run.rate.breaks) == (None, "itl_p50")
     assert not run.slo.is_met
+
+
+def test_requests_that_are_tried_alone_stay_scored_or_not():
+    c = coming("itl_p50=5ms")
+    requests, stretches = with_shared_prefix(c.requests, 16)
+    odd = frozenset(range(1, len(requests), 2))  # of every sixth, which are tried, none
+    scored = dataclasses.replace(c, requests=requests, stretches=stretches, scored=odd)
+    run = find_rate(scored, SETTINGS, POOL)
+    assert run.cached_tokens == 16 * (run.requests - 1)
 
 
 def test_settings_are_weighed_by_latencies_where_requests_come_by_themselves():

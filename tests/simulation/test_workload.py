@@ -22,7 +22,7 @@ from chunkscope.simulation.workload import (
     stratified,
 )
 from chunkscope.vllm.enums import SendOrder, Task
-from tests.build import LONG, MIXED, dataset
+from tests.build import MIXED, dataset
 
 LENGTHS = (500, 300, 900, 300, 700, 100)
 ENDS = (1, 0, 1, 0, 1, NOTHING)
@@ -152,13 +152,6 @@ def test_what_is_too_long_is_left_out_and_counted():
     assert workload.left_out == 2
 
 
-def test_what_is_known_and_what_is_not_go_together():
-    workload = drawn(known("a"), dataset("b", [40] * 6))
-    first, second = halves(workload)
-    assert [r.prompt_tokens for r in first] == list(LENGTHS)
-    assert {r.prompt_tokens for r in second} == {40}
-
-
 def test_of_very_many_prompts_some_are_drawn_from_and_the_shares_stay(monkeypatch):
     monkeypatch.setattr(workload_module, "_MOST_PROMPTS", 500)
     large = known("a", tuple(range(1, 2_001)), (0,) * 2_000)
@@ -172,23 +165,12 @@ def test_of_very_many_prompts_some_are_drawn_from_and_the_shares_stay(monkeypatc
     assert len(drawn(large, small).requests) == 2_020, "all of them are all of them"
 
 
-def test_all_prompts_are_sent_when_no_number_is_given():
-    workload = drawn(dataset("a", MIXED), count=None)
-    assert Counter(r.prompt_tokens for r in workload.requests) == Counter(MIXED)
-
-
 @pytest.mark.parametrize("count", [10, 125, 200])
 def test_a_sample_takes_one_prompt_of_each_part_of_the_sorted_lengths(count):
     lengths = LengthHistogram.of(range(1, 1_001))
     drawn = stratified(lengths, count, random.Random(1))
     parts = [int((length - 1) * count / 1_000) for length in drawn]
     assert parts == list(range(count))
-
-
-def test_a_sample_keeps_the_mean_of_the_data():
-    lengths = LengthHistogram.of([*MIXED, *LONG])
-    drawn = stratified(lengths, 200, random.Random(0))
-    assert sum(drawn) / 200 == pytest.approx(lengths.mean, rel=0.02)
 
 
 def test_the_same_seed_draws_the_same_requests():
@@ -205,12 +187,6 @@ def test_outputs_are_as_long_as_those_of_the_prompts_own_dataset():
     workload = drawn(short, long, silent, count=None)
     pairs = {(r.prompt_tokens, r.output_tokens) for r in workload.requests}
     assert pairs == {(100, 5), (4_000, 700), (9_000, 256)}
-
-
-def test_an_output_length_that_is_asked_for_is_everybodys():
-    data = [dataset("a", MIXED, output_lengths=LengthHistogram.of([5]))]
-    workload = drawn(*data, count=50, output=32)
-    assert {r.output_tokens for r in workload.requests} == {32}
 
 
 @pytest.mark.parametrize(
@@ -247,10 +223,6 @@ def test_when_no_prompt_fits_that_is_an_error():
 def test_at_least_one_request_must_be_asked_for():
     with pytest.raises(UsageError):
         drawn(dataset("a", MIXED), count=0)
-
-
-def test_all_at_once_is_at_once():
-    assert arrival_times("batch", 3, random.Random(0)) == [0.0, 0.0, 0.0]
 
 
 def test_a_rate_is_kept_on_average():

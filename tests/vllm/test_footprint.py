@@ -1,7 +1,6 @@
 import pytest
 
 import chunkscope
-from chunkscope.errors import UsageError
 from chunkscope.vllm.enums import Entry, Task
 from tests.build import SHORT, plan
 
@@ -72,11 +71,6 @@ def test_a_model_that_does_not_fit_says_how_much_is_missing():
 def test_what_vllm_refuses_is_said():
     (why,) = memory(max_num_batched_tokens=64, max_num_seqs=128).refusals
     assert why.code == "refused_budget_below_seqs"
-
-
-def test_heads_must_divide_by_the_gpus():
-    with pytest.raises(UsageError, match="3"):
-        memory(tp=3)
 
 
 def test_the_json_has_every_line_as_a_number():
