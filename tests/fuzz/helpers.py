@@ -1,46 +1,35 @@
 """What every target shares: how it is explored, how things are damaged, and what counts as fine."""
 
 import faulthandler
+import math
 import os
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
-from typing import Any, Protocol
+from contextlib import contextmanager
+from typing import Any
 
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
 from chunkscope.errors import EXIT_BUG, ChunkscopeError
 from tests.commands.helpers import Run
-from tests.fuzz.mutations import mutated, mutations
 from tests.processes import PATIENCE_S
 
 SEED = int(os.environ.get("CHUNKSCOPE_FUZZ_SEED", "14"))
-
-# --- exploring ------------------------------------------------------------------------------------
-
-
-class Explore(Protocol):
-    def __call__(
-        self,
-        check: Callable[..., None],
-        *strategies: st.SearchStrategy[Any],
-        examples: int,
-        past: Iterable[tuple[Any, ...]] = (),
-    ) -> None:
-        """Check what went wrong in the past, then so many examples of the strategies."""
+EXAMPLES = int(
+    os.environ.get("CHUNKSCOPE_EXAMPLES", "25")
+)  # of a property, as in tests/conftest.py
 
 
-def explore_for(
-    times: float,
+def explore(
     check: Callable[..., None],
     *strategies: st.SearchStrategy[Any],
-    examples: int,
     past: Iterable[tuple[Any, ...]] = (),
 ) -> None:
+    """Check what went wrong in the past, then examples of the strategies."""
     for case in past:
         check(*case)
     how = settings(
-        max_examples=round(times * min(examples, 25)),
+        max_examples=EXAMPLES,
         database=None,  # a run depends on its seed and on nothing else
         deadline=None,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
@@ -87,19 +76,34 @@ anything: st.SearchStrategy[Any] = st.recursive(
 )
 
 
+GONE = object()
+INSTEAD = (GONE, None, True, 0, -1, 10**15 + 1, math.nan, math.inf, "", "x", "5%", [], {}, [None])
+
+
 def changed(document: Any) -> st.SearchStrategy[Any]:
     """The document with up to three of its parts gone or something else."""
-    places = list(mutations(document))
 
     @st.composite
     def change(draw: st.DrawFn) -> Any:
         new = document
-        for path, other in draw(st.lists(st.sampled_from(places), min_size=1, max_size=3)):
-            with suppress(AttributeError, IndexError, KeyError, TypeError):  # that part is gone
-                new = mutated(new, path, draw(anything) if draw(st.booleans()) else other)
-        return new
+        for _ in range(draw(st.integers(1, 3))):
+            new = _changed(draw, new)
+        return None if new is GONE else new
 
     return change()
+
+
+def _changed(draw: st.DrawFn, value: Any) -> Any:
+    """A copy with one change somewhere in it; all else is shared."""
+    if isinstance(value, dict | list) and value and draw(st.integers(0, 4)):
+        copy: Any = value.copy()
+        places = list(value) if isinstance(value, dict) else range(len(value))
+        place = draw(st.sampled_from(places))
+        copy[place] = _changed(draw, value[place])
+        if copy[place] is GONE:
+            del copy[place]
+        return copy
+    return draw(anything) if draw(st.booleans()) else draw(st.sampled_from(INSTEAD))
 
 
 @st.composite

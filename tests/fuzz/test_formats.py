@@ -26,12 +26,11 @@ from chunkscope.sources.base import Problems, ReadOptions
 from chunkscope.sources.discovery import discover
 from chunkscope.sources.reader import RecordReader
 from chunkscope.sources.streams import looks_binary
-from tests.fuzz.helpers import anything, damaged, fine
+from tests.fuzz.helpers import anything, damaged, explore, fine
 from tests.prompts.inspect_logs import event, sample
 from tests.prompts.inspect_logs import members as inspect_members
 from tests.prompts.inspect_logs import zipped as inspect_zip
 
-MANY = 60
 ROWS = [{"question": f"why é {i}?", "turns": ["a", "b"], "n": i} for i in range(40)]
 LINES = b"".join(json.dumps(row).encode() + b"\n" for row in ROWS)
 
@@ -126,23 +125,23 @@ PAST = {
 
 
 @pytest.mark.parametrize("name", GOOD)
-def test_damaged_files_never_end_in_a_traceback(tmp_path, explore, name):
+def test_damaged_files_never_end_in_a_traceback(tmp_path, name):
     past = [(data,) for data in PAST.get(name, [])]
-    explore(reading(tmp_path / name), damaged(GOOD[name]), examples=MANY, past=past)
+    explore(reading(tmp_path / name), damaged(GOOD[name]), past=past)
 
 
 @pytest.mark.parametrize("name", [*GOOD, "x.data"])
-def test_arbitrary_bytes_never_end_in_a_traceback(tmp_path, explore, name):
-    explore(reading(tmp_path / name), st.binary(max_size=300), examples=MANY)
+def test_arbitrary_bytes_never_end_in_a_traceback(tmp_path, name):
+    explore(reading(tmp_path / name), st.binary(max_size=300))
 
 
 @pytest.mark.parametrize("name", ["x.json", "x.jsonl"])
-def test_any_json_value_is_read(tmp_path, explore, name):
+def test_any_json_value_is_read(tmp_path, name):
     def check(value, indent, ascii_only):
         text = json.dumps(value, indent=indent, ensure_ascii=ascii_only)
         reading(tmp_path / name)(text.encode("utf-8", "surrogatepass"))
 
-    explore(check, anything, st.sampled_from([None, 2]), st.booleans(), examples=MANY)
+    explore(check, anything, st.sampled_from([None, 2]), st.booleans())
 
 
 WHOLE = st.characters(exclude_categories=["Cs"])
@@ -157,7 +156,7 @@ def rows_of(path, options=None):
     return read
 
 
-def test_json_lines_round_trip(tmp_path, explore):
+def test_json_lines_round_trip(tmp_path):
     def check(rows, newline, ends, blank):
         path = tmp_path / "x.jsonl"
         lines = [json.dumps({"q": row}, ensure_ascii=False) for row in rows]
@@ -166,13 +165,13 @@ def test_json_lines_round_trip(tmp_path, explore):
         assert rows_of(path) == [{"q": row} for row in rows]
 
     rows, newline = st.lists(st.text(WHOLE), max_size=8), st.sampled_from(["\n", "\r\n"])
-    explore(check, rows, newline, st.booleans(), st.booleans(), examples=MANY)
+    explore(check, rows, newline, st.booleans(), st.booleans())
 
 
 CELL = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r"), max_size=12)
 
 
-def test_csv_round_trips_when_told_its_delimiter(tmp_path, explore):
+def test_csv_round_trips_when_told_its_delimiter(tmp_path):
     def check(rows):
         path = tmp_path / "x.csv"
         with path.open("w", newline="", encoding="utf-8") as file:
@@ -183,4 +182,4 @@ def test_csv_round_trips_when_told_its_delimiter(tmp_path, explore):
         read = rows_of(path, ReadOptions(delimiter=",", header=True))
         assert [tuple(record.values()) for record in read] == rows
 
-    explore(check, st.lists(st.tuples(CELL, CELL), min_size=1, max_size=8), examples=MANY)
+    explore(check, st.lists(st.tuples(CELL, CELL), min_size=1, max_size=8))

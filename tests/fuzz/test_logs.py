@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from chunkscope.simulation.traces import read_trace
 from chunkscope.vllm.log.failures import cause_in, doing_in, last_lines
 from chunkscope.vllm.log.reader import facts_in
-from tests.fuzz.helpers import Explore, changed, damaged, fine
+from tests.fuzz.helpers import changed, damaged, explore, fine
 from tests.fuzz.test_formats import survives
 from tests.prompts.inspect_logs import HEADER, event, members, sample, zipped
 from tests.prompts.test_other_harnesses import LOGS
@@ -41,7 +41,7 @@ def in_lines(rows: Any) -> bytes:
 
 
 @pytest.mark.parametrize("log", LOGS.values(), ids=LOGS)
-def test_a_harness_log(explore: Explore, tmp_path: Path, log: Any) -> None:
+def test_a_harness_log(tmp_path: Path, log: Any) -> None:
     def check(document: Any) -> None:
         for name, data in (
             ("x.json", json.dumps(document).encode()),
@@ -50,10 +50,10 @@ def test_a_harness_log(explore: Explore, tmp_path: Path, log: Any) -> None:
             (tmp_path / name).write_bytes(data)
             survives(tmp_path / name)
 
-    explore(check, changed(log), examples=25)
+    explore(check, changed(log))
 
 
-def test_a_log_of_inspect(explore: Explore, tmp_path: Path) -> None:
+def test_a_log_of_inspect(tmp_path: Path) -> None:
     def check(header: Any, one: Any) -> None:
         held = members(sample(2, event("yes"))) | {
             "header.json": json.dumps(header).encode(),
@@ -66,11 +66,11 @@ def test_a_log_of_inspect(explore: Explore, tmp_path: Path) -> None:
             survives(tmp_path / "x.json")
 
     headers = st.just(HEADER) | changed(HEADER)
-    explore(check, headers, changed(INSPECT), examples=80, past=[(5, INSPECT), (HEADER, [])])
+    explore(check, headers, changed(INSPECT), past=[(5, INSPECT), (HEADER, [])])
 
 
 @pytest.mark.parametrize("name", ["x.jsonl", "x.csv", "x.json"])
-def test_a_trace(explore: Explore, tmp_path: Path, name: str) -> None:
+def test_a_trace(tmp_path: Path, name: str) -> None:
     table = b"timestamp,input_length,output_length\n2026-01-01 00:00:00,5,2\n1,6,2\n"
 
     def check(data: bytes) -> None:
@@ -80,10 +80,10 @@ def test_a_trace(explore: Explore, tmp_path: Path, name: str) -> None:
 
     some = damaged(table) | changed(TRACE).map(in_lines) | damaged(in_lines(TRACE))
     past = [(b'{"input_length": NaN, "output_length": 1}',), (b'{"input_length": 1e400}',)]
-    explore(check, some, examples=80, past=past)
+    explore(check, some, past=past)
 
 
-def test_the_log_of_an_engine(explore: Explore) -> None:
+def test_the_log_of_an_engine() -> None:
     def check(data: bytes) -> None:
         text = data.decode(errors="replace")
         with fine():
@@ -93,4 +93,4 @@ def test_the_log_of_an_engine(explore: Explore) -> None:
             for started in (True, False):
                 cause_in(text, started=started)
 
-    explore(check, damaged(ENGINE), examples=200)
+    explore(check, damaged(ENGINE))

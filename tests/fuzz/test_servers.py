@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from chunkscope.verification.endpoint import metrics
 from chunkscope.verification.endpoint.server import RequestFailed
 from chunkscope.verification.endpoint.stream import Received
-from tests.fuzz.helpers import Explore, anything, changed, damaged, fine
+from tests.fuzz.helpers import anything, changed, damaged, explore, fine
 from tests.verification.odd_server import DONE, OddServer, raw, says, usage
 from tests.verification.odd_server import event as text_event
 from tests.verification.test_endpoint import VLLM, measure, workload
@@ -47,7 +47,7 @@ PAST = [
 ]
 
 
-def test_a_stream_of_events(explore: Explore) -> None:
+def test_a_stream_of_events() -> None:
     def check(parts: list[bytes]) -> None:
         received = Received()
         with fine(), suppress(RequestFailed):  # which makes a row that is not usable
@@ -55,13 +55,13 @@ def test_a_stream_of_events(explore: Explore) -> None:
                 received.take(line, 1.0 + number)
             received.answer(0.5, 1e6)
 
-    explore(check, st.lists(EVENTS, max_size=6), examples=300, past=[(case,) for case in PAST])
+    explore(check, st.lists(EVENTS, max_size=6), past=[(case,) for case in PAST])
 
 
 NUMBERS = st.sampled_from(["nan", "inf", "-inf", "-1", "1e308", "9" * 400, "None", "x", "", "0"])
 
 
-def test_metrics(explore: Explore) -> None:
+def test_metrics() -> None:
     def check(one: bytes, other: bytes, number: str) -> None:
         before, after = (metrics.parse(data.decode(errors="replace")) for data in (one, other))
         with fine():
@@ -73,7 +73,7 @@ def test_metrics(explore: Explore) -> None:
     endless = VLLM.format(preemptions="+Inf", finished="NaN", queries="-Inf", hits="1e999").encode()
     some = damaged(COUNTERS.encode())
     past = [(endless, endless, "nan"), (COUNTERS.encode(), endless, "inf")]
-    explore(check, some, some, NUMBERS, examples=200, past=past)
+    explore(check, some, some, NUMBERS, past=past)
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def server() -> Iterator[OddServer]:
         yield serving
 
 
-def test_a_whole_run(explore: Explore, server: OddServer) -> None:
+def test_a_whole_run(server: OddServer) -> None:
     def check(parts: list[bytes], models: Any, counters: bytes) -> None:
         server.answer = raw(*parts)
         server.routes = {
@@ -96,4 +96,4 @@ def test_a_whole_run(explore: Explore, server: OddServer) -> None:
     some = st.just(MODELS) | changed(MODELS) | anything
     past = [(case, MODELS, COUNTERS.encode()) for case in PAST]
     counters = damaged(COUNTERS.encode())
-    explore(check, st.lists(EVENTS, max_size=6), some, counters, examples=40, past=past)
+    explore(check, st.lists(EVENTS, max_size=6), some, counters, past=past)

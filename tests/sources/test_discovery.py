@@ -76,17 +76,6 @@ def test_the_current_folder_is_named_by_its_name(tree):
     ]
 
 
-def test_every_known_suffix_has_its_format(tree):
-    suffixes = {
-        "jsonl": "jsonl", "ndjson": "jsonl", "json": "json", "csv": "csv", "tsv": "csv",
-        "parquet": "parquet", "arrow": "arrow", "feather": "arrow", "txt": "text", "md": "text",
-        "JSONL": "jsonl",
-    }  # fmt: skip
-    tree({f"data/{suffix}/x.{suffix}": ROW for suffix in suffixes})
-    found = {s.path.rsplit(".", 1)[1]: s.format for s in find("data")[0]}
-    assert found == suffixes
-
-
 def test_what_is_left_out_of_a_folder_is_said(tree):
     tree(
         {
@@ -190,11 +179,8 @@ def test_a_glob_finds_files_below_its_fixed_part(tree):
     assert [(s.name, s.group) for s in sources] == [("a/x", "data/a"), ("b/c/x", "data/b/c")]
     assert names("data/*/x.jsonl") == ["a/x"]
     assert names("data/*") == ["a/x", "b/c/x", "b/y"]
-
-
-def test_a_name_with_brackets_that_exists_is_no_glob(tree):
     tree({"x[1].jsonl": ROW, "x1.jsonl": ROW})
-    assert names("x[1].jsonl") == ["x[1]"]
+    assert names("x[1].jsonl") == ["x[1]"], "a name that exists is no glob"
 
 
 # --- include, exclude, names -----------------------------------------------------------------
@@ -221,9 +207,6 @@ def test_names_are_given_one_for_each(tree):
     for wrong in (["one"], ["one", "two", "three"], ["one", "one"]):
         with pytest.raises(UsageError):
             find("d", names=wrong)
-
-
-# --- stdin -----------------------------------------------------------------------------------
 
 
 # --- archives --------------------------------------------------------------------------------

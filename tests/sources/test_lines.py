@@ -3,7 +3,8 @@ import json
 import pytest
 
 from chunkscope.sources.base import CHUNK_BYTES
-from tests.sources.helpers import read, shared
+from chunkscope.sources.json_rows import not_utf8
+from tests.sources.helpers import read
 
 
 @pytest.fixture
@@ -21,12 +22,6 @@ def test_the_head_shows_many_rows_however_long_the_first_is(jsonl):
     assert len(read(jsonl("\n".join(map(json.dumps, rows)).encode())).head) >= 100
 
 
-def test_each_line_is_a_record_and_positions_are_line_numbers(jsonl):
-    result = read(jsonl(b'{"a": 1}\n{"a": 2}\n'))
-    assert (result.records, result.positions) == ([{"a": 1}, {"a": 2}], [1, 2])
-    assert (result.unit, result.format, result.bad) == ("line", "jsonl", [])
-
-
 @pytest.mark.parametrize(
     "data",
     [
@@ -39,7 +34,8 @@ def test_each_line_is_a_record_and_positions_are_line_numbers(jsonl):
 )
 def test_every_kind_of_text_file_gives_the_same_rows(jsonl, data):
     result = read(jsonl(data))
-    assert (result.records, result.bad) == ([{"a": 1}, {"a": 2}], [])
+    assert (result.records, result.positions) == ([{"a": 1}, {"a": 2}], [1, 2])
+    assert (result.unit, result.format, result.bad) == ("line", "jsonl", [])
 
 
 def test_blank_lines_are_no_rows_but_count_as_lines(jsonl):
@@ -52,30 +48,6 @@ def test_line_separators_inside_a_string_are_data(jsonl):
     result = read(jsonl(json.dumps({"a": text}, ensure_ascii=False).encode() + b"\n"))
     # \x0b and \x1c must be escaped in JSON, and json.dumps does that
     assert result.records == [{"a": text}]
-
-
-def test_a_broken_line_in_the_middle_costs_only_itself(jsonl):
-    result = read(jsonl(b'{"a": 1}\n{"a": oops}\n{"a": 3}\n'))
-    assert result.positions == [1, 3]
-    ((line, reason),) = result.bad
-    assert line == 2
-    assert "column 7" in reason
-
-
-def test_a_cut_last_line_is_a_bad_row_that_says_so(jsonl):
-    result = read(jsonl(b'{"a": 1}\n{"a": "tw'))
-    assert result.positions == [1]
-    assert [line for line, _ in result.bad] == [2]
-
-
-def test_latin_1_is_a_bad_row_with_a_way_out(jsonl):
-    path = jsonl(b'{"a": "caf\xe9"}\n{"a": "tea"}\n')
-    result = read(path)
-    assert result.records == [{"a": "tea"}]
-    ((line, reason),) = result.bad
-    assert line == 1
-    assert "encoding" in reason
-    assert read(path, encoding="latin-1").records == [{"a": "café"}, {"a": "tea"}]
 
 
 def test_what_python_writes_beyond_json_is_read(jsonl):
@@ -92,12 +64,14 @@ def test_what_python_writes_beyond_json_is_read(jsonl):
         pytest.param(b"[" * 100_000, id="nesting"),
         pytest.param(b"9" * 10_000, id="a number beyond reason"),
         pytest.param(b'{"a": 1} {"a": 2}', id="two values on a line"),
+        pytest.param(b'{"a": oops}', id="no JSON"),
+        pytest.param(b'{"a": "caf\xe9"}', id="Latin-1"),
     ],
 )
 def test_what_cannot_be_a_row_is_a_bad_row(jsonl, line):
-    result = read(jsonl(line + b'\n{"a": 2}\n'))
+    result = read(jsonl(line + b'\n{"a": 2}\n{"a": "cu'))
     assert result.records == [{"a": 2}]
-    assert [number for number, _ in result.bad] == [1]
+    assert [number for number, _ in result.bad] == [1, 3]
 
 
 @pytest.mark.parametrize("around", [-2, -1, 0, 1, 2])
@@ -117,6 +91,27 @@ def test_rows_longer_than_a_block_come_alone_and_in_order(jsonl):
     assert result.positions == [1, 2, 3, 4, 5, 6]
 
 
-def test_real_evaluation_sets_have_no_bad_rows():
-    assert len(read(shared("gsm8k", "test.jsonl")).records) == 1319
-    assert len(read(shared("humaneval", "HumanEval.jsonl.gz")).records) == 164
+# --- plain text ---------------------------------------------------------------------------------
+
+
+def test_a_text_file_is_one_prompt_as_it_is(tmp_path):
+    path = tmp_path / "x.txt"
+    path.write_bytes(b"line one\r\nline two\n\n")
+    result = read(path)
+    assert (result.records, result.positions) == (["line one\r\nline two\n\n"], [1])
+
+
+def test_per_line_each_line_is_a_prompt_and_blank_ones_are_not(tmp_path):
+    path = tmp_path / "x.md"
+    path.write_bytes("one\r\n\n  \ntwo\u2028still two\nthree".encode())
+    result = read(path, per_line=True)
+    assert result.records == ["one", "two\u2028still two", "three"]
+    assert (result.positions, result.unit) == ([1, 4, 5], "line")
+
+
+def test_latin_1_is_a_bad_row_that_says_where(tmp_path):
+    path = tmp_path / "x.txt"
+    path.write_bytes(b"fine\ncaf\xe9\n")
+    assert read(path).bad == [(1, f"line 2: {not_utf8(0xE9, 4)}")]
+    assert read(path, per_line=True).bad == [(2, not_utf8(0xE9, 4))]
+    assert read(path, encoding="latin-1").records == ["fine\ncafé\n"]

@@ -28,11 +28,6 @@ def test_the_delimiter_is_found(table, delimiter):
     assert read(table(out.getvalue())).records == ROWS
 
 
-def test_commas_in_prose_do_not_hide_a_semicolon(table):
-    data = "question;answer\nwell, first;a\nsecond, third, fourth;b\nfifth;c\n"
-    assert [row["answer"] for row in read(table(data)).records] == ["a", "b", "c"]
-
-
 def test_a_delimiter_can_be_given(table):
     path = table("a:b\n1:2\n")
     assert read(path, delimiter=":", header=True).records == [{"a": "1", "b": "2"}]
