@@ -58,7 +58,7 @@ def discovered(paths: Paths, options: AnalyzeOptions, listener: Listener) -> Ite
             include=options.include,
             exclude=options.exclude,
             options=options.read,
-            tasks=options.rendering(folders, listener.running),
+            tasks=options.rendering(folders, listener.running).sources,
         )
         listener.skipped(skipped)
         if options.prefix_files:

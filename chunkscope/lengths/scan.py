@@ -41,8 +41,7 @@ from chunkscope.prompts.harness.log import LONGEST_FIRST, LogSummary, RequestSel
 from chunkscope.prompts.select import selected
 from chunkscope.prompts.selection import Selection
 from chunkscope.sources.base import Chunk, Problems, Skipped, Source, cannot_read, printable
-from chunkscope.sources.formats import READERS, format_of_name
-from chunkscope.sources.reader import Part, RecordReader
+from chunkscope.sources.reader import READERS, Part, RecordReader, format_of_name
 from chunkscope.sources.streams import close_archives
 from chunkscope.tokenizers.foreign import TokenizerError
 from chunkscope.tokenizers.tokenizer import Tokenizer

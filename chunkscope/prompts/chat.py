@@ -14,7 +14,7 @@ from typing import Any
 
 from chunkscope.console import printable
 from chunkscope.errors import UsageError
-from chunkscope.prompts.paths import UnusableError, json_type, shorten
+from chunkscope.prompts.paths import UnusableError, json_in, json_type, shorten
 from chunkscope.sources.json_rows import begins_a_chat as begins_a_chat
 
 Message = dict[str, Any]
@@ -87,16 +87,6 @@ def looks_like_messages(value: Any) -> bool:
             for message in value[:3]
         )
     )
-
-
-def messages_of(value: Any) -> Any:
-    """Messages as they are, or as a table holds them: as JSON text."""
-    if not isinstance(value, str) or not value.lstrip().startswith("[{"):
-        return value
-    try:
-        return json.loads(value)
-    except (ValueError, RecursionError):
-        return value
 
 
 def conversation(value: Any, row: Mapping[str, Any], vllm: Release | None = None) -> Conversation:
@@ -222,19 +212,18 @@ def _arguments(arguments: Any, number: int, vllm: Release | None) -> Any:
 def _tools(row: Mapping[str, Any], vllm: Release | None) -> list[dict[str, Any]] | None:
     """The first of a row's fields that holds some."""
     for name in TOOL_FIELDS:
-        if row.get(name) is None or (name == "function" and not has_functions(name, row)):
+        tools = json_in(row.get(name)) or None
+        if tools is None or (name == "function" and not has_functions(name, row)):
             continue
-        tools = _parsed(row[name], name)
         if isinstance(tools, dict) and name != "tools":
             tools = [tools]
-        if tools is not None and not isinstance(tools, list):
+        if not isinstance(tools, list):
             raise UnusableError(f'field "{name}" is {json_type(tools)}, not a list')
-        if tools and name == "functions":
+        if name == "functions":
             tools = [{"function": tool} for tool in tools]
-        elif tools and name == "function":
+        elif name == "function":
             tools = list(map(_documented_tool, tools))
-        if tools:
-            return [_tool(tool, vllm) for tool in tools]
+        return [_tool(tool, vllm) for tool in tools]
     return None
 
 
@@ -245,16 +234,6 @@ def has_functions(name: str, row: Any) -> bool:
     return bool(value) and all(
         isinstance(tool, dict) and ("name" in tool or "function" in tool) for tool in functions
     )
-
-
-def _parsed(value: Any, name: str) -> Any:
-    """A table holds lists and objects as JSON text."""
-    if not isinstance(value, str):
-        return value
-    try:
-        return json.loads(value) if value.strip() else None
-    except (ValueError, RecursionError):
-        raise UnusableError(f'field "{name}" is not valid JSON') from None
 
 
 def _tool(tool: Any, vllm: Release | None) -> dict[str, Any]:
@@ -334,7 +313,7 @@ def _schema(schema: Any, depth: int = 20) -> Any:
 
 
 def _template_kwargs(row: Mapping[str, Any]) -> dict[str, Any]:
-    kwargs = _parsed(row.get("chat_template_kwargs"), "chat_template_kwargs") or {}
+    kwargs = json_in(row.get("chat_template_kwargs")) or {}
     if not isinstance(kwargs, dict):
         raise UnusableError(f'field "chat_template_kwargs" is {json_type(kwargs)}, not an object')
     if refused := _REFUSED_KWARGS & kwargs.keys():

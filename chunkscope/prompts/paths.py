@@ -9,6 +9,7 @@ import re
 from codecs import utf_16_le_encode
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache, reduce
 from types import EllipsisType
@@ -131,6 +132,14 @@ def _texts_in(values: list[Any], name: str) -> Iterator[str]:
             yield value
         else:
             raise UnusableError(f"{name} is a list that holds {json_type(value)}, not only text")
+
+
+def json_in(value: Any) -> Any:
+    """What a cell of a table holds as JSON text, such as a list; anything else as it is."""
+    if isinstance(value, str) and value.lstrip()[:1] in ("[", "{"):
+        with suppress(ValueError, RecursionError):
+            return json.loads(value)
+    return value
 
 
 # --- parsing --------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from chunkscope.prompts.paths import (
     FieldPath,
     UnusableError,
     dotted,
+    json_in,
     parse_path,
     quote_key,
 )
@@ -162,9 +163,7 @@ def _chosen(
     fields = [resolve(text, "--field") for text in options.fields]
     if len(fields) == 1:
         path = fields[0]
-        chats = sum(
-            chat.looks_like_messages(chat.messages_of(path.find(record))) for record in head
-        )
+        chats = sum(chat.looks_like_messages(json_in(path.find(record))) for record in head)
         if chats * 2 > len(head):
             return select_chat(path)
         columns = trace_columns(head)
@@ -345,7 +344,7 @@ def _below(name: str, value: Any, levels: int = 4) -> Iterator[tuple[str, Any, b
     elements = value[:_MOST_ELEMENTS] if isinstance(value, list) else []
     kinds = {type(element) for element in elements[:3]}
     may_be_chat = kinds == {dict} or (isinstance(value, str) and value.startswith("[{"))
-    messages = chat.messages_of(value) if may_be_chat else None
+    messages = json_in(value) if may_be_chat else None
     if messages and (
         chat.begins_a_chat(messages)
         or (name.rpartition(".")[2] in _CHATS and chat.looks_like_messages(messages))

@@ -23,6 +23,7 @@ from chunkscope.prompts.paths import (
     Part,
     UnusableError,
     all_unicode,
+    json_in,
     json_type,
     parse_path,
     quote_key,
@@ -108,11 +109,7 @@ class ChoiceList:
 
 def _texts_and_labels(value: Any, name: str) -> tuple[list[Any], Any]:
     """Of a list, of ARC's {text, label}, of [{text, label}] or of {A: ...}."""
-    if isinstance(value, str) and value.lstrip().startswith("["):  # a list in a cell of a table
-        try:
-            value = orjson.loads(value)
-        except ValueError:
-            raise UnusableError(f"{name} is text, not a list of choices") from None
+    value = json_in(value)
     if isinstance(value, dict) and isinstance(value.get("text"), list):
         return value["text"], value.get("label")
     if isinstance(value, dict):
@@ -399,7 +396,7 @@ def chat_of(
     path: FieldPath, vllm: chat.Release | None = None, uncounted: Sequence[Note] = ()
 ) -> Selection:
     def prompt(record: Any) -> chat.Conversation:
-        messages = chat.messages_of(path.get(record))
+        messages = json_in(path.get(record))
         if messages is None:
             raise UnusableError(f'field "{path.text}" is null')
         row = path.holder.find(record) if path.steps else None

@@ -29,16 +29,15 @@ from chunkscope.sources.base import (
     unique_names,
     without_secrets,
 )
-from chunkscope.sources.formats import (
+from chunkscope.sources.hub import hub_source
+from chunkscope.sources.reader import (
     FORMATS,
     READERS,
     START_BYTES,
-    TaskRenderer,
     format_of_name,
     input_formats,
     kind_of_bytes,
 )
-from chunkscope.sources.hub import hub_source
 from chunkscope.sources.remote import remote_files
 from chunkscope.sources.streams import (
     compression_of,
@@ -59,6 +58,10 @@ _ABOUT_THE_DATA = re.compile(
 _ARTEFACT = re.compile(rb'\s*\{\s*"schema":\s*"chunkscope/')
 
 
+# The datasets that a task would send, given its address, such as `lm-eval:gsm8k`; else None.
+TaskSources = Callable[[str], list[Source] | None]
+
+
 def discover(
     paths: Sequence[str],
     *,
@@ -66,7 +69,7 @@ def discover(
     include: Sequence[str] = (),
     exclude: Sequence[str] = (),
     options: ReadOptions,
-    tasks: TaskRenderer | None = None,
+    tasks: TaskSources | None = None,
 ) -> tuple[list[Source], list[Skipped]]:
     """All datasets behind `paths`, with unique names, and the files that were left out."""
     if options.input_format and options.input_format not in input_formats():
@@ -89,7 +92,7 @@ class _Search:
     input_format: str | None
     include: tuple[str, ...]
     exclude: tuple[str, ...]
-    tasks: TaskRenderer | None
+    tasks: TaskSources | None
     sources: list[Source] = field(default_factory=list)
     skipped: list[Skipped] = field(default_factory=list)
     filtered: int = 0
@@ -110,8 +113,8 @@ class _Search:
             self._remote(text)
         elif text.startswith("hf:"):
             self._add(hub_source(text), text)
-        elif self.tasks is not None and self.tasks.is_task(text):
-            for source in self.tasks.sources(text):
+        elif self.tasks and (sources := self.tasks(text)) is not None:
+            for source in sources:
                 self._add(source, (text, source.name))
         elif glob.has_magic(text):
             self._glob(text)

@@ -12,8 +12,7 @@ from typing import Any
 from chunkscope.errors import InputError, UsageError
 from chunkscope.network import hub_problem
 from chunkscope.sources.base import Chunk, Source
-from chunkscope.sources.formats import Format, register
-from chunkscope.sources.reader import RecordReader
+from chunkscope.sources.reader import Format, RecordReader, register
 from chunkscope.sources.remote import explaining
 
 _HUB_NAME = re.compile(r"hf:(?P<repo>[\w.-]+(/[\w.-]+)?)(:(?P<config>[^:@]+))?(@(?P<split>.+))?")

@@ -6,7 +6,7 @@ that holds something odd is looked at line by line.
 
 import io
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from json import JSONDecoder
 from typing import IO, Any, cast
@@ -22,8 +22,7 @@ from chunkscope.sources.base import (
     in_chunks,
     too_long,
 )
-from chunkscope.sources.formats import Format, register
-from chunkscope.sources.reader import RecordReader
+from chunkscope.sources.reader import Format, RecordReader, register
 from chunkscope.sources.streams import Stream
 
 LineBytes = bytes | bytearray
@@ -35,38 +34,36 @@ def json_lines(reader: RecordReader, _: Sequence[str] | None = None) -> Iterator
     """JSON Lines; positions are line numbers, blank lines included."""
     reader.unit, reader.format = "line", "jsonl"
     reader.is_divisible = reader.stream.is_raw
-    for first, lines, ended in line_blocks(reader.stream, reader.source.path):
+    for first, lines in line_blocks(reader.stream, reader.source.path):
         reader.positions = first + len(lines) - 1
         try:
             records = list(map(orjson.loads, lines))
         except (ValueError, RecursionError):
-            yield _carefully(reader, first, lines, ended=ended)
+            yield _one_by_one(reader, first, lines, parse_value)
             continue
         yield Chunk(range(first, first + len(records)), records)
         del records  # they may be done with: rows can be 100 MB long
 
 
-def _carefully(reader: RecordReader, first: int, lines: list[LineBytes], *, ended: bool) -> Chunk:
-    """Parse what the hot path refused: leave out blank lines, report bad ones."""
+def _one_by_one(
+    reader: RecordReader, first: int, lines: Sequence[LineBytes], parse: Callable[[LineBytes], Any]
+) -> Chunk:
+    """Records of lines that are not blank; a bad one is reported."""
     positions: list[int] = []
     records: list[Any] = []
     for number, line in enumerate(lines, start=first):
         if not line.strip():
             continue
         try:
-            record = parse_value(line)
+            records.append(parse(line))
+            positions.append(number)
         except ValueError as error:
-            is_cut = not ended and number == first + len(lines) - 1
-            reader.problems.bad(number, f"{error} (truncated?)" if is_cut else str(error))
-            continue
-        positions.append(number)
-        records.append(record)
+            reader.problems.bad(number, str(error))
     return Chunk(positions, records)
 
 
-def line_blocks(stream: Stream, path: str) -> Iterator[tuple[int, list[LineBytes], bool]]:
-    """Lines in blocks of about a megabyte: the first one's number, the lines, and whether the
-    last of them ended in a newline.
+def line_blocks(stream: Stream, path: str) -> Iterator[tuple[int, list[LineBytes]]]:
+    """Lines in blocks of about a megabyte, with the number of the first.
 
     Splits at b"\\n" only: U+2028 and U+0085 are data, and `bytes.splitlines` would break at a
     lone carriage return. A line longer than a block grows in place, never copied as a whole.
@@ -79,14 +76,14 @@ def line_blocks(stream: Stream, path: str) -> Iterator[tuple[int, list[LineBytes
         if lines:
             begun += lines[0]
             lines[0], begun = begun, bytearray()
-            yield number, lines, True
+            yield number, lines
             number += len(lines)
         begun += last
         if len(begun) > MOST_ROW_BYTES:
             raise too_long(path, f"line {number}")
         lines.clear()  # the block is used up: let go of its rows before the next one is read
     if begun:
-        yield number, [begun], False
+        yield number, [begun]
 
 
 def parse_value(data: LineBytes) -> Any:
@@ -293,29 +290,20 @@ def plain_text(reader: RecordReader, _: Sequence[str] | None) -> Iterator[Chunk]
     path = reader.source.path
     if reader.options.per_line:
         reader.unit = "line"
-        for first, lines, _ended in line_blocks(reader.stream, path):
-            yield _decoded(reader, first, [line.removesuffix(b"\r") for line in lines])
-        return
-    if data := reader.stream.read_whole(path, "the text"):
-        yield _decoded(reader, 1, [data])
+        for first, lines in line_blocks(reader.stream, path):
+            yield _one_by_one(reader, first, [line.removesuffix(b"\r") for line in lines], _text)
+    elif data := reader.stream.read_whole(path, "the text"):
+        yield _one_by_one(reader, 1, [data], _text)
 
 
-def _decoded(reader: RecordReader, first: int, texts: Sequence[LineBytes]) -> Chunk:
-    positions: list[int] = []
-    records: list[str] = []
-    for number, data in enumerate(texts, first):
-        try:
-            text = data.decode("utf-8")
-        except UnicodeDecodeError as error:
-            at = error.start
-            line, start = data.count(b"\n", 0, at) + 1, data.rfind(b"\n", 0, at)
-            where = "" if reader.options.per_line else f"line {line}: "
-            reader.problems.bad(number, where + not_utf8(data[at], at - start))
-            continue
-        if text.strip():
-            positions.append(number)
-            records.append(text)
-    return Chunk(positions, records)
+def _text(data: LineBytes) -> str:
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        at = error.start
+        line, start = data.count(b"\n", 0, at) + 1, data.rfind(b"\n", 0, at)
+        where = f"line {line}: " if b"\n" in data else ""
+        raise ValueError(where + not_utf8(data[at], at - start)) from None
 
 
 register(

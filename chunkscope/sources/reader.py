@@ -1,14 +1,19 @@
-"""One source, read: its first records, all of them in chunks, and what was found out on the way.
+"""The formats there are, and one source read: its first records, and all of them in chunks.
 
 How the rows of a format are read is a generator function (`RowFunction`), which gets the reader:
-it reads `stream` or `file`, reports bad rows to `problems`, and yields chunks.
+it reads `stream` or `file`, reports bad rows to `problems`, and yields chunks. Whoever has one
+registers its format when it is imported, also those that only a harness writes
+(`chunkscope.prompts.harness`).
 """
 
+import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import chain
+from pathlib import Path
+from posixpath import splitext
 from typing import IO, Any, Self
 
 from chunkscope.errors import ChunkscopeError, InputError
@@ -20,14 +25,6 @@ from chunkscope.sources.base import (
     Source,
     cannot_read,
 )
-from chunkscope.sources.formats import (
-    FORMATS,
-    READERS,
-    START_BYTES,
-    Format,
-    format_of_name,
-    kind_of_bytes,
-)
 from chunkscope.sources.streams import (
     COMPRESSED_SUFFIXES,
     Stream,
@@ -38,6 +35,87 @@ from chunkscope.sources.streams import (
     open_whole,
     spooled,
 )
+
+START_BYTES = 4096
+_ARCHIVE = re.compile(r"\.(zip|tar|t(ar\.)?(gz|bz2|xz|zst))$", re.IGNORECASE)
+
+# Reads the rows of a source, given its RecordReader and, of formats with columns, those to read.
+RowFunction = Callable[..., Iterator[Chunk]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Format:
+    """Every claim is optional.
+
+    `rows` reads files of this format: those with one of the `suffixes`, archives whose members are
+    claimed, and text whose first bytes are.
+    `skip_reason` says why a file of a folder is no data, given its path and first bytes.
+    `task_name` matches a file's name (without suffix) that holds the name of a task, as `task`.
+    """
+
+    name: str = ""
+    suffixes: tuple[str, ...] = ()
+    rows: RowFunction | None = None
+    is_columnar: bool = False  # some of its columns can be read without the others
+    claims_start: Callable[[bytes], bool] = lambda _: False
+    claims_members: Callable[[Collection[str]], bool] = lambda _: False
+    skip_reason: Callable[[Path, bytes], str | None] = lambda _path, _start: None
+    task_name: re.Pattern[str] | None = None
+
+
+FORMATS: list[Format] = []
+READERS: dict[str, Format] = {}  # those that read rows, by name
+_BY_SUFFIX: dict[str, str] = {}
+
+
+def register(*formats: Format) -> None:
+    FORMATS.extend(formats)
+    READERS.update((one.name, one) for one in formats if one.rows)
+    _BY_SUFFIX.update((suffix, one.name) for one in formats for suffix in one.suffixes)
+
+
+def input_formats() -> list[str]:
+    """What `input_format` may be; "saved" and "hub" show by themselves."""
+    return sorted({*_BY_SUFFIX.values()})
+
+
+def format_of_name(name: str) -> tuple[str, str]:
+    """The format and the suffixes that say so: "x.v2.jsonl.gz" -> ("jsonl", ".jsonl.gz"); an
+    archive is "archive"; "" where the name says nothing.
+    """
+    if archive := _ARCHIVE.search(name):
+        return "archive", archive[0]
+    stem, suffix = splitext(name.lower())
+    packing = suffix if suffix in COMPRESSED_SUFFIXES else ""
+    suffix = splitext(stem)[1] if packing else suffix
+    kind = _BY_SUFFIX.get(suffix, "")
+    size = len(packing) + (len(suffix) if kind else 0)
+    return kind, name[len(name) - size :]
+
+
+def kind_of_bytes(start: bytes) -> str | None:
+    """What data that starts like this is: a format, "zip", "tar", or None for who knows."""
+    if start.startswith(b"PAR1"):
+        return "parquet"
+    if start.startswith((b"ARROW1", b"\xff\xff\xff\xff")):
+        return "arrow"
+    if start.startswith((b"PK\x03\x04", b"PK\x05\x06")):
+        return "zip"
+    if start[257:262] == b"ustar":
+        return "tar"
+    if looks_binary(start):
+        return None
+    if start.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"[", b""):
+        return "json"  # its reader finds out whether it is one document or a value per line
+    try:
+        start.decode("utf-8")
+    except UnicodeDecodeError as error:
+        # A character may be cut at the end of the sample; anywhere else it is not UTF-8.
+        return "text" if error.start >= len(start) - 3 else None
+    return "text"
+
+
+# --- reading ------------------------------------------------------------------------------------
 
 # What `head` shows: enough to see a field that only some records have.
 HEAD_RECORDS = 100

@@ -23,9 +23,8 @@ from chunkscope.sources.base import (
     too_long,
     unique_names,
 )
-from chunkscope.sources.formats import Format, register
 from chunkscope.sources.json_rows import not_utf8
-from chunkscope.sources.reader import Part, RecordReader
+from chunkscope.sources.reader import Format, Part, RecordReader, register
 from chunkscope.sources.remote import explained
 
 _DELIMITERS = (",", "\t", ";", "|")

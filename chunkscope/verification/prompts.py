@@ -78,7 +78,7 @@ def real_prompts(
             include=options.include,
             exclude=options.exclude,
             options=options.read,
-            tasks=options.rendering(folders, console.say),
+            tasks=options.rendering(folders, console.say).sources,
         )
         # Under the names of the profile: a prefix may be for one of them.
         names = {dataset.path: dataset.name for dataset in profile.datasets}

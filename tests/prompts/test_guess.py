@@ -4,7 +4,6 @@ The rows of public evaluation sets are made up here after their schemas: names a
 fields are the sets' own, the text is not.
 """
 
-import gzip
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -242,13 +241,6 @@ def test_the_prompt_is_found(record: Any, kind: str, label: str) -> None:
     assert len(items(selection, record, record)) == 2
 
 
-def test_a_request_body_brings_its_tools_along() -> None:
-    tool = {"type": "function", "function": {"name": "f"}}
-    record = {"custom_id": "1", "body": {"messages": CHAT, "tools": [tool]}}
-    (row,) = items(choose(record), record)
-    assert row.tools[0]["function"]["name"] == "f"
-
-
 def test_most_records_decide_when_schemas_are_mixed() -> None:
     records = [{"prompt": "p", "x": "y"}, {"question": "a", "x": "y"}, {"question": "b", "x": "y"}]
     selection = choose(*records)
@@ -370,27 +362,3 @@ def test_every_instruction_of_l_eval_is_a_prompt_after_its_document(tmp_path: Pa
     answered = choose(*rows, output_field="outputs")
     assert extract(answered, *rows)[0].outputs == ["1", "2"] * 3
     assert items(choose(*rows, prefix="P"), *rows)[0] == f"P{pairs[0]}"
-
-
-@pytest.mark.parametrize(
-    ("path", "label", "rows"),
-    [
-        ("humaneval/HumanEval.jsonl.gz", "prompt", 164),
-        ("gsm8k/test.jsonl", "question", 1319),
-        ("mbpp/mbpp.jsonl", "text", 974),
-        ("ifeval/input_data.jsonl", "prompt", 541),
-        ("arena_hard/arena-hard-v0.1_question.jsonl", "prompt", 500),
-        ("lost_in_the_middle/nq-open-oracle.jsonl.gz", "question", 2655),
-        ("qmsum/test_prompts.jsonl.gz", "prompt", 244),
-        ("mt_bench/question.jsonl", "turns[0]", 80),
-        ("mt_bench_101/mtbench101_messages.jsonl", "messages (chat)", 1388),
-        ("mooncake_trace/conversation_trace.jsonl", "input_length (lengths)", 12031),
-    ],
-)
-def test_the_prompt_of_real_sets_is_found(shared: Path, path: str, label: str, rows: int) -> None:
-    file = shared / "data" / path
-    text = gzip.decompress(file.read_bytes()) if path.endswith(".gz") else file.read_bytes()
-    records = [json.loads(line) for line in text.splitlines()]
-    selection = choose(*records)
-    assert selection.label == label
-    assert len(items(selection, *records)) == rows

@@ -200,15 +200,6 @@ def test_what_is_wrong_names_its_sample_and_the_rest_counts(
     assert "sample x epoch 1" in reason
 
 
-def test_a_log_that_is_cut_is_an_error(tmp_path: Path) -> None:
-    path = write_eval(tmp_path / "a.eval", *[sample(n, event(f"{n}")) for n in range(9)])
-    path.write_bytes(path.read_bytes()[:400])
-    assert read(path).error is not None
-    path = write_json(tmp_path / "a.json", *[sample(n, event(f"{n}")) for n in range(9)])
-    path.write_text(path.read_text()[:400])
-    assert read(path).error is not None
-
-
 def test_damage_inside_a_sample_names_it(tmp_path: Path) -> None:
     path = write_eval(tmp_path / "a.eval", GOOD, sample("x", event("y" * 99)), method=0)
     path.write_bytes(path.read_bytes().replace(b"y" * 99, b"y" * 98 + b"z"))

@@ -12,7 +12,7 @@ from chunkscope.prompts.harness.small import (
     PromptfooLog,
     SimpleEvalsLog,
 )
-from chunkscope.sources.formats import Format, register
+from chunkscope.sources.reader import Format, register
 
 LOGS: tuple[type[HarnessLog], ...] = (
     *(LmEvalLog, HelmLog, LightevalLog, OpenCompassLog, OpenAiEvalsLog),

@@ -26,7 +26,7 @@ from chunkscope.prompts.harness.log import (
     as_text,
     has,
 )
-from chunkscope.prompts.paths import UnusableError, json_type
+from chunkscope.prompts.paths import UnusableError, json_in, json_type
 from chunkscope.sources.base import Source
 from chunkscope.sources.reader import RecordReader
 
@@ -256,8 +256,5 @@ def _context(value: Any) -> str | Conversation:
     if isinstance(value, str):
         return value
     if isinstance(value, list) and len(value) == 1 and isinstance(value[0], str):
-        try:
-            return conversation(json.loads(value[0]), {})
-        except (ValueError, RecursionError):
-            raise UnusableError("the messages of a request are not valid JSON") from None
+        return conversation(json_in(value[0]), {})
     raise UnusableError(f"the context of a request is {json_type(value)}, not text or messages")

@@ -46,13 +46,11 @@ class Rendering:
     trust_remote_code: bool = False
     say: Callable[[str], None] = lambda _: None
 
-    def is_task(self, text: str) -> bool:
-        harness, colon, _ = text.partition(":")
-        return harness in _LOG_FORMATS and bool(colon)
-
-    def sources(self, text: str) -> list[Source]:
-        """The datasets behind `lm-eval:TASKS` or `inspect:TASKS`."""
-        harness, _, names = text.partition(":")
+    def sources(self, text: str) -> list[Source] | None:
+        """The datasets behind `lm-eval:TASKS` or `inspect:TASKS`; None for anything else."""
+        harness, colon, names = text.partition(":")
+        if harness not in _LOG_FORMATS or not colon:
+            return None
         tasks = [task.strip() for task in names.split(",") if task.strip()]
         if not tasks:
             raise UsageError(f"{text} names no task", hint="as in lm-eval:gsm8k,mmlu")

@@ -1,6 +1,5 @@
 """The logs of seven harnesses, each a form to recognise and a mapping to requests."""
 
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from chunkscope.prompts.harness.log import (
     has,
     single,
 )
-from chunkscope.prompts.paths import UnusableError, json_type
+from chunkscope.prompts.paths import UnusableError, json_in, json_type
 from chunkscope.sources.reader import RecordReader
 
 
@@ -254,11 +253,7 @@ class PromptfooLog(HarnessLog):
 def _promptfoo_prompt(raw: str, provider: Any) -> str | Conversation:
     """Messages as JSON text; a plain text is a user's message, unless it was to be completed."""
     name = provider if isinstance(provider, str) else as_dict(provider).get("id")
-    try:
-        messages = json.loads(raw)
-    except (ValueError, RecursionError):
-        messages = None
-    if looks_like_messages(messages):
+    if looks_like_messages(messages := json_in(raw)):
         return conversation(messages, {})
     return (
         raw if "completion" in str(name) else conversation([{"role": "user", "content": raw}], {})
