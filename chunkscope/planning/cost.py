@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 from chunkscope.artefacts.note import Fact
 from chunkscope.hardware.accuracy import nearest_measured
@@ -10,7 +11,6 @@ from chunkscope.planning.plan import Cost, DatasetCost, Saving
 from chunkscope.planning.problem import Problem
 from chunkscope.planning.search import NO_CPU_TIME, WORTH
 from chunkscope.prefixes.reuse import CachedAt, PrefixReuse
-from chunkscope.simulation.result import SimulatedRun
 from chunkscope.simulation.workload import served_prompts
 from chunkscope.vllm.rules import Version
 from chunkscope.vllm.settings import Settings
@@ -31,64 +31,49 @@ def cost_of(p: Problem, settings: Settings) -> Cost | None:
 
     What is assumed is varied on a part of the requests: how much longer or shorter that takes.
     """
-    run = p.simulator().attempt(settings)
-    if run is None:
+    if (totals := _totals(p, settings)) is None:
         return None
-    times, hours = _times(p, run)
     runs = [one.attempt(settings) for one in (p.part, *p.varied.values())]
     # With a host that takes no time, all take what the GPU computes.
     seconds = [s for varied in runs if varied for s in (varied.figures.makespan_s, varied.gpu_s)]
     ratios = [one / seconds[0] for one in seconds]
-    scored = any(output.is_scored for output in p.outputs)
-    shape = p.deployment.shape
+    scored, shape = any(output.is_scored for output in p.outputs), p.deployment.shape
     _, least, most = nearest_measured(shape) if shape else ((), 0.0, 0.0)
+    slower = max(1, 1 / (1 + least), SEEN_SCORED if scored else 1)
+    largest = sorted(p.datasets, key=lambda dataset: -dataset.lengths.total)[:MOST_DATASETS]
+    alone = [cost_of_some(p, (d,), settings) for d in p.datasets if d in largest]
     return Cost(
-        requests=round(run.requests * times),
-        input_tokens=round(run.input_tokens * times),
-        output_tokens=round(run.output_tokens * times),
-        hours=hours,
-        least_hours=hours * min(ratios) / max(1, 1 + most),
-        most_hours=hours * max(ratios) * max(1, 1 / (1 + least), SEEN_SCORED if scored else 1),
+        **totals,
+        least_hours=totals["hours"] * min(ratios) / max(1, 1 + most),
+        most_hours=totals["hours"] * max(ratios) * slower,
         varied=(NO_CPU_TIME, *p.varied, SEEN_ON_GPUS),
         gpus=p.base.parallel.gpus,
         price_per_hour=p.request.price_per_hour,
-        datasets=_datasets(p, settings) if len(p.datasets) > 1 else (),
+        datasets=tuple(one for one in alone if one) if len(p.datasets) > 1 else (),
     )
 
 
-def _times(p: Problem, run: SimulatedRun) -> tuple[float, float]:
-    """Of more prompts than are ever simulated the rest take as long as these: how many times as
-    many they are, and the hours of all."""
+def _totals(p: Problem, settings: Settings) -> dict[str, Any] | None:
+    """Of more prompts than are ever simulated the rest take as long as these."""
+    run = p.simulator().attempt(settings)
+    if run is None:
+        return None
     times = served_prompts(p.datasets, p.outputs, p.context) / run.requests
-    return times, run.figures.makespan_s * times / HOUR_S
-
-
-def _datasets(p: Problem, settings: Settings) -> tuple[DatasetCost, ...]:
-    """Those with the most tokens, in the data's order."""
-    most = sorted(p.datasets, key=lambda dataset: -dataset.lengths.total)[:MOST_DATASETS]
-    costs = [cost_of_some(p, (d,), settings) for d in p.datasets if d in most]
-    return tuple(cost for cost in costs if cost is not None)
+    counts = {name: getattr(run, name) for name in ("requests", "input_tokens", "output_tokens")}
+    hours = run.figures.makespan_s * times / HOUR_S
+    return {name: round(count * times) for name, count in counts.items()} | {"hours": hours}
 
 
 def cost_of_some(
     p: Problem, datasets: tuple[DatasetProfile, ...], settings: Settings
 ) -> DatasetCost | None:
     """Some of the datasets, sent by themselves; None where they cannot run."""
+    names = {dataset.name for dataset in datasets}
+    asked = {name: most for name, most in p.request.max_outputs.items() if name in names}
     if datasets != p.datasets:
-        names = {dataset.name for dataset in datasets}
-        asked = {name: most for name, most in p.request.max_outputs.items() if name in names}
         p = replace(p, datasets=datasets, request=replace(p.request, max_outputs=asked))
-    run = p.simulator().attempt(settings)
-    if run is None:
-        return None
-    times, hours = _times(p, run)
-    return DatasetCost(
-        name=datasets[0].name,
-        requests=round(run.requests * times),
-        input_tokens=round(run.input_tokens * times),
-        output_tokens=round(run.output_tokens * times),
-        hours=hours,
-    )
+    totals = _totals(p, settings)
+    return DatasetCost(name=datasets[0].name, **totals) if totals else None
 
 
 # -- what would save most ------------------------------------------------------------------------

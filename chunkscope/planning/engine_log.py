@@ -1,7 +1,6 @@
 """vLLM's log: a file, compressed or not, one that still grows, or standard input; and what an
 engine that ran here measured, for a plan of the same model and GPU."""
 
-import codecs
 import os
 import time
 from collections.abc import Iterator, Sequence
@@ -13,7 +12,7 @@ from chunkscope.artefacts.note import Note, note
 from chunkscope.errors import InputError, UsageError
 from chunkscope.models.find import built_in
 from chunkscope.sources.base import Source
-from chunkscope.sources.streams import Stream, as_utf8, decompressed, open_raw
+from chunkscope.sources.streams import as_utf8, decompressed, open_raw
 from chunkscope.vllm.deployment import Deployment
 from chunkscope.vllm.flags import release
 from chunkscope.vllm.log.facts import EngineFacts
@@ -90,18 +89,6 @@ def measured_in(
             for one in lives
             if one.failure and one.failure.kind not in _NOT_ITS_FAULT
         ),
-    )
-
-
-def log_note(fit: MeasuredFit) -> Note:
-    """What was taken from the log."""
-    names = ("log", "kv_cache_tokens", "weights_gib", "activation_gib", "graphs_gib", "hit_rate")
-    share = None if fit.knows_arguments else fit.settings.gpu_memory_utilization
-    return note(
-        "measured_in_log",
-        **{name: getattr(fit, name) for name in names},
-        failed=[f"{one.why} (line {one.line:,})" for one in fit.failed],
-        assumed_share=share,
     )
 
 
@@ -197,43 +184,25 @@ def _check(facts: EngineFacts, name: str, there: Deployment, base: Settings) -> 
 
 def read_log(name: str, reader: LogReader) -> tuple[Note, ...]:
     """Feed a whole log to the reader; what is to be said about it. InputError if it is none."""
-    shown = "standard input" if name == STDIN else name
-    if name != STDIN and Path(name).is_dir():
-        raise InputError(f"{name} is a folder", hint="name the log itself, such as vllm.log")
-    if name != STDIN and not Path(name).exists():
-        raise InputError(
-            f"no such log: {name}", hint="give what `vllm serve` wrote, such as vllm.log"
-        )
-    raw = open_raw(Source(path=shown, file=None if name == STDIN else Path(name)))
-    plain = decompressed(raw, shown)
-    wide = plain.peek(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # as PowerShell writes
-    with closing(as_utf8(plain, shown, "utf-8") if wide else plain) as stream:
-        start, cut = stream.peek(1 << 16), list[Note]()
-        for piece in _pieces(stream, cut):
-            reader.feed(piece)
+    path, shown = (None, "standard input") if name == STDIN else (Path(name), name)
+    hint = "give what `vllm serve` wrote to stdout and stderr, at level INFO"
+    if path is not None and (path.is_dir() or not path.exists()):
+        raise InputError(f"no such log: {name}", hint=hint)
+    notes: list[Note] = []
+    plain = decompressed(open_raw(Source(path=shown, file=path)), shown)
+    with closing(as_utf8(plain, shown)) as stream:  # PowerShell writes UTF-16
+        try:
+            while data := stream.read(_PIECE):
+                reader.feed(data)
+        except InputError as error:  # what came before it counts
+            notes.append(note("log_cut", why=error.message))
         reader.feed(b"", last=True)
     if not reader.understood:
-        raise _no_log(shown, start, reader)
-    return tuple(cut)
-
-
-def _pieces(stream: Stream, cut: list[Note]) -> Iterator[bytes]:
-    try:
-        while data := stream.read(_PIECE):
-            yield data
-    except InputError as error:  # what came before it counts
-        cut.append(note("log_cut", why=error.message))
-
-
-def _no_log(shown: str, start: bytes, reader: LogReader) -> InputError:
-    if b"\0" in start:  # a few may be in a log: copytruncate leaves them at its start
-        return InputError(f"{shown} is no log: it is binary")
-    if not reader.lines:
-        return InputError(f"{shown} is empty")
-    return InputError(
-        f"{shown} is no log of vLLM: none of its {reader.lines:,} lines is one that vLLM writes",
-        hint="give what `vllm serve` wrote to stdout and stderr, at level INFO",
-    )
+        raise InputError(
+            f"{shown} is no log: none of its {reader.lines:,} lines is one that vLLM writes",
+            hint=hint,
+        )
+    return tuple(notes)
 
 
 def growing(path: Path, *, every_s: float = 1.0) -> Iterator[bytes]:

@@ -20,7 +20,6 @@ from chunkscope.planning.cost import cost_of, savings
 from chunkscope.planning.engine_log import (
     engine_lives,
     last_facts,
-    log_note,
     logged_model,
     measured_in,
 )
@@ -208,7 +207,7 @@ def _notes(p: Problem, profile: Profile) -> Iterator[Note]:
         yield from filter(None, [tokenizer_note(profile.tokenizer, there.shape)])
         yield from there.shape.notes
     if there.measured:
-        yield log_note(there.measured)
+        yield note("measured_in_log", log=there.measured.log)
     if there.gpu:
         yield from doubts(there.gpu)
     yield from there.notes(p.base, simulated=p.can_simulate)

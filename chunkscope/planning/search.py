@@ -20,6 +20,7 @@ from chunkscope.vllm.settings import NAMES, Settings
 
 WORTH = 0.03  # an argument that gains less of the aim is not set
 BUDGET_STEPS = (0.25, 0.5, 1, 2, 4, 8)  # as multiples of vLLM's own
+LEAST_BUDGET = 64  # with less, steps are so many that nothing is gained
 MOST_ROUNDS = 3  # of looking near the best of the grid
 THRESHOLDS = (512, 2_048)  # tried against gaps, where requests come while others decode
 WORTH_ROOM = 0.1  # of a limit: settings with less between them keep it about as well
@@ -60,7 +61,7 @@ def _near(settings: Settings) -> Iterator[Settings]:
     for count in (seqs // 2, seqs * 2):
         yield replace(settings, max_num_seqs=max(FEWEST_SEQS, count))
     for size in (budget // 2, budget * 2):
-        yield settings.at_budget(size)
+        yield settings.at_budget(max(LEAST_BUDGET, size))
 
 
 def _capped(settings: Settings, release: Release) -> Iterator[Settings]:
@@ -98,15 +99,17 @@ class Draft:
 def by_simulation(p: Problem) -> Draft:
     """Search on a part of the requests, then judge the finalist on all of them."""
     every, default = p.simulator(), p.default
-    best = _keeper(p, _finalist(p))
-    named = _named(p, best)
+    default_runs = every.attempt(default) is not None
+    hopeless = p.request.slo and default_runs and every.breaks_alone(default)
+    best = default if hopeless else _keeper(p, _finalist(p))
+    named = {default: Role.DEFAULT} if hopeless else _named(p, best)
     for _ in range(TABLE_ROUNDS):
         top = _top(every, [one for one in named if one != default], default) or best
         if top == best:
             break
         best = top
         named = _named(p, best)
-    keeps_limits, default_runs = every.keeps_limits(best), every.attempt(default) is not None
+    keeps_limits = every.keeps_limits(best)
     gain, least, doubt, chosen = None, None, None, best
     if p.request.slo and not every.keeps_limits(default):  # what keeps them is better, surely
         chosen = best if keeps_limits else default
@@ -218,7 +221,7 @@ def _least(p: Problem, best: Settings, gain: float) -> tuple[float, str | None]:
 def _named(p: Problem, best: Settings) -> dict[Settings, Role]:
     """vLLM's default, the best, and the better of its neighbours by the part of the requests."""
     size = best.step_tokens
-    near = [best.at_budget(budget) for budget in (size // 2, size * 2)]
+    near = [best.at_budget(budget) for budget in (size // 2, size * 2) if budget >= LEAST_BUDGET]
     rows = {p.default: Role.DEFAULT}
     rows.setdefault(best, Role.BEST)
     rows.setdefault(min(near, key=p.part.cost), Role.NEIGHBOUR)

@@ -15,7 +15,7 @@ from chunkscope.lengths.profile import DatasetProfile
 from chunkscope.planning.request import Aim, PlanRequest
 from chunkscope.simulation.loop import Scenario, run_setting
 from chunkscope.simulation.result import SimulatedRun
-from chunkscope.simulation.sweep import find_rate
+from chunkscope.simulation.sweep import find_rate, lone_run_that_breaks
 from chunkscope.simulation.workload import Workload, draw_workload, served_prompts
 from chunkscope.vllm.deployment import Deployment
 from chunkscope.vllm.enums import ChunkPolicy
@@ -118,6 +118,12 @@ class Simulator:
         full = self.complete(settings)
         scenario, pool = self.scenario(settings), self._pool(full)
         return find_rate(scenario, full, pool, saturation=saturation, tick=self.tick)
+
+    def breaks_alone(self, settings: Settings) -> bool:
+        """Does even a request that nobody else disturbs break a limit, by far?"""
+        full = self.complete(settings)
+        run = lone_run_that_breaks(self.scenario(settings), full, self._pool(full))
+        return run is not None
 
     def attempt(self, settings: Settings) -> SimulatedRun | None:
         """None where vLLM would not start with it, or the memory model rules it out."""

@@ -64,7 +64,7 @@ def knee(runs: Sequence[SimulatedRun], front: Sequence[int]) -> int | None:
 FEWEST_REQUESTS = 1_000
 UNIT_RATE = "1/s"  # how the requests come that `find_rate` is given
 NEAR_ENOUGH = 1.03  # of the rate that is kept to the one that is not
-LOWEST, HIGHEST = 1 / 512, 4.0  # of what is done in a second when all come at once
+LOWEST, HIGHEST = 1 / 64, 4.0  # of what is done in a second when all come at once
 ALONE, BY_FAR = 64, 0.8
 GROWING = "queue"  # instead of a limit's name: the queue grows
 
@@ -96,7 +96,7 @@ def find_rate(
         return slo is None or slo.is_met
 
     at_once = tuple(replace(request, arrival_s=0.0) for request in scenario.requests)
-    if unkept := _alone(replace(scenario, requests=at_once), settings, pool):
+    if unkept := lone_run_that_breaks(replace(scenario, requests=at_once), settings, pool):
         return unkept
     all_s = run_setting(replace(scenario, requests=at_once), settings, pool).figures.makespan_s
     most = len(at_once) / all_s
@@ -111,7 +111,9 @@ def find_rate(
     return replace(best, rate=sustained)
 
 
-def _alone(scenario: Scenario, settings: Settings, pool: KvPool) -> SimulatedRun | None:
+def lone_run_that_breaks(
+    scenario: Scenario, settings: Settings, pool: KvPool
+) -> SimulatedRun | None:
     """Some of the requests one by one, where even they break a limit by far: no rate keeps it.
 
     Low rates take long to simulate, so this is asked first.

