@@ -131,11 +131,11 @@ BUDGETS = {
     "hardware": 1_650,
     "vllm": 2_460,
     "simulation": 2_478,
-    "planning": 2_962,
+    "planning": 2_921,
     "verification": 3_633,
     "diagnosis": 791,
     "reference": 991,
-    "gating": 1_706,
+    "gating": 1_689,
     "report": 3_160,
     "commands": 1_420,
 }

@@ -8,7 +8,7 @@ import itertools
 import json
 import re
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -98,81 +98,64 @@ def from_words(text: str, version: Version) -> CommittedArguments:
 def _from_list(
     words: list[str], version: Version, refusals: Iterable[Refusal] = ()
 ) -> CommittedArguments:
-    reader = _Reader(version, refusals)
     # The model is the one word that may stand without a flag.
     model = words[0] if words and not words[0].startswith("-") else None
     words = words[1:] if model else words
+    known, faults = flags_of(version), list(refusals)
+    values: dict[str, Any] = {}
+    written: dict[str, str] = {}  # as they stand there
     try:
         given, unknown = parse_words(words, version)
     except ValueError as error:
-        reader.refuse("arguments", str(error))
+        faults.append(refusal("arguments", str(error)))
         given, unknown = {}, []
     for name, value in given.items():
-        reader.take(flags_of(version)[name], value)
-    reader.take_unknown(unknown)
-    return reader.result(model=reader.values.get("model", model), words=tuple(words))
-
-
-class _Reader:
-    """What was read so far: values, how they are written, and what is wrong with them."""
-
-    def __init__(self, version: Version, refusals: Iterable[Refusal] = ()) -> None:
-        self.known, self.version = flags_of(version), version
-        self.values: dict[str, Any] = {}
-        self.flags: dict[str, ServeFlag] = {}
-        self.written: dict[str, str] = {}
-        self.refusals = list(refusals)
-
-    def refuse(self, argument: str, why: str, code: str = "argument_refused") -> None:
-        self.refusals.append(refusal(argument, why, code))
-
-    def take(self, flag: ServeFlag, value: bool | str | list[str] | None) -> None:
-        name, self.flags[flag.name] = flag.name, flag
         if isinstance(value, bool):
-            self.written[name], self.values[name] = str(value).lower(), value
-            return
-        words = value if isinstance(value, list) else [] if value is None else [value]
-        self.written[name] = " ".join(words)
-        for word in words:
+            written[name], values[name] = str(value).lower(), value
+            continue
+        several = value if isinstance(value, list) else [] if value is None else [value]
+        written[name] = " ".join(several)
+        for word in several:
             try:
-                self.values[name] = flag.read(word)
+                values[name] = known[name].read(word)
             except ValueError as error:
-                self.refuse(name, str(error))
+                faults.append(refusal(name, str(error)))
+    faults += _take_unknown(unknown, written, version)
+    others = {name: text for name, text in written.items() if name not in (*NAMES, "model")}
+    harmless = tuple(name for name, text in others.items() if _is_harmless(known.get(name), text))
+    return CommittedArguments(
+        settings=Settings.of(values),
+        model=values.get("model", model),
+        others={name: text for name, text in others.items() if name not in harmless},
+        harmless=harmless,
+        refusals=tuple(faults),
+        words=tuple(words),
+    )
 
-    def take_unknown(self, words: list[str]) -> None:
-        """An unknown flag has the words behind it; nobody knows how many it takes."""
-        name = ""
-        for word in words:
-            flag, _, value = word.partition("=")
-            base, dot, _ = flag.removeprefix("--").replace("-", "_").partition(".")
-            if word.startswith("--") and dot and base in self.known:
-                name = base  # `--some-config.key value` is one key of a JSON argument
-                self.flags[name], self.written[name] = self.known[name], word
-            elif word.startswith("-"):
-                name = flag.lstrip("-").replace("-", "_")
-                self.written[name] = value
-                self.refuse(name, why_unknown(flag, self.version), "argument_unknown")
-            elif name:
-                self.written[name] = f"{self.written[name]} {word}".strip()
-            else:
-                self.refuse(word, f"vLLM does not know what to do with the word {word!r}")
 
-    def result(self, **more: Any) -> CommittedArguments:
-        others = {n: text for n, text in self.written.items() if n not in (*NAMES, "model")}
-        harmless = tuple(name for name, text in others.items() if self._is_harmless(name, text))
-        return CommittedArguments(
-            settings=Settings.of(self.values),
-            others={name: text for name, text in others.items() if name not in harmless},
-            harmless=harmless,
-            refusals=tuple(self.refusals),
-            **more,
-        )
+def _take_unknown(words: list[str], written: dict[str, str], version: Version) -> Iterator[Refusal]:
+    """An unknown flag has the words behind it; nobody knows how many it takes."""
+    name = ""
+    for word in words:
+        flag, _, value = word.partition("=")
+        base, dot, _ = flag.removeprefix("--").replace("-", "_").partition(".")
+        if word.startswith("--") and dot and base in flags_of(version):
+            name, written[base] = base, word  # `--some-config.key value` is one key of a JSON
+        elif word.startswith("-"):
+            name = flag.lstrip("-").replace("-", "_")
+            written[name] = value
+            yield refusal(name, why_unknown(flag, version), "argument_unknown")
+        elif name:
+            written[name] = f"{written[name]} {word}".strip()
+        else:
+            yield refusal(word, f"vLLM does not know what to do with the word {word!r}")
 
-    def _is_harmless(self, name: str, written: str) -> bool:
-        """Of no effect, or what is done anyway."""
-        flag = self.flags.get(name)
-        default = flag.default if flag else ""
-        return bool(flag and flag.effect is Effect.NONE) or written.lower() == (default or None)
+
+def _is_harmless(flag: ServeFlag | None, written: str) -> bool:
+    """Of no effect, or what is done anyway."""
+    if flag is None:
+        return False
+    return flag.effect is Effect.NONE or written.lower() == (flag.default or None)
 
 
 # -- YAML ----------------------------------------------------------------------------------------

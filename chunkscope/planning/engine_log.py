@@ -83,7 +83,6 @@ def measured_in(
         activation_gib=_peak(facts, there),
         graphs_gib=_graphs(facts, there),
         hit_rate=_hit_rate(life, there.release.version),
-        knows_arguments="arguments" in life.line_of,
         failed=tuple(
             FailedStart(settings=_settings(one, there), why=one.failure.kind, line=one.failure.line)
             for one in lives

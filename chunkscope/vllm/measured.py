@@ -54,7 +54,6 @@ class MeasuredFit:
     activation_gib: float | None = None
     graphs_gib: float | None = None
     hit_rate: float | None = None
-    knows_arguments: bool = True  # else vLLM's own are assumed, such as the share of memory
     failed: tuple[FailedStart, ...] = ()
 
     def failed_as(self, settings: Settings) -> FailedStart | None:

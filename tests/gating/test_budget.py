@@ -133,15 +133,6 @@ def test_update_moves_what_init_wrote_and_what_fails_and_leaves_the_rest(place):
     assert again == text, "nothing is left to move"
 
 
-def test_update_keeps_a_limit_that_a_person_chose_and_that_holds(place):
-    place.save_profile(data=[10, 1000])
-    path = place.write("chunkscope.toml", "[gate.data]\nlongest_prompt = 5000\np95 = 900\n")
-    text = updated_text(parse_budget(path.read_text(), path), load_findings(place.reports))
-    gate = tomllib.loads(text)["gate"]["data"]
-    assert gate["longest_prompt"] == 5000
-    assert gate["p95"] > 950
-
-
 def test_update_does_not_take_figures_of_other_data(place):
     made = place.save_profile(data=MIXED)
     place.save_plan(made)

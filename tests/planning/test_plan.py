@@ -6,7 +6,7 @@ from chunkscope.artefacts import codec
 from chunkscope.errors import InputError
 from chunkscope.planning.plan import Plan
 from chunkscope.vllm.enums import Entry, Mode, Task
-from tests.build import FITTING, LONG, MIXED, SHORT, advised, plan, profile
+from tests.build import FITTING, LONG, MIXED, SHORT, advised, plan
 
 PLANS = {
     "by simulation": advised(MIXED),
@@ -39,13 +39,6 @@ def _texts(value):
             yield from _texts(part)
 
 
-def test_a_plan_knows_its_profile_and_who_asked():
-    made = plan(MIXED)
-    assert made.source.profile_digest == profile(data=MIXED).digest()
-    assert made.request.settings.tensor_parallel_size == 1
-    assert made.model.name == "llama-3.1-8b"
-
-
 def test_other_entry_points_get_the_same_settings_spelled_out():
     made = plan(FITTING)
     assert made.settings_for(Entry.SERVE) == made.settings
@@ -66,9 +59,3 @@ def test_a_plan_that_was_edited_is_an_input_error(change):
     document = json.loads(codec.dump(plan(MIXED).to_json())) | change
     with pytest.raises(InputError):
         Plan.from_json(document)
-
-
-def test_no_plan_yet_names_the_command_that_makes_it(tmp_path):
-    with pytest.raises(InputError) as error:
-        Plan.load(tmp_path / "plan.json")
-    assert "chunkscope recommend" in error.value.hint

@@ -1,6 +1,3 @@
-import json
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -107,20 +104,3 @@ def test_any_lengths_get_a_decision_that_agrees_with_itself(prompts):
     assert (decision.tier is Tier.SKIP) == (decision.mode is Mode.OFF)
     if decision.chunks.prompts:
         assert 2 <= decision.chunks.median <= decision.chunks.longest
-
-
-@pytest.mark.shared
-@pytest.mark.parametrize(
-    ("name", "mode"),
-    [
-        ("gsm8k_test", Mode.OFF),
-        ("arena_hard_v0.1", Mode.CONSERVATIVE),
-        ("longchat_topics_20", Mode.AGGRESSIVE),
-        ("qmsum_prompts", Mode.AGGRESSIVE),
-    ],
-)
-def test_real_datasets_get_the_mode_their_lengths_ask_for(shared: Path, name, mode):
-    """Exact lengths counted with Qwen3's tokenizer: the longest prompt and p95 decide."""
-    reference = json.loads((shared / "data" / "reference_lengths.json").read_text())
-    counted = reference["text"][name]["lengths"]["qwen3"]
-    assert decide(lengths(longest=counted["max"], p95=int(counted["p95"]))).mode is mode

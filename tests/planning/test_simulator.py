@@ -10,7 +10,6 @@ from chunkscope.planning.plan import Plan
 from chunkscope.planning.predict import SimulateOptions, predict
 from chunkscope.planning.problem import Problem
 from chunkscope.planning.simulator import Simulator, draw
-from chunkscope.simulation.slo import read_slo
 from chunkscope.vllm.settings import Settings
 from tests import build
 from tests.build import MIXED, SHORT, advised, profile
@@ -85,12 +84,6 @@ def test_a_measured_kv_cache_or_another_setting_can_be_asked_for():
     run = predict(plan, data, asked).runs[0]
     assert (run.settings.step_tokens, run.pool.tokens) == (256, 50_000)
     assert (run.setting, run.settings.max_num_seqs) == ("asked", 256)
-
-
-def test_limits_can_be_asked_of_a_plan_that_was_forced():
-    plan = build.plan(MIXED, mode="conservative", max_output=16)
-    run = predict(plan, DATA, SimulateOptions(slo=read_slo("itl_max=1s"))).runs[0]
-    assert run.slo is not None
 
 
 def test_a_sweep_has_the_plan_and_vllms_default_among_its_points():
