@@ -294,3 +294,10 @@ def test_a_queue_that_grows_is_seen(apart_s, grows):
 def test_chance_alone_makes_no_queue():
     assert not Backlog(early=100, late=140).grows
     assert Backlog(early=100, late=150).grows
+
+
+def test_a_backlog_is_how_many_waited_early_and_late():
+    """By Little's law; the last one's wait lies beyond the time in which requests came."""
+    run = simulate(arriving(*((100, 1, float(second)) for second in range(4))), ARGS, STEP)
+    assert run.backlog.early == pytest.approx((1.1 + 1.2) / 2)
+    assert run.backlog.late == pytest.approx(1.3)

@@ -124,6 +124,14 @@ def test_a_format_can_be_forced(tree):
         find("data", options=ReadOptions(input_format="pickle"))
 
 
+def test_a_forced_format_is_of_what_an_archive_holds(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with zipfile.ZipFile("rows.zip", "w") as archive:
+        archive.writestr("rows.data", ROW)
+    sources, _ = find("rows.zip", options=ReadOptions(input_format="jsonl"))
+    assert [source.format for source in sources] == ["jsonl"]
+
+
 def test_a_folder_with_nothing_usable_says_what_was_skipped(tree):
     tree({"data/a.py": b"x", "data/b.py": b"x", "data/README.md": b"x"})
     with pytest.raises(InputError) as caught:
