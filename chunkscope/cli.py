@@ -19,7 +19,7 @@ from chunkscope.errors import EXIT_BUG, ChunkscopeError, InputError
 EXIT_INTERRUPTED = 130
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _INTERRUPT = signal.default_int_handler  # Python's own: it raises KeyboardInterrupt
-SMALL = ("prefixes", "memory", "demo", "models", "gpus", "help")  # commands of one module
+SMALL = ("prefixes", "memory", "doctor", "demo", "models", "gpus", "help")  # commands of one module
 COMMANDS = (
     *("analyze", "prefixes", "recommend", "simulate", "verify", "report", "gate"),
     *("memory", "doctor", "demo", "models", "gpus", "help"),

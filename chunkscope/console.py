@@ -155,8 +155,7 @@ class _Bar(Progress):
         self._bar.update(self._task, description=what, total=total, completed=done, count=count)
 
     def preparing(self, name: str) -> None:
-        short = name if len(name) < 25 else name.rstrip("/").rpartition("/")[2]
-        self._show(f"preparing the tokenizer {printable(short)}, once", count="")
+        self._show(f"preparing the tokenizer {printable(name)}, once", count="")
 
     def begin(self, total_bytes: int) -> None:
         self._total = total_bytes or None
@@ -192,5 +191,4 @@ def simulating() -> Iterator[Callable[[], None]]:
     """What to call after each simulated setting; a bar counts them on a terminal."""
     with progress(quiet=not is_terminal()) as bar:
         done = count(1)
-        bar.phase("simulating")
         yield lambda: bar.phase("simulating", f"{next(done):,} settings")

@@ -67,7 +67,6 @@ SHOWN = {"details", "json", "quiet", "output", "form", "help", "skip_bad_rows"}
 RETURNED = {
     "recommend": {"emit", "anyway", "check"},
     "gate": {"init", "force", "update"},
-    "doctor": {"follow"},
 }
 COMMANDS = (
     *("analyze", "prefixes", "recommend", "simulate", "verify"),

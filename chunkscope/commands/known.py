@@ -1,21 +1,13 @@
-"""Small commands: `prefixes`, `memory`, `demo`, `models`, `gpus`, `help`."""
+"""Small commands: `prefixes`, `memory`, `doctor`, `demo`, `models`, `gpus`, `help`."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from chunkscope import console
 from chunkscope.commands import options as opt
-from chunkscope.commands.options import (
-    INPUT,
-    MACHINE,
-    PROFILE,
-    REPORTS,
-    SETTING,
-    WORKLOAD,
-    argument,
-)
+from chunkscope.commands.options import INPUT, MACHINE, OUTPUT, SETTING, WORKLOAD, argument
 from chunkscope.errors import InputError, UsageError
 from chunkscope.vllm.enums import Entry, KvCacheType, Task
 
@@ -23,7 +15,7 @@ PART = argument("[PART]", "Only names that contain it.", default="")
 
 
 def prefixes(
-    profile: Path = argument("[PROFILE]", "From `chunkscope analyze`.", default=PROFILE),
+    profile: Path = argument("[PROFILE]", "From `chunkscope analyze`.", default=opt.PROFILE),
     details: bool = opt.DETAILS,
     json: bool = opt.JSON,
 ) -> None:
@@ -65,6 +57,35 @@ def memory(
     opt.show(run(**options), json=json)
 
 
+def doctor(
+    logs: list[str] = argument(
+        "LOG|URL...", "vLLM logs (- for stdin), or running servers.", default=...
+    ),
+    plan: Path | None = INPUT("A plan to compare with. [default: reports/plan.json]", "FILE"),
+    profile: Path | None = INPUT("The data that was sent. [default: reports/profile.json]", "FILE"),
+    seconds: float = INPUT("How long to watch a server. [default: 10]", "S", min=0.1, default=10.0),
+    model: str | None = opt.model(MACHINE, "[default: as the log says]"),
+    gpu: str | None = opt.GPU,
+    details: bool = opt.DETAILS,
+    form: Literal["text", "md"] | None = OUTPUT("How the result is shown.", "--format"),
+    json: bool = opt.JSON,
+    output: Path = opt.output(opt.REPORTS / "doctor.json"),
+) -> None:
+    """What limits a vLLM, from its log or a running server.
+
+    Example: chunkscope doctor vllm.log
+    """
+    from chunkscope.diagnosis.doctor import doctor as run
+
+    opt.check_format(form, json=json)
+    plan = plan or (opt.PLAN if opt.PLAN.exists() else None)
+    profile = profile or (opt.PROFILE if opt.PROFILE.exists() else None)
+    diagnosis = run(*logs, plan=plan, profile=profile, gpu=gpu, model=model, seconds=seconds)
+    diagnosis.save(output)
+    opt.show(diagnosis, details=details, json=json, form=form)
+    console.say(f"\nwrote {output}")
+
+
 def demo(
     model: str | None = opt.model(
         INPUT, "Folder of a transformers model. [default: a small random one]"
@@ -77,7 +98,7 @@ def demo(
     details: bool = opt.DETAILS,
     json: bool = opt.JSON,
     quiet: bool = opt.QUIET,
-    output: Path = opt.output(REPORTS / "demo" / "verify.json"),
+    output: Path = opt.output(opt.REPORTS / "demo" / "verify.json"),
 ) -> None:
     """Show chunked prefill on this machine, with a real model.
 

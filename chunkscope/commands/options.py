@@ -151,14 +151,14 @@ def settled(
 
 def configured(command: str) -> dict[str, Any]:
     """The table of a command in chunkscope.toml, else in pyproject.toml's [tool.chunkscope]."""
-    import tomllib
-
-    from chunkscope.artefacts.files import read_text
-
     usual = CONFIG if CONFIG.exists() else PROJECT
     path = Path(os.environ.get("CHUNKSCOPE_CONFIG", usual))
     if path == PROJECT and not path.exists():
         return {}
+    import tomllib
+
+    from chunkscope.artefacts.files import read_text
+
     try:
         document = tomllib.loads(read_text(path, hint="CHUNKSCOPE_CONFIG names it"))
     except ValueError as error:

@@ -1,7 +1,6 @@
 """Logs and servers -> a diagnosis. The same for the command line and for Python."""
 
 import os
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
@@ -74,12 +73,6 @@ def doctor(
         notes += reading.notes
         reports.append(report_of(reading.start, reading.address, context, reading.finished))
     notes += [n for report in reports if (n := mismatch(context.plan, report.facts))]
-    return put_together(reports, logs, notes)
-
-
-def put_together(
-    reports: Sequence[EngineReport], logs: Sequence[EngineLog], notes: Sequence[Note]
-) -> Diagnosis:
     return Diagnosis(
         engines=tuple(reports),
         lines=sum(log.lines for log in logs),

@@ -1,9 +1,8 @@
-"""vLLM's log: a file, compressed or not, one that still grows, or standard input; and what an
+"""vLLM's log: a file, compressed or not, or standard input; and what an
 engine that ran here measured, for a plan of the same model and GPU."""
 
 import os
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
@@ -202,29 +201,3 @@ def read_log(name: str, reader: LogReader) -> tuple[Note, ...]:
             hint=hint,
         )
     return tuple(notes)
-
-
-def growing(path: Path, *, every_s: float = 1.0) -> Iterator[bytes]:
-    """The lines of a file as they come, and nothing where none came for a while.
-
-    One that is begun anew is read from its start, and so is another that gets its name.
-    """
-    file = path.open("rb")
-    try:
-        while True:
-            if data := file.read(_PIECE):
-                yield data
-                continue
-            yield b""
-            time.sleep(every_s)
-            named = path.stat() if path.exists() else None
-            mine = os.fstat(file.fileno())
-            if named is None or mine.st_size > file.tell():
-                continue
-            # Moved away, as collectors do, or truncated, as logrotate does.
-            if not os.path.samestat(mine, named) or named.st_size < file.tell():
-                file.close()
-                file = path.open("rb")
-                yield b"\n"  # what was not ended never will be
-    finally:
-        file.close()

@@ -76,10 +76,7 @@ def demo(
     seed: int = 0,
     answering: Callable[[str], None] = lambda _: None,
 ) -> Demonstration:
-    """Chunked prefill with a real model on this machine: `demo(chunk="32,256,none")`.
-
-    A chunk of "none" or None reads prompts whole.
-    """
+    """Chunked prefill with a real model on this machine: `demo(chunk="32,256,none")`."""
     words = chunk.split(",") if isinstance(chunk, str) else map(str, chunk)
     chunks = dict.fromkeys(_chunk_size(word.strip().lower()) for word in words)
     torch = load_torch("chunkscope demo")
@@ -178,8 +175,9 @@ def _run(name: str, run: ReferenceRun, workload: Workload, started: str, model: 
     figures = replace(run.run.figures, short=by_length.short, long=by_length.long)
     memory = WorkerMemory(
         rank=0,
-        activation_peak_gib=_gib(run.beyond_weights_bytes),  # keys and values included
-        device_peak_gib=_gib(run.peak_bytes),
+        activation_peak_gib=(run.beyond_weights_bytes or 0) / GIB
+        or None,  # keys and values included
+        device_peak_gib=(run.peak_bytes or 0) / GIB or None,
         weights_gib=sum(p.nbytes for p in model.parameters()) / GIB,
     )
     return Run(
@@ -193,7 +191,3 @@ def _run(name: str, run: ReferenceRun, workload: Workload, started: str, model: 
         repeats=(figures,),
         distribution=distribution_of(run.answers),
     )
-
-
-def _gib(size: int | None) -> float | None:
-    return None if size is None else size / GIB

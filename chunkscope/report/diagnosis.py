@@ -3,16 +3,13 @@
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from chunkscope.artefacts.numbers import as_written, gib, number, plural, share
 from chunkscope.diagnosis.diagnosis import Diagnosis, EngineReport, Symptom
 from chunkscope.diagnosis.phases import Bound
 from chunkscope.report.section import Section, Table, fact_table, table_of
 from chunkscope.report.words import capital, sentence
-
-if TYPE_CHECKING:
-    from rich.console import Group
 
 MOST_ENGINES = 8  # the last of them
 MOST_SYMPTOMS = 5  # of an engine, in the short answer
@@ -157,12 +154,3 @@ def _phases(engine: EngineReport) -> Table | None:
     ]
     figures = ("prompt/s", "output/s", "running", "waiting", "KV use")
     return table_of(("when", "held back by", *figures), rows, words=("held back by",))
-
-
-def live_view(diagnosis: Diagnosis) -> "Group":
-    """The engine that runs now, in a few lines that are drawn over."""
-    from rich.console import Group
-    from rich.text import Text
-
-    happened = [_happened(engine) for engine in diagnosis.engines[-1:]]
-    return Group(Text(answer(diagnosis), style="bold"), *map(Text, happened))

@@ -137,7 +137,6 @@ def test_a_log_from_a_pipe_as_markdown(place) -> None:
     [
         (("nowhere.log",), 3, "nowhere.log"),
         (("reports/plan.json",), 3, "plan.json"),
-        (("x", "y", "--follow"), 2, "--follow"),
         (("http://127.0.0.1:9", "--seconds", "0"), 2, "--seconds"),
     ],
 )

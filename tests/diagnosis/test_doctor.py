@@ -17,7 +17,7 @@ from chunkscope.diagnosis.doctor import (
 )
 from chunkscope.diagnosis.phases import Bound
 from chunkscope.errors import InputError, UsageError
-from chunkscope.planning.engine_log import growing, read_log
+from chunkscope.planning.engine_log import read_log
 from chunkscope.verification.endpoint import metrics
 from chunkscope.vllm.log.reader import LogReader
 from tests.build import plan
@@ -381,23 +381,6 @@ def test_a_log_that_was_truncated_while_it_was_written(tmp_path: Path) -> None:
     path = tmp_path / "vllm.log"
     path.write_bytes(b"\0" * 5_000 + b"\n" + (LOGS / "vllm-0.28-cpu-kv-bound.log").read_bytes())
     assert rules(doctor(path).engines[0])[0] == "kv-bound"
-
-
-def test_a_log_that_is_followed_past_its_rotation(tmp_path: Path) -> None:
-    """By what its file is, not by its size: the next may be the longer one."""
-    path = tmp_path / "vllm.log"
-    path.write_bytes(b"one\ntw")
-    lines = growing(path, every_s=0)
-    assert [next(lines), next(lines)] == [b"one\ntw", b""]
-    with path.open("ab") as file:
-        file.write(b"o\n")
-    path.rename(tmp_path / "vllm.log.1")
-    assert [next(lines), next(lines), next(lines)] == [b"o\n", b"", b""]
-    path.write_bytes(b"three, which is longer than all before\n")
-    begun = [b"\n", b"three, which is longer than all before\n", b""]
-    assert [next(lines), next(lines), next(lines)] == begun
-    path.write_bytes(b"four\n")  # truncated
-    assert [next(lines), next(lines)] == [b"\n", b"four\n"]
 
 
 def test_bytes_that_are_no_text_spoil_their_line_only(tmp_path: Path) -> None:
