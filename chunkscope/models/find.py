@@ -35,7 +35,6 @@ class KnownModel:
     published: int
     config: Mapping[str, Any]
     tokenizer: str
-    corroborated: bool = False
 
 
 def _table(file: Path) -> dict[str, KnownModel]:
@@ -48,7 +47,6 @@ def _table(file: Path) -> dict[str, KnownModel]:
                 published=model["published"],
                 config={**shared, **model.get("config", {})},
                 tokenizer=model.get("tokenizer") or family["tokenizer"],
-                corroborated=model.get("corroborated", False),
             )
     return models
 

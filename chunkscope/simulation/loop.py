@@ -200,18 +200,13 @@ def _timeline_step(step: Step, waiting: int) -> TimelineStep:
     """Its times are not known yet."""
     chunks = (
         PromptChunk(
-            request=request.id,
-            start=request.num_computed_tokens - tokens,
-            end=request.num_computed_tokens,
-            prompt_tokens=request.num_prompt_tokens,
+            r.id, r.num_computed_tokens - tokens, r.num_computed_tokens, r.num_prompt_tokens
         )
-        for request, tokens in step.num_scheduled_tokens.items()
-        if request.num_computed_tokens <= request.num_prompt_tokens
+        for r, tokens in step.num_scheduled_tokens.items()
+        if r.num_computed_tokens <= r.num_prompt_tokens
     )
     return TimelineStep(
         number=step.number,
-        start_s=0.0,
-        duration_s=0.0,
         decode_requests=step.decode_requests,
         chunks=tuple(chunks),
         waiting=waiting,

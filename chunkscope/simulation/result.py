@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class PromptChunk:
     """Tokens `start` to `end` of a request's prompt, read in one step."""
 
@@ -35,8 +35,8 @@ class PromptChunk:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimelineStep:
     number: int
-    start_s: float
-    duration_s: float
+    start_s: float = 0.0
+    duration_s: float = 0.0
     decode_requests: int
     chunks: tuple[PromptChunk, ...]
     waiting: int

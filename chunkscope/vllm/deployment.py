@@ -16,6 +16,7 @@ from chunkscope.vllm.rules import Off
 from chunkscope.vllm.settings import NAMES, KvPool, Settings
 
 OWN = Settings()  # everything left to vLLM
+THRESHOLD = "long_prefill_token_threshold"
 POSITIVE = ("max_model_len", "max_num_batched_tokens", "max_num_seqs", "max_num_active_seqs")
 
 
@@ -187,22 +188,17 @@ class Deployment:
         context, budget, seqs = s.max_model_len, s.max_num_batched_tokens, s.max_num_seqs
         threshold, share = s.long_prefill_token_threshold or 0, s.gpu_memory_utilization or 0
         limit = self.shape.limit if self.shape else None
+        long, several = _over(threshold, context), s.parallel.data > 1
         checks = (
             ("max_num_batched_tokens", "unchunked_budget", off and _over(context, budget)),
             ("max_num_batched_tokens", "budget_below_seqs", _over(seqs, budget)),
             ("max_num_active_seqs", "active_over_seqs", _over(s.max_num_active_seqs, seqs)),
-            (
-                *("long_prefill_token_threshold", "threshold_over_context"),
-                _over(threshold, context) and rules.checks_threshold,
-            ),
-            ("long_prefill_token_threshold", "negative_threshold", threshold < 0),
+            (THRESHOLD, "threshold_over_context", long and rules.checks_threshold),
+            (THRESHOLD, "negative_threshold", threshold < 0),
             ("max_model_len", "context_over_limit", _over(context, limit)),
             ("gpu_memory_utilization", "utilization", not 0 < share <= 1),
             *((name, "below_one", _over(1, getattr(s, name))) for name in POSITIVE),
-            (
-                *("data_parallel_size", "replicas_need_serve"),
-                s.parallel.data > 1 and self.entry is Entry.LLM,
-            ),
+            ("data_parallel_size", "replicas_need_serve", several and self.entry is Entry.LLM),
             ("enable_chunked_prefill", "off_with_threshold", off and threshold > 0),
             ("enable_chunked_prefill", "off_ignored", off and rules.off is Off.IGNORED),
             *((name, "unknown", not known_to(name, version)) for name in s.given()),

@@ -146,11 +146,6 @@ class KvPool:
     blocks: int | None = None
     groups: tuple[KvGroup, ...] = ()
 
-    def __post_init__(self) -> None:
-        for name in ("tokens", "block_size"):
-            if getattr(self, name) < 1:
-                raise UsageError(f"the KV cache needs {name} of at least 1")
-
     @property
     def num_blocks(self) -> int:
         """Blocks that can be used: the first is vLLM's null block."""

@@ -110,7 +110,10 @@ SIGNS = (  # in a line, and the message that it is a sign of
 def parse(sign: str, text: str) -> dict[str, str]:
     """What the message says, by fact; empty when it is not the whole message."""
     match = _COMPILED[sign].search(text)
-    return {name: value for name, value in match.groupdict().items() if value} if match else {}
+    words = {name: value for name, value in match.groupdict().items() if value} if match else {}
+    # Of the line that begins an engine the first of each name counts, since configurations nest.
+    config = reversed(_PAIR.findall(words.get("config", "")))
+    return {_RENAMED.get(name, name): value for name, value in config} | words
 
 
 # vLLM's names in the line that begins an engine, and ours where they differ.
@@ -149,11 +152,6 @@ def _value(text: str, kind: type) -> Any:
         return kind(text.replace(",", ""))
     except ValueError:
         return None
-
-
-def config_words(config: str) -> dict[str, str]:
-    """Of the line that begins an engine: the first of each name, since configurations nest."""
-    return {_RENAMED.get(name, name): text for name, text in reversed(_PAIR.findall(config))}
 
 
 def arguments_in(text: str) -> dict[str, Any]:

@@ -183,7 +183,7 @@ class LogReader:
                 engine.line_of["arguments"] = number
             case facts.STARTED:
                 engine.started.add(line.process)
-                engine.learn({**facts.config_words(words["config"]), **words}, number)
+                engine.learn(words, number)
             case _:
                 engine.learn(words, number)
         if "preemptions" in words:  # of a window, or of all so far
