@@ -19,7 +19,7 @@ from chunkscope.errors import EXIT_BUG, ChunkscopeError, InputError
 EXIT_INTERRUPTED = 130
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _INTERRUPT = signal.default_int_handler  # Python's own: it raises KeyboardInterrupt
-SMALL = ("prefixes", "memory", "doctor", "demo", "models", "gpus", "help")  # commands of one module
+SMALL = ("prefixes", "report", "memory", "doctor", "demo", "models", "gpus", "help")
 COMMANDS = (
     *("analyze", "prefixes", "recommend", "simulate", "verify", "report", "gate"),
     *("memory", "doctor", "demo", "models", "gpus", "help"),
@@ -59,7 +59,7 @@ def application(wanted: str = "") -> typer.Typer:
     )
     app.callback()(_common)
     for name in [wanted] if wanted in COMMANDS else COMMANDS:
-        module = import_module(f"chunkscope.commands.{'known' if name in SMALL else name}")
+        module = import_module(f"chunkscope.commands.{'small' if name in SMALL else name}")
         command = getattr(module, "show_help" if name == "help" else name)
         app.command(name, cls=GroupedCommand)(_past_typer(command))
     return app

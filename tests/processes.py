@@ -77,15 +77,6 @@ def hears_ctrl_c(process: int) -> bool:
     return bool(caught >> (signal.SIGINT - 1) & 1)
 
 
-def has_open(process: int, name: str) -> bool:
-    with suppress(OSError):
-        for entry in (PROC / str(process) / "fd").iterdir():
-            with suppress(OSError):
-                if Path(entry.readlink()).name == name:
-                    return True
-    return False
-
-
 def wait_until_idle(process: "subprocess.Popen[Any]", checks: int = 25) -> None:
     """All its threads sleep, whenever one looks: it waits for something from outside.
 

@@ -24,7 +24,6 @@ from tests.commands.helpers import (
 from tests.processes import (
     PATIENCE_S,
     ended_by_ctrl_c,
-    has_open,
     started,
     wait_until,
     wait_until_idle,
@@ -80,7 +79,7 @@ def test_ctrl_c_ends_a_long_scan_and_keeps_what_is_finished(tmp_path: Path) -> N
     os.mkfifo(tmp_path / "endless.jsonl")
     analyze(tmp_path, "done.jsonl", "--field", "prompt", "-o", "first.json")  # has the tokenizer
     results = Path(os.environ["CHUNKSCOPE_CACHE_DIR"]) / "results"
-    before = {*results.rglob("*.json")}
+    before = {*filter(Path.is_file, results.rglob("*"))}
     # Opened both ways, it waits for no reader and does not end when there is none.
     with (
         scanning(tmp_path, "done.jsonl", "endless.jsonl") as scan,
@@ -91,8 +90,7 @@ def test_ctrl_c_ends_a_long_scan_and_keeps_what_is_finished(tmp_path: Path) -> N
         wait_until_idle(scan)
         ended_by_ctrl_c(scan)
     assert not (tmp_path / "reports").exists()
-    assert len({*results.rglob("*.json")} - before) == 1
-    assert not [*results.rglob(".chunkscope-*")]
+    assert len({*filter(Path.is_file, results.rglob("*"))} - before) == 1  # and no litter
     again = analyze(tmp_path, "done.jsonl")
     assert again.code == 0
     assert "recounted" not in again.err  # it came from the cache
@@ -106,17 +104,6 @@ def test_ctrl_c_ends_a_scan_that_waits_for_standard_input(tmp_path: Path) -> Non
         scan.stdin.flush()
         wait_until(lambda: is_drained(scan.stdin.fileno()))
         wait_until_idle(scan)
-        ended_by_ctrl_c(scan)
-
-
-@on_linux
-def test_ctrl_c_in_the_middle_of_a_large_file(tmp_path: Path) -> None:
-    row = json.dumps({"prompt": "and on and on " * 400}).encode() + b"\n"
-    with (tmp_path / "large.jsonl").open("wb") as file:
-        for _ in range(100):
-            file.write(row * 500)
-    with scanning(tmp_path, "large.jsonl", "--no-cache") as scan:
-        wait_until(lambda: has_open(scan.pid, "large.jsonl"))
         ended_by_ctrl_c(scan)
 
 
@@ -144,22 +131,6 @@ def test_a_reader_that_goes_away_is_no_mistake(tmp_path: Path, words: list[str])
     assert done.returncode == 0
     assert b"Traceback" not in done.stderr
     assert b"Exception" not in done.stderr
-
-
-def test_output_can_be_piped_into_head(tmp_path: Path) -> None:
-    for number in range(300):
-        write_jsonl(tmp_path / "many" / f"{number}.jsonl", prompts(1))
-    line = f"'{sys.executable}' -m chunkscope analyze many --json | head -1"
-    done = subprocess.run(
-        ["bash", "-c", f"set -o pipefail; {line}"],
-        cwd=tmp_path,
-        env=environment(),
-        capture_output=True,
-        check=False,
-    )
-    assert done.stdout == b"{\n"
-    assert done.returncode == 0
-    assert b"Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -250,8 +221,3 @@ def test_an_output_that_cannot_be_is_a_sentence(tmp_path: Path, output: str) -> 
     run = analyze(tmp_path, "a.jsonl", "-o", output)
     assert run.code == 3
     assert run.err.startswith("error: ")
-
-
-def test_an_output_name_may_be_as_long_as_the_disk_allows(tmp_path: Path) -> None:
-    write_jsonl(tmp_path / "a.jsonl", prompts())
-    assert analyze(tmp_path, "a.jsonl", "-o", "x" * 255).code == 0

@@ -56,27 +56,6 @@ def test_several_profiles_are_planned_for_together(tmp_path) -> None:
     assert python.recommend([tmp_path / "a.json", tmp_path / "b.json"]).refused.of == 40
 
 
-@pytest.mark.parametrize(
-    ("words", "code", "named"),
-    [
-        (("nowhere.json",), 3, "nowhere.json"),
-        (("--model", "llama3-8b", "--gpu", "l4"), 4, "llama3-8b"),
-        (("--model", "qwen3-8b", "--gpu", "nothing"), 2, "nothing"),
-        (("--model", "llama-3.1-70b", "--gpu", "l4"), 3, "--tp"),
-        (("--slo", "itl=5"), 2, "--slo"),
-        (("--arrivals", "soon"), 2, "soon"),
-        (("--dataset", "shrt"), 2, "short"),
-        (("--policy", "lengths"), 2, "--policy"),
-        (("--emit", "lighteval"), 2, "lighteval"),
-        (("--tp", "0"), 2, "--tp"),
-    ],
-)
-def test_a_mistake_of_a_plan_gets_a_sentence_and_its_code(planned, words, code, named) -> None:
-    run = chunkscope(planned, "recommend", *words)
-    assert run.code == code, run.err
-    assert named in run.err
-
-
 def test_a_price_in_the_config_file_is_part_of_the_answer(planned, tmp_path) -> None:
     (planned / "chunkscope.toml").write_text("[recommend]\nprice_per_hour = 2.5\n")
     try:
@@ -109,45 +88,10 @@ def test_a_sweep_and_a_timeline_are_shown(planned) -> None:
     assert f"{simulated.runs[0].settings.step_tokens:,}" in run.out
 
 
-@pytest.mark.parametrize(
-    ("words", "code", "named"),
-    [
-        (("--trace", "nowhere.jsonl"), 3, "nowhere.jsonl"),
-        (("--calibration", "nowhere.json"), 3, "nowhere.json"),
-        (("--requests", "0"), 2, "--requests"),
-        (("--log", "x"), 2, "--log"),
-    ],
-)
-def test_a_mistake_of_a_simulation_gets_its_code(planned, words, code, named) -> None:
-    run = chunkscope(planned, "simulate", *words)
-    assert run.code == code, run.err
-    assert named in run.err
-
-
 def test_a_plan_without_a_gpu_says_what_is_missing(tmp_path) -> None:
     build.profile(short=build.SHORT).save(tmp_path / "reports" / "profile.json")
     assert chunkscope(tmp_path, "recommend", "--model", "qwen3-8b").code == 0
     assert chunkscope(tmp_path, "simulate").code in (3, 4)
-
-
-# -- verify --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("words", "code", "named"),
-    [
-        ((), 4, "vLLM"),
-        (("--repeats", "0"), 2, "--repeats"),
-        (("--engine-arg", "dtype"), 2, "dtype"),
-        (("--only", "plan"), 2, "--only"),
-        (("nowhere.json",), 3, "nowhere.json"),
-    ],
-)
-def test_a_measurement_that_cannot_begin_says_why(planned, monkeypatch, words, code, named) -> None:
-    monkeypatch.setenv("CHUNKSCOPE_VLLM_PYTHON", sys.executable)  # which has none
-    run = chunkscope(planned, "verify", *words)
-    assert run.code == code, run.err
-    assert named in run.err
 
 
 # -- memory and prefixes -------------------------------------------------------------------------
@@ -164,12 +108,6 @@ def test_memory_names_the_bytes_of_a_token(tmp_path) -> None:
     assert values["kv_cache_tokens"] == python_values.memory.kv_cache_tokens
 
 
-def test_memory_that_does_not_fit_says_so(tmp_path) -> None:
-    run = chunkscope(tmp_path, "memory", "--model", "llama-3.1-70b", "--gpu", "l4")
-    assert run.code == 0
-    assert "GiB" in run.out.splitlines()[0] + run.out.splitlines()[1]
-
-
 def test_prefixes_say_how_much_is_served(tmp_path) -> None:
     from tests.commands.helpers import analyze, write_jsonl
 
@@ -181,14 +119,41 @@ def test_prefixes_say_how_much_is_served(tmp_path) -> None:
     assert python.prefixes(tmp_path / "reports" / "profile.json").overall.hit_rate > 0.5
 
 
-def test_data_frames_have_a_row_for_each_setting(planned) -> None:
-    pytest.importorskip("pandas")
-    plan = python.Plan.load(planned / "reports" / "plan.json")
-    assert list(plan.to_frame()["chosen"]).count(True) == 1
-    simulated = python.simulate(plan, planned / "reports" / "profile.json")
-    assert list(simulated.to_frame()["makespan_s"]) == [
-        run.figures.makespan_s for run in simulated.runs
-    ]
-    measured = build.verification(build.run("plan", 9.0), build.failed("off"))
-    assert list(measured.to_frame()["setting"]) == ["plan", "off"]
-    assert set(python.memory("qwen3-8b", "h100").to_frame()["part"]) >= {"weights", "kv_cache"}
+@pytest.mark.parametrize(
+    ("line", "code", "named"),
+    [
+        ("recommend nowhere.json", 3, "nowhere.json"),
+        ("recommend --model llama3-8b --gpu l4", 4, "llama3-8b"),
+        ("recommend --model qwen3-8b --gpu nothing", 2, "nothing"),
+        ("recommend --model llama-3.1-70b --gpu l4", 3, "--tp"),
+        ("recommend --slo itl=5", 2, "--slo"),
+        ("recommend --arrivals soon", 2, "soon"),
+        ("recommend --dataset shrt", 2, "short"),
+        ("recommend --policy lengths", 2, "--policy"),
+        ("recommend --emit lighteval", 2, "lighteval"),
+        ("recommend --emit python --entry serve", 2, "--entry"),
+        ("recommend --tp 0", 2, "--tp"),
+        ("simulate --trace nowhere.jsonl", 3, "nowhere.jsonl"),
+        ("simulate --calibration nowhere.json", 3, "nowhere.json"),
+        ("simulate --requests 0", 2, "--requests"),
+        ("simulate --log x", 2, "--log"),
+        ("verify", 4, "vLLM"),
+        ("verify --repeats 0", 2, "--repeats"),
+        ("verify --engine-arg dtype", 2, "dtype"),
+        ("verify --only plan", 2, "--only"),
+        ("verify nowhere.json", 3, "nowhere.json"),
+        ("report nowhere", 3, "nowhere"),
+        ("report reports/plan.json", 3, "reports"),
+        ("report --json --format md", 2, "--format"),
+        ("report --format text -o x", 2, "--output"),
+        ("report reports nowhere", 3, "nowhere"),
+        ("doctor nowhere.log", 3, "nowhere.log"),
+        ("doctor reports/plan.json", 3, "plan.json"),
+        ("doctor http://127.0.0.1:9 --seconds 0", 2, "--seconds"),
+    ],
+)
+def test_a_mistake_gets_a_sentence_and_its_code(planned, monkeypatch, line, code, named) -> None:
+    monkeypatch.setenv("CHUNKSCOPE_VLLM_PYTHON", sys.executable)  # which has none
+    run = chunkscope(planned, *line.split())
+    assert run.code == code, run.err
+    assert named in run.err

@@ -50,22 +50,6 @@ def test_two_folders_are_compared(place) -> None:
     assert {change["dataset"] for change in changes["data"]} >= {"short"}
 
 
-@pytest.mark.parametrize(
-    ("words", "code", "named"),
-    [
-        (("nowhere",), 3, "nowhere"),
-        (("reports/plan.json",), 3, "reports"),
-        (("--json", "--format", "md"), 2, "--format"),
-        (("--format", "text", "-o", "x"), 2, "--output"),
-        (("reports", "nowhere"), 3, "nowhere"),
-    ],
-)
-def test_bad_input_of_a_report_gets_its_code(place, words, code, named) -> None:
-    run = chunkscope(place, "report", *words)
-    assert run.code == code, run.err
-    assert named in run.err
-
-
 # -- gate ----------------------------------------------------------------------------------------
 
 
@@ -130,20 +114,6 @@ def test_the_answer_comes_first_and_the_diagnosis_is_kept(place) -> None:
 def test_a_log_from_a_pipe_as_markdown(place) -> None:
     log = examples.LOG.read_bytes()
     assert chunkscope(place, "doctor", "-", "--format", "md", stdin=log).out
-
-
-@pytest.mark.parametrize(
-    ("words", "code", "named"),
-    [
-        (("nowhere.log",), 3, "nowhere.log"),
-        (("reports/plan.json",), 3, "plan.json"),
-        (("http://127.0.0.1:9", "--seconds", "0"), 2, "--seconds"),
-    ],
-)
-def test_bad_input_of_a_diagnosis_gets_its_code(place, words, code, named) -> None:
-    run = chunkscope(place, "doctor", *words)
-    assert run.code == code, run.err
-    assert named in run.err
 
 
 def test_the_doctors_profile_is_the_one_that_is_named(place) -> None:
