@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from chunkscope.prefixes.reuse import BLOCK_SIZE, FLAT, RUNNING, CachedAt
-from chunkscope.prefixes.sharing import Path, Sharing
+from chunkscope.prefixes.reuse import FLAT, RUNNING, CachedAt
+from chunkscope.prefixes.sharing import Path
 from chunkscope.prefixes.tree import Ints, PromptTree
 
 _CAPACITIES = [1 << power for power in range(14, 27)]  # 16K tokens to 64M
@@ -143,12 +143,3 @@ def _cached_by_size(tree: PromptTree, sizes: Sequence[int], load: Load) -> list[
         if tokens >= FLAT * part:
             break
     return cached
-
-
-def found_share(sharing: Sharing, kv_tokens: int, load: Load) -> float | None:
-    """The share of prompt tokens that is found in a KV cache of that size, as they are sent."""
-    tree = PromptTree.of_sharing(sharing)
-    if not tree.tokens.sum():
-        return None
-    cached = lru_cached_tokens(tree, kv_tokens // BLOCK_SIZE, load)
-    return float(cached.sum() / tree.tokens.sum())

@@ -49,7 +49,9 @@ def runs_table(named: Named, *, strong: Collection[int] = ()) -> Table | None:
     limits = first.slo.limits if is_simulated and first.slo else ()
     columns: dict[str, Callable[[Any], Written]] = {}
     if is_simulated and first.rate:
-        columns |= {"sustains": _sustained, "saturated at": _saturated, "breaks first": _breaks}
+        columns["sustains"] = lambda run: per_second(run.rate.rate_per_s)  # figures are at it
+        columns["saturated at"] = lambda run: per_second(run.rate.saturation_per_s)
+        columns["breaks first"] = lambda run: run.rate.breaks or ""
     for limit in limits:
         columns[f"{limit.name} ({SECONDS.write(limit.seconds)})"] = partial(_limited, limit)
     for heading, figure in SHORT.items():
@@ -116,19 +118,6 @@ def _limited(limit: Limit, run: SimulatedRun) -> Written:
     if number is None or not exceeds(number, limit.seconds):
         return None if number is None else seconds(number)
     return Cell(text=f"! {seconds(number)}", look="bad")
-
-
-def _sustained(run: Any) -> Written:
-    """The highest rate that keeps the limits: the figures beside it are at that rate."""
-    return "no rate" if run.rate.rate_per_s is None else per_second(run.rate.rate_per_s)
-
-
-def _saturated(run: Any) -> Written:
-    return per_second(run.rate.saturation_per_s)
-
-
-def _breaks(run: Any) -> Written:
-    return run.rate.breaks or ""
 
 
 def steps_table(steps: Sequence[TimelineStep]) -> Table | None:

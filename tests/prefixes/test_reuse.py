@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from chunkscope.prefixes import cache_curve, comparison
-from chunkscope.prefixes.cache_curve import ONE_BY_ONE, Load, found_share, lru_cached_tokens
+from chunkscope.prefixes.cache_curve import ONE_BY_ONE, Load, lru_cached_tokens
 from chunkscope.prefixes.comparison import Measured, TextComparison, sent_ids
 from chunkscope.prefixes.reuse import (
     HowSent,
@@ -242,7 +242,9 @@ def test_what_the_profile_keeps_of_prompts_finds_the_same(prompts, kv_blocks, ru
     _, sharing = measured(prompts)
     load = Load(running=running, output_tokens=3)
     found = sum(brute_lru(prompts, kv_blocks, load)) / sum(map(len, prompts))
-    assert found_share(sharing, 16 * kv_blocks, load) == pytest.approx(found)
+    tree = PromptTree.of_sharing(sharing)
+    cached = lru_cached_tokens(tree, kv_blocks, load).sum()
+    assert cached / tree.tokens.sum() == pytest.approx(found)
 
 
 def test_the_curve_is_left_out_where_next_to_nothing_can_be_found():
