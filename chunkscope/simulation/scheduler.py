@@ -92,10 +92,7 @@ class Scheduler:
                 continue
             num_new_tokens = min(num_new_tokens, token_budget)
             if not self.kv_cache.allocate_slots(
-                request,
-                num_new_tokens,
-                hit,
-                full_sequence_must_fit=self.rules.reserves_full_prompt,
+                request, num_new_tokens, hit, full_sequence_must_fit=self.rules.reserves_full_prompt
             ):
                 break
             self._admit(self.waiting.pop())

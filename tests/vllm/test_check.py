@@ -8,14 +8,7 @@ import pytest
 from chunkscope.errors import EngineError, MissingError
 from chunkscope.hardware.gpus import find_gpu
 from chunkscope.verification.verify import VerifyOptions
-from chunkscope.vllm.check import (
-    Case,
-    check,
-    check_many,
-    config_of,
-    model_folder,
-    vllm_python,
-)
+from chunkscope.vllm.check import Case, check, check_many, config_of, model_folder, vllm_python
 from tests.build import MIXED, plan
 
 
