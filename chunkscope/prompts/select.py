@@ -456,6 +456,8 @@ class _Guess:
         self.head, self.closed, self.chat_of = head, closed, chat_of
         self.keys = keys_of(head)
         self.leaves = leaves(head)
+        # Paths at which most records have a text.
+        self.common = {p for p, leaf in self.leaves.items() if len(leaf.texts) * 2 > len(head)}
         prose = (f for f in self.leaves.values() if f.chats or f.prose * 2 > len(f.texts))
         self.prose = sorted(prose, key=lambda leaf: -leaf.chars)
         # Fields of prose that no name speaks against, those with the most text first.
@@ -501,15 +503,12 @@ class _Guess:
         texts = [leaf.path for leaf in self.likely if not leaf.chats and parse_path(leaf.path).key]
         yield from [self._text(path) for path in texts if _sounds_like_a_prompt(path)][:1]
         # The only field that holds text in most records, unless it is there to name them.
-        most = [quote_key(key) for key in self.keys if self._has_most(quote_key(key))]
+        most = [path for path in map(quote_key, self.keys) if path in self.common]
         most = [path for path in most if not are_identifiers(self.leaves[path].texts)]
         if len(most) != 1 or are_labels(self.leaves[most[0]].texts):
             return
         if not is_no_prompt(most[0]) or _sounds_like_a_prompt(most[0]):
             yield self._text(most[0])
-
-    def _has_most(self, path: str) -> bool:
-        return path in self.leaves and len(self.leaves[path].texts) * 2 > len(self.head)
 
     def _chats(self, *fields: str) -> Iterator[Candidate]:
         for path in fields:
@@ -532,7 +531,7 @@ class _Guess:
         """Messages are what was sent, unless a question stands beside what went before it."""
         names = {str(step).lower() for step in parse_path(path).steps}
         asks = [quote_key(key) for key in self.keys if key.lower() in (*_QUESTIONS, "input")]
-        return bool(names & _RUNS) or not any(map(self._has_most, asks))
+        return bool(names & _RUNS) or self.common.isdisjoint(asks)
 
     def _texts(self, *fields: str) -> Iterator[Candidate]:
         """Fields of likely names, apart from those that hold labels or ids."""
@@ -585,7 +584,7 @@ class _Guess:
         prose = [parse_path(leaf.path) for leaf in self.likely if not leaf.chats]
         prose = [path for path in prose if path.key]
         asks = [quote_key(key) for key in self.keys if key.lower() in _QUESTIONS]
-        if not prose or any(map(self._has_most, asks)):
+        if not prose or not self.common.isdisjoint(asks):
             return
         for key in self.keys:
             listed = FieldPath.to(key)

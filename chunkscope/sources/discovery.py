@@ -31,7 +31,7 @@ from chunkscope.sources.base import (
 )
 from chunkscope.sources.hub import hub_source
 from chunkscope.sources.reader import (
-    FORMATS,
+    CLAIMS,
     READERS,
     START_BYTES,
     format_of_name,
@@ -40,7 +40,7 @@ from chunkscope.sources.reader import (
 )
 from chunkscope.sources.remote import remote_files
 from chunkscope.sources.streams import (
-    compression_of,
+    COMPRESSED,
     decompressed,
     looks_binary,
     open_archive,
@@ -170,13 +170,14 @@ class _Search:
             if not all(self._is_wanted(folder, of_all=True) for folder in folders):
                 self.filtered += 1
             elif not os.path.isdir(path):  # noqa: PTH112
-                self._below(root, below, is_saved=False)
+                self._below(root, _name_of(root), below, is_saved=False)
             elif not path.endswith("/"):  # the place where `**` begins
                 self._folder(root, below)
 
     def _folder(self, root: str, inner: str = "") -> None:
         """All that is in a folder, or in one inside it, sorted."""
-        start, entries = _join(root, inner), list[tuple[str, bool]]()
+        start, root_name = _join(root, inner), _name_of(root)
+        entries: list[tuple[str, bool]] = []
         seen: set[Hashable] = set()  # a link may lead back to a folder above
 
         def refuse(error: OSError) -> None:
@@ -194,11 +195,10 @@ class _Search:
             wanted = (n for n in folders if self._is_wanted(_join(below, n), of_all=True))
             folders[:] = [name for name in wanted if name[0] != "."]
         for below, is_saved in sorted(entries, key=lambda entry: entry[0].split("/")):
-            self._below(root, below, is_saved=is_saved)
+            self._below(root, root_name, below, is_saved=is_saved)
 
-    def _below(self, root: str, below: str, *, is_saved: bool) -> None:
+    def _below(self, root: str, root_name: str, below: str, *, is_saved: bool) -> None:
         """A file below a folder, or what `save_to_disk` wrote: a dataset, or a split of one."""
-        root_name = os.path.basename(os.path.abspath(root)) or "/"  # noqa: PTH100, PTH119
         path, group = _join(root, below), _join(root_name, below.rpartition("/")[0])
         shown = below if root in (".", "./") else path  # x, not ./x
         if not is_saved:
@@ -262,10 +262,11 @@ class _Search:
         self.taken.add(identity)
         members = open_archive(archive).members()
         names = [name for name, _ in members]
-        if claim := next((one for one in FORMATS if one.claims_members(names)), None):
-            if self._is_wanted(below):
-                self._add(replace(archive, format=claim.name), (archive.path, claim.name))
-            return
+        for one in CLAIMS:
+            if one.claims_members and one.claims_members(names):
+                if self._is_wanted(below):
+                    self._add(replace(archive, format=one.name), (archive.path, one.name))
+                return
         last = {name: place for place, name in enumerate(names)}
         group = _join(archive.group, below.rpartition("/")[2])
         for place, (name, size) in enumerate(members):
@@ -305,15 +306,15 @@ def _refuse_other_than_data(source: Source, below: str) -> None:
             os.close(descriptor)
         except OSError as error:
             raise cannot_read(source.path, error) from error
-        if looks_binary(start) and not compression_of(start):
+        if looks_binary(start) and not COMPRESSED.match(start):
             form = READERS.get(source.format)
             is_log = kind_of_bytes(start) == "zip" and form is not None and form.task_name
             if not is_log and not (form and form.is_columnar):
                 raise InputError("binary")
         if _ARTEFACT.match(start):
             raise InputError("written by chunkscope itself")
-        for one in FORMATS:
-            if reason := one.skip_reason(source.file, start):
+        for one in CLAIMS:
+            if one.skip_reason and (reason := one.skip_reason(source.file, start)):
                 raise InputError(reason)
     if not source.format:
         raise InputError("unknown suffix")
@@ -340,7 +341,7 @@ def _name(below: str, suffix: str) -> str:
     folders, slash, last = below.removesuffix(suffix).rpartition("/")
     if slash:  # some may be archives
         folders = "/".join(p.removesuffix(format_of_name(p)[1]) for p in folders.split("/"))
-    matches = (one.task_name.fullmatch(last) for one in FORMATS if one.task_name)
+    matches = (one.task_name.fullmatch(last) for one in CLAIMS if one.task_name)
     task = next(filter(None, matches), None)
     return f"{folders}{slash}{task['task'] if task else last}"
 
@@ -351,7 +352,9 @@ def _named(sources: list[Source], names: Sequence[str]) -> list[Source]:
     """
     if not names:
         count = Counter(source.name for source in sources)
-        names = unique_names((s.name if count[s.name] == 1 else s.path for s in sources), "#")
+        names = [s.name if count[s.name] == 1 else s.path for s in sources]
+        if len({*names}) < len(names):
+            names = unique_names(names, "#")
     elif len(names) != len(sources):
         raise UsageError(
             f"{len(names)} names for {len(sources)} datasets",
@@ -363,6 +366,10 @@ def _named(sources: list[Source], names: Sequence[str]) -> list[Source]:
         source if source.name == name else replace(source, name=printable(name))
         for source, name in zip(sources, names, strict=True)
     ]
+
+
+def _name_of(root: str) -> str:
+    return os.path.basename(os.path.abspath(root)) or "/"  # noqa: PTH100, PTH119
 
 
 def _join(folder: str, name: str) -> str:

@@ -9,12 +9,13 @@ registers its format when it is imported, also those that only a harness writes
 import re
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
 from posixpath import splitext
-from typing import IO, Any, Self
+from typing import IO, Any
 
 from chunkscope.errors import ChunkscopeError, InputError
 from chunkscope.sources.base import (
@@ -57,19 +58,21 @@ class Format:
     suffixes: tuple[str, ...] = ()
     rows: RowFunction | None = None
     is_columnar: bool = False  # some of its columns can be read without the others
-    claims_start: Callable[[bytes], bool] = lambda _: False
-    claims_members: Callable[[Collection[str]], bool] = lambda _: False
-    skip_reason: Callable[[Path, bytes], str | None] = lambda _path, _start: None
+    claims_start: Callable[[bytes], bool] | None = None
+    claims_members: Callable[[Collection[str]], bool] | None = None
+    skip_reason: Callable[[Path, bytes], str | None] | None = None
     task_name: re.Pattern[str] | None = None
 
 
-FORMATS: list[Format] = []
+CLAIMS: list[Format] = []  # those that claim something
 READERS: dict[str, Format] = {}  # those that read rows, by name
 _BY_SUFFIX: dict[str, str] = {}
 
 
 def register(*formats: Format) -> None:
-    FORMATS.extend(formats)
+    for one in formats:
+        if one.claims_start or one.claims_members or one.skip_reason or one.task_name:
+            CLAIMS.append(one)
     READERS.update((one.name, one) for one in formats if one.rows)
     _BY_SUFFIX.update((suffix, one.name) for one in formats for suffix in one.suffixes)
 
@@ -154,7 +157,7 @@ def split(source: Source, target_bytes: int) -> list[Part]:
     return [Part(source=source, start=s, end=e) for s, e in zip(starts, ends, strict=True)]
 
 
-class RecordReader:
+class RecordReader(AbstractContextManager["RecordReader"]):
     """Reads one source once, or a part of one whose reader `is_divisible`, where positions begin
     at 1; a context manager that closes it.
 
@@ -180,9 +183,6 @@ class RecordReader:
         self.is_divisible = False  # whether other processes could read parts of it
         self.bytes_taken = 0  # by what does not read `stream`, for progress
         self._chunks: Iterator[Chunk] | None = None
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         for name in ("stream", "plain", "file"):
@@ -280,7 +280,8 @@ class RecordReader:
             start = self.plain.peek(START_BYTES)
             kind = kind_of_bytes(start) or ""
         if kind in ("json", "text") and start:
-            kind = next((one.name for one in FORMATS if one.claims_start(start)), kind)
+            claims = (one.name for one in CLAIMS if one.claims_start and one.claims_start(start))
+            kind = next(claims, kind)
         self.format = self.format or kind
         if kind not in READERS:
             raise InputError(

@@ -31,7 +31,7 @@ from chunkscope.sources.base import (
 from chunkscope.sources.remote import explained, is_web, open_remote
 
 COMPRESSED_SUFFIXES = {".gz": "gzip", ".bz2": "bzip2", ".xz": "xz", ".zst": "zstd"}
-_MAGIC = re.compile(
+COMPRESSED = re.compile(
     rb"(?P<gzip>\x1f\x8b\x08)"
     rb"|(?P<bzip2>BZh[1-9](1AY&SY|\x17rE8P\x90))"  # a block, or the end at once
     rb"|(?P<xz>\xfd7zXZ\x00)"
@@ -64,6 +64,8 @@ class Stream(io.BufferedIOBase):
     ) -> None:
         self._blocks = blocks
         self._below = below
+        # Whether the bytes are those of the file: nothing had to be made of them first.
+        self.is_raw = not isinstance(below, Stream)
         self._explain = explain
         self._ahead = b""
         self._at = 0  # how much of it was read
@@ -75,11 +77,6 @@ class Stream(io.BufferedIOBase):
     def bytes_read(self) -> int:
         """How much of the file (as it is on disk) was read, for progress."""
         return self._taken if self.is_raw else self._below.bytes_read  # type: ignore[union-attr]
-
-    @property
-    def is_raw(self) -> bool:
-        """Whether the bytes are those of the file: nothing had to be made of them first."""
-        return not isinstance(self._below, Stream)
 
     def readable(self) -> bool:
         return True
@@ -216,16 +213,10 @@ def refuse_bomb(unpacked: int, packed: int, shown: str) -> None:
 # --- compression -----------------------------------------------------------------------------
 
 
-def compression_of(start: bytes) -> str | None:
-    """What data that starts like this is compressed with: `b"\\x1f\\x8b\\x08..."` -> "gzip"."""
-    match = _MAGIC.match(start)
-    return match.lastgroup if match else None
-
-
 def decompressed(raw: Stream, shown: str) -> Stream:
     """What a stream holds, a megabyte at most at a time: a bomb cannot fill the memory."""
     start = raw.peek(10)
-    if (name := compression_of(start)) is not None:
+    if (match := COMPRESSED.match(start)) and (name := match.lastgroup):
         return Stream(_unpacked(raw, name), raw, partial(_damaged, raw, name, shown))
     if named := COMPRESSED_SUFFIXES.get(shown[shown.rfind(".") :].lower()):
         raw.close()
