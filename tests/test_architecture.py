@@ -121,8 +121,8 @@ def lines_of(part: str) -> int:
 # Lines of Python at most: what a folder has today. It only shrinks; the aim is 30,000 in all.
 BUDGETS = {
     "top level": 629,
-    "sources": 2_196,
-    "prompts": 3_473,
+    "sources": 2_195,
+    "prompts": 3_472,
     "tokenizers": 1_401,
     "prefixes": 1_083,
     "lengths": 1_832,
