@@ -52,17 +52,11 @@ __all__ = sorted(name for names in _HOMES.values() for name in names)
 
 
 class _Package(ModuleType):
-    """Two folders have a command's name: `chunkscope.report()` is the command."""
+    """Two folders have a command's name, which is the command: `chunkscope.report()`."""
 
     def __setattr__(self, name: str, value: "Any") -> None:
-        if name in ("prefixes", "report") and type(value) is ModuleType:
-            value.__class__ = _Command
-        super().__setattr__(name, value)
-
-
-class _Command(ModuleType):
-    def __call__(self, *words: "Any", **options: "Any") -> "Any":
-        return _load(self.__name__.rpartition(".")[2])(*words, **options)
+        if name not in ("prefixes", "report") or type(value) is not ModuleType:
+            super().__setattr__(name, value)
 
 
 sys.modules[__name__].__class__ = _Package
@@ -76,12 +70,8 @@ def __getattr__(name: str) -> "Any":
     # Loaded on first use: `chunkscope --help` needs none of it.
     if name not in __all__:
         raise AttributeError(f"module 'chunkscope' has no attribute {name!r}")
-    globals()[name] = value = _load(name)
-    return value
-
-
-def _load(name: str) -> "Any":
     from importlib import import_module
 
     home = next(home for home, names in _HOMES.items() if name in names)
-    return getattr(import_module(f"chunkscope.{home}"), name)
+    globals()[name] = value = getattr(import_module(f"chunkscope.{home}"), name)
+    return value

@@ -89,7 +89,8 @@ def main() -> NoReturn:
         app = application(sys.argv[1] if len(sys.argv) > 1 else "")
         app(sys.argv[1:], standalone_mode=True, prog_name="chunkscope")
     except ChunkscopeError as error:
-        console.show_error(error)
+        hint = f"\n\nhint: {error.hint}" if error.hint else ""
+        console.say(f"error: {error.message}{hint}")
         sys.exit(error.exit_code)
     except Exception as error:
         if isinstance(error, OSError) and error.errno in _DISK_FULL:

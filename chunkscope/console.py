@@ -9,8 +9,6 @@ from contextlib import contextmanager
 from itertools import count
 from typing import TYPE_CHECKING, TextIO
 
-from chunkscope.errors import ChunkscopeError
-
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -70,12 +68,6 @@ def emit(data: bytes) -> None:
     """Data for a machine, and nothing else."""
     sys.stdout.buffer.write(data)
     sys.stdout.buffer.flush()
-
-
-def show_error(error: ChunkscopeError) -> None:
-    say(f"error: {error.message}")
-    if error.hint:
-        say(f"\nhint: {error.hint}")
 
 
 def command() -> tuple[str, ...]:

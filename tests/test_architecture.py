@@ -120,7 +120,7 @@ def lines_of(part: str) -> int:
 
 # Lines of Python at most: what a folder has today. It only shrinks; the aim is 30,000 in all.
 BUDGETS = {
-    "top level": 629,
+    "top level": 603,
     "sources": 2_195,
     "prompts": 3_472,
     "tokenizers": 1_401,
@@ -137,7 +137,7 @@ BUDGETS = {
     "reference": 991,
     "gating": 1_689,
     "report": 3_160,
-    "commands": 1_291,
+    "commands": 1_273,
 }
 MOST_FILES = 14  # in a folder, without its __init__
 

@@ -95,7 +95,7 @@ def keywords(command: str) -> set[str]:
         "verify": {*option_types(VerifyOptions), *ALIASES},
         "memory": {*NAMES},
     }
-    function = getattr(api, command, None) or chunkscope._load(command)
+    function = getattr(api, command, None) or getattr(chunkscope, command)
     return {*signature(function).parameters, *models.get(command, ())}
 
 

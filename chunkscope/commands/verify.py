@@ -3,7 +3,7 @@
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from chunkscope import console
 from chunkscope.commands import api
@@ -12,7 +12,7 @@ from chunkscope.commands.options import OUTPUT, REPORTS, WORKLOAD, group
 from chunkscope.errors import EngineError
 
 if TYPE_CHECKING:
-    from chunkscope.verification.result import Run, Verification
+    from chunkscope.verification.result import Run
 
 ENGINE, COMPARED = group("Engine"), group("What to compare")
 HINTS = {
@@ -61,6 +61,7 @@ def verify(
     Example: chunkscope verify --model llama-3.1-8b --load-format dummy
     """
     given = locals()
+    from chunkscope.report.verification import failure, measured_elsewhere
     from chunkscope.verification.verify import Report, VerifyOptions
 
     options = opt.settled(verify, given, VerifyOptions)
@@ -76,14 +77,12 @@ def verify(
             console.say(f"\n{output} has the measured rows; go on: chunkscope {again} --resume")
         raise
     opt.show(verification, details=details, json=json)
-    for note in _doubts(options, verification):
+    for note in measured_elsewhere(options["plan"], verification):
         console.say(f"note: {note}")
     folder = opt.quoted(output.parent, usual=REPORTS)
     console.say(f"\nwrote {output}; next: chunkscope report{folder}")
     first = verification.runs[0]
     if not first.ok:  # another row that fails is a result; the plan, or all there is, must run
-        from chunkscope.report.verification import failure
-
         raise EngineError(failure(first), hint=HINTS[first.status.value])
 
 
@@ -96,20 +95,3 @@ def _tell_failure(run: "Run", log: str) -> None:
         console.say(f"  | {line}")
     if run.log:
         console.say(f"  (the end of {run.log})")
-
-
-def _doubts(options: dict[str, Any], verification: "Verification") -> list[str]:
-    """Where the plan was made for something else than what it was measured on."""
-    from chunkscope.planning.recommend import local_model
-    from chunkscope.planning.tokenizer_match import tokenizer_note
-    from chunkscope.report.verification import measured_elsewhere
-    from chunkscope.report.words import sentence
-
-    plan, model = options["plan"], options.get("model")
-    notes = list(measured_elsewhere(plan, verification))
-    if model is None or (plan.model and model in (plan.model.name, plan.model.load_name)):
-        return notes  # `recommend` said it of the plan's own model
-    # A server may call it anything: nobody is asked over the network.
-    shape = local_model(model)
-    doubt = tokenizer_note(api.joined(options["profile"]).tokenizer, shape) if shape else None
-    return [*notes, *([sentence(doubt)] if doubt else [])]

@@ -221,8 +221,14 @@ def _outputs(v: Verification) -> Iterator[str]:
 
 
 def measured_elsewhere(plan: Plan, v: Verification) -> Iterator[str]:
-    """Where the plan was made for another vLLM or GPU than it was measured on."""
-    machine = v.machine
+    """Where the plan was made for another model, vLLM or GPU than was measured."""
+    machine, model = v.machine, plan.model
+    if (
+        model
+        and v.measured is EngineKind.VLLM
+        and v.model.name not in (model.name, model.load_name)
+    ):
+        yield f"planned for {model.load_name}, this is {v.model.name}: it may count other lengths"
     planned, here = plan.release.text, machine.vllm if machine else None
     if here and planned.split(".")[:2] != here.split(".")[:2]:
         yield f"planned for vLLM {planned}, this is {here}: recommend again with --vllm-version"
