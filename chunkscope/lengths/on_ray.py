@@ -12,8 +12,7 @@ import socket
 import subprocess
 import sys
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import reduce
 from itertools import accumulate
@@ -181,17 +180,17 @@ def drive() -> None:
 
     job, address = pickle.load(sys.stdin.buffer)  # noqa: S301  (our own process)
     try:
-        with _cluster(address) as ray:
-            tell(run_tasks(ray, job, tell))
+        ray = _connected(address)
+        tell(run_tasks(ray, job, tell))
+        ray.shutdown()
     except ChunkscopeError as error:
         tell(error)
     except KeyboardInterrupt:
         pass
 
 
-@contextmanager
-def _cluster(address: str | None) -> Iterator[Any]:
-    """Ray, connected."""
+def _connected(address: str | None) -> Any:
+    """Ray, with a cluster."""
     try:
         import ray
     except ImportError as error:
@@ -208,10 +207,7 @@ def _cluster(address: str | None) -> Iterator[Any]:
             f"there is no Ray cluster at {address or 'this machine'}: {first_line(error)}",
             hint="see `ray status`; without RAY_ADDRESS, --ray starts a cluster on this machine",
         ) from error
-    try:
-        yield ray
-    finally:
-        ray.shutdown()
+    return ray
 
 
 def run_tasks(ray: Any, job: Job, tell: Callable[[Any], None]) -> list[CountedPart]:

@@ -16,13 +16,14 @@ _FACTORS = np.random.default_rng(7).integers(1 << 63, size=BLOCK_SIZE, dtype=np.
 Hashes = NDArray[np.uint64]
 
 
-def hash_blocks(prompts: Sequence[bytes]) -> tuple[Hashes, Ints]:
-    """The hashes of all full blocks of prompts given as token ids, and how many each prompt has.
+def tree_of_prompts(prompts: Sequence[bytes], reads: Sequence[bool]) -> PromptTree:
+    """The tree of prompts given as token ids; of each full block 64 bits are compared.
 
-    A hash is the sum of what a block and its place are mixed into and the hash before it: sums of
-    a whole batch are made at once.
+    A hash is the sum of what a block and its place are mixed into and the hash before it: the sums
+    of all prompts are made at once.
     """
-    full = np.fromiter(map(len, prompts), np.int64, len(prompts)) // _BLOCK_BYTES
+    tokens = np.fromiter(map(len, prompts), np.int64, len(prompts)) // ID_BYTES
+    full = tokens // BLOCK_SIZE
     sizes = (full * _BLOCK_BYTES).tolist()
     whole = b"".join([prompt[:size] for prompt, size in zip(prompts, sizes, strict=True)])
     ids = np.frombuffer(whole, "<u4").reshape(-1, BLOCK_SIZE)
@@ -31,7 +32,8 @@ def hash_blocks(prompts: Sequence[bytes]) -> tuple[Hashes, Ints]:
     sums = ids.astype(np.uint64) @ _FACTORS
     running = np.cumsum(_mixed(sums + _mixed(places.astype(np.uint64))), dtype=np.uint64)
     before = np.concatenate((np.zeros(1, np.uint64), running))[starts]
-    return running - np.repeat(before, full), full
+    _, blocks = np.unique(running - np.repeat(before, full), return_inverse=True)
+    return tree_of_blocks(blocks, full, tokens, reads)
 
 
 def _mixed(values: Hashes) -> Hashes:
@@ -40,12 +42,6 @@ def _mixed(values: Hashes) -> Hashes:
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return values ^ (values >> np.uint64(31))
-
-
-def tree_of_hashes(hashes: Hashes, full: Ints, tokens: Ints, reads: Sequence[bool]) -> PromptTree:
-    """Prompts by the hashes of their blocks."""
-    _, blocks = np.unique(hashes, return_inverse=True)
-    return tree_of_blocks(blocks, full, tokens, reads)
 
 
 def block_size_of(tokens: Ints, counts: Ints) -> int | None:

@@ -7,7 +7,7 @@ neighbours that are spread evenly over the dataset.
 from array import array
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import chain, compress
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from chunkscope.artefacts.codec import Numbers
@@ -15,35 +15,26 @@ from chunkscope.prefixes.near_misses import same_start
 from chunkscope.prefixes.reuse import BLOCK_SIZE, HowSent, PrefixReuse
 from chunkscope.prefixes.sharing import MOST_PROMPTS, NOTHING, RUN, Sharing
 
-if TYPE_CHECKING:  # numpy: a small dataset that shares nothing does without
-    from chunkscope.prefixes.blocks import Hashes
-    from chunkscope.prefixes.tree import Ints, PromptTree
+if TYPE_CHECKING:  # numpy: a dataset that shares nothing does without
+    from chunkscope.prefixes.tree import PromptTree
 
 MOST_BLOCKS = 1 << 18  # four million tokens
 _MOST_TRACE_BLOCKS = 3 << 20
 _ID_BYTES = 4  # of a token id
 _BLOCK_BYTES = BLOCK_SIZE * _ID_BYTES
-_FEW_BYTES = 1 << 16  # of ids: fewer wait to be hashed together
 _SPECIAL = b"\xff" * _ID_BYTES  # stands for a token that is put before a text
 
 Measured = tuple[PrefixReuse, Sharing]
 
 
 class TextComparison:
-    """Prompts given as token ids. Of each full block 64 bits are kept, for it and all before it."""
+    """Prompts given as token ids: those that are to be compared, until all have come."""
 
     def __init__(self) -> None:
         self._offered = 0
         self._every = 1  # so many runs one is compared
-        self._rows: list[
-            tuple[int, int, int, bool]
-        ] = []  # by prompt: place, position, tokens, reads
+        self._rows: list[tuple[int, int, bytes, bool]] = []  # place, position, ids, reads
         self._blocks = 0
-        self._waiting: list[bytes] = []  # not hashed yet
-        self._waiting_bytes = 0
-        self._hashed: list[tuple[Hashes, Ints]] = []
-        self._first_blocks: set[bytes] = set()
-        self._any_alike = False  # two prompts have the same first block
         self._ends: list[bytes] = []  # the first and the last prompt by their bytes
 
     def add(
@@ -55,52 +46,18 @@ class TextComparison:
         """Prompts by their ids; `reads` says whether each reads from vLLM's cache, as most do."""
         candidates = [*self._ends, min(prompts), max(prompts)]
         self._ends = [min(candidates), max(candidates)]
-        tokens = [len(ids) // _ID_BYTES for ids in prompts]
         places = range(self._offered, self._offered + len(prompts))
-        chosen = [place // RUN % self._every == 0 for place in places]
-        rows = zip(places, positions, tokens, reads or [True] * len(prompts), strict=True)
-        self._rows += compress(rows, chosen)
+        rows = zip(places, positions, prompts, reads or [True] * len(prompts), strict=True)
+        chosen = [row for row in rows if row[0] // RUN % self._every == 0]
+        self._rows += chosen
+        self._blocks += sum([len(row[2]) // _BLOCK_BYTES for row in chosen])
         self._offered += len(prompts)
-        prompts = list(compress(prompts, chosen))
-        if not self._any_alike:
-            firsts = [ids[:_BLOCK_BYTES] for ids in prompts if len(ids) >= _BLOCK_BYTES]
-            before = len(self._first_blocks)
-            self._first_blocks.update(firsts)
-            self._any_alike = len(self._first_blocks) < before + len(firsts)
-        self._blocks += sum([len(ids) // _BLOCK_BYTES for ids in prompts])
-        self._waiting += prompts
-        self._waiting_bytes += sum(map(len, prompts))
-        if self._waiting_bytes > _FEW_BYTES:
-            self._hash()
         while self._every < self._offered // RUN and (
             self._blocks > MOST_BLOCKS or len(self._rows) > MOST_PROMPTS
         ):
-            self._thin_out()
-
-    def _hash(self) -> None:
-        from chunkscope.prefixes.blocks import hash_blocks
-
-        self._hashed.append(hash_blocks(self._waiting))
-        self._waiting, self._waiting_bytes = [], 0
-
-    def _joined(self) -> "tuple[Hashes, Ints]":
-        """The hashes of all blocks, and how many each prompt has."""
-        import numpy as np
-
-        self._hash()
-        hashes, full = zip(*self._hashed, strict=True)
-        return np.concatenate(hashes), np.concatenate(full)
-
-    def _thin_out(self) -> None:
-        """From now on compare half as many."""
-        import numpy as np
-
-        self._every *= 2
-        hashes, full = self._joined()
-        chosen = np.array([place // RUN % self._every == 0 for place, _, _, _ in self._rows])
-        self._rows = list(compress(self._rows, chosen))
-        self._hashed = [(hashes[chosen.repeat(full)], full[chosen])]
-        self._blocks = int(full[chosen].sum())
+            self._every *= 2  # from now on compare half as many
+            self._rows = [row for row in self._rows if row[0] // RUN % self._every == 0]
+            self._blocks = sum([len(row[2]) // _BLOCK_BYTES for row in self._rows])
 
     def measured(self, sent: HowSent) -> Measured | None:
         """What they share, in figures and prompt by prompt; None if there are none."""
@@ -108,17 +65,14 @@ class TextComparison:
             return None
         # What the first and the last begin with, all between them begin with.
         common_tokens = same_start(*self._ends) // _ID_BYTES
-        _, positions, tokens, reads = zip(*self._rows, strict=True)
-        if not self._any_alike:
+        _, positions, prompts, reads = zip(*self._rows, strict=True)
+        firsts = [ids[:_BLOCK_BYTES] for ids in prompts if len(ids) >= _BLOCK_BYTES]
+        if len({*firsts}) == len(firsts):
+            tokens = [len(ids) // _ID_BYTES for ids in prompts]
             return _nothing_shared(tokens, common_tokens, sent)
-        import numpy as np
+        from chunkscope.prefixes.blocks import tree_of_prompts
 
-        from chunkscope.prefixes.blocks import tree_of_hashes
-
-        hashes, full = self._joined()
-        self._hashed.clear()
-        tree = tree_of_hashes(hashes, full, np.array(tokens), reads)
-        return measure(tree, positions, common_tokens, sent)
+        return measure(tree_of_prompts(prompts, reads), positions, common_tokens, sent)
 
 
 def sent_ids(ids: bytes | int, special_tokens: int, most_tokens: int | None = None) -> bytes | None:

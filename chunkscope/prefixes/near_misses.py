@@ -8,7 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from chunkscope.prefixes.reuse import NearMiss
 
@@ -42,12 +42,9 @@ def same_start(one: S, other: S) -> int:
     return low
 
 
-class _Miss(NamedTuple):
-    """A text that has a part of an earlier one, which no cache finds: places in the sample."""
-
-    lost_chars: int
-    text: int
-    earlier: int
+# A text that has a part of an earlier one, which no cache finds: how many characters, and the
+# places of both in the sample.
+_Miss = tuple[int, int, int]
 
 
 class NearMisses:
@@ -79,11 +76,11 @@ class NearMisses:
             return ()
         misses = _misses(texts, enough)
         scale = self._offered / len(texts)
-        lost_tokens = round(sum(miss.lost_chars for miss in misses) * scale * tokens / chars)
+        lost_tokens = round(sum(lost for lost, _, _ in misses) * scale * tokens / chars)
         if len(misses) < enough or lost_tokens < _LEAST_LOST * tokens:
             return ()
-        worst = max(misses)
-        (position, text), (other_position, other) = sample[worst.text], sample[worst.earlier]
+        _, worst, earlier = max(misses)
+        (position, text), (other_position, other) = sample[worst], sample[earlier]
         differ = same_start(text, other)
         around = slice(max(0, differ - _AROUND), differ + _AROUND)
         return (
@@ -123,7 +120,7 @@ def _misses(texts: Sequence[str], enough: float) -> list[_Miss]:
         new_chars = again[-1][1] - sum(end - start for start, end, _ in again)
         if new_chars <= _MOST_NEW * again[-1][1]:
             ((earlier, _),) = Counter(earlier for _, earlier in lost).most_common(1)
-            misses.append(_Miss(lost_chars, number, earlier))
+            misses.append((lost_chars, number, earlier))
     return misses
 
 

@@ -18,7 +18,7 @@ from chunkscope.errors import InputError, UsageError
 from chunkscope.lengths.options import AnalyzeOptions
 from chunkscope.lengths.profile import Profile
 from chunkscope.lengths.scan import draw
-from chunkscope.prefixes.blocks import hash_blocks, tree_of_hashes
+from chunkscope.prefixes.blocks import tree_of_prompts
 from chunkscope.prefixes.sharing import MOST_PROMPTS
 from chunkscope.prompts.chat import Conversation
 from chunkscope.prompts.harness.log import SentRequest
@@ -101,9 +101,8 @@ def real_prompts(
 
 def _with_prompts(workload: Workload, ids: Sequence[Sequence[int]], room: int) -> Workload:
     """As long as these prompts, which share what they share."""
-    hashes, full = hash_blocks([np.array(prompt, "<u4").tobytes() for prompt in ids])
-    lengths = np.array([len(prompt) for prompt in ids])
-    sharing = tree_of_hashes(hashes, full, lengths, [True] * len(ids)).sharing()
+    packed = [np.array(prompt, "<u4").tobytes() for prompt in ids]
+    sharing = tree_of_prompts(packed, [True] * len(ids)).sharing()
     requests = tuple(
         replace(
             request,

@@ -10,8 +10,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from chunkscope.prefixes import cache_curve, comparison
+from chunkscope.prefixes.blocks import tree_of_prompts
 from chunkscope.prefixes.cache_curve import ONE_BY_ONE, Load, lru_cached_tokens
-from chunkscope.prefixes.comparison import Measured, TextComparison, sent_ids
+from chunkscope.prefixes.comparison import Measured, TextComparison, measure, sent_ids
 from chunkscope.prefixes.reuse import (
     HowSent,
     PrefixGroup,
@@ -259,9 +260,9 @@ def test_prompts_that_begin_differently_are_measured_without_hashes(prompts, lon
     different = [[1000 + number, *prompt] for number, prompt in enumerate(prompts)]
     compared = TextComparison()
     compared.add(range(1, len(prompts) + 1), [*map(id_bytes, different)])
-    quick = compared.measured(sent)
-    compared._any_alike = True
-    assert compared.measured(sent) == quick
+    tree = tree_of_prompts([*map(id_bytes, different)], [True] * len(prompts))
+    common = len(different[0]) if len(different) == 1 else 0
+    assert measure(tree, range(1, len(prompts) + 1), common, sent) == compared.measured(sent)
 
 
 # -- several datasets ------------------------------------------------------------------------------
