@@ -96,14 +96,18 @@ def profile_of(
     """The profile of counted datasets; an error when not one prompt was counted."""
     if not any(dataset.lengths.counts for dataset in datasets):
         raise _why_nothing(datasets)
-    engines = {e for d in datasets for e in (d.engine or "").split(" + ") if e}
-    used = replace(info, engine=" + ".join(sorted(engines))) if info and engines else NO_TOKENIZER
+    engines = engines_of(datasets)
+    used = replace(info, engine=engines) if info and engines else NO_TOKENIZER
     return Profile(
         tokenizer=used,
         datasets=tuple(datasets),
         options=options.recorded(),
         paths=tuple(printable(without_secrets(path)) for path in several(paths)),
     )
+
+
+def engines_of(datasets: Sequence[DatasetProfile]) -> str:
+    return " + ".join(sorted({e for d in datasets for e in (d.engine or "").split(" + ") if e}))
 
 
 def _why_nothing(datasets: Sequence[DatasetProfile]) -> Exception:

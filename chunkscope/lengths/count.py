@@ -5,6 +5,7 @@ file.
 """
 
 import heapq
+from array import array
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -24,7 +25,7 @@ from chunkscope.prompts.harness.log import SentRequest
 from chunkscope.prompts.selection import Prompts
 from chunkscope.sources.base import Problems
 from chunkscope.tokenizers.foreign import TemplateRefused
-from chunkscope.tokenizers.reference import ID_BYTES, engine_name, pack
+from chunkscope.tokenizers.reference import ID_BYTES, engine_name
 from chunkscope.tokenizers.tokenizer import Tokenizer
 
 _SMALL_CHARS = 1 << 15  # are counted at once: a thread would take longer to be asked
@@ -151,7 +152,7 @@ class PromptCounter:
                 prompt = tokenizer.chat_text(item)
             else:
                 ids, chars = tokenizer.count_chat(item)
-                prompt = pack(ids)
+                prompt = array("I", ids).tobytes()
                 self.engines.add(engine_name("mistral-common"))
                 self.chars = (self.chars or 0) + chars
                 if self.options.prefixes:

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from chunkscope.artefacts.note import Note
 from chunkscope.errors import ChunkscopeError, EngineError, InputError, MissingError, UsageError
-from chunkscope.lengths.analyze import Paths, discovered, info_of, profile_of
+from chunkscope.lengths.analyze import Paths, discovered, engines_of, info_of, profile_of
 from chunkscope.lengths.histogram import added_up
 from chunkscope.lengths.options import AnalyzeOptions
 from chunkscope.lengths.profile import DatasetProfile, Profile, TokenizerInfo
@@ -79,9 +79,8 @@ def analyze_on_ray(
         for source in sources
     ]
     infos = [part.tokenizer for part in counted if part.tokenizer]
-    notes = _summed_notes(note for one in infos for note in one.notes)
-    info = replace(infos[0], notes=notes) if infos else None
-    return profile_of(paths, options, datasets, info)
+    noted = [info for info in infos if info.notes]  # a worker counted again
+    return profile_of(paths, options, datasets, next(iter(noted + infos), None))
 
 
 def _parts(source: Source, options: AnalyzeOptions, part_bytes: int) -> list[Part]:
@@ -110,7 +109,6 @@ def joined(parts: Sequence[CountedPart], options: AnalyzeOptions) -> DatasetProf
     lengths = added_up(dataset.lengths for dataset in datasets)
     outputs = [d.output_lengths for d in datasets if d.output_lengths is not None]
     contents = [d.content for d in datasets if d.content is not None]
-    engines = {e for d in datasets for e in (d.engine or "").split(" + ") if e}
     return replace(
         first,
         lengths=lengths,
@@ -121,7 +119,7 @@ def joined(parts: Sequence[CountedPart], options: AnalyzeOptions) -> DatasetProf
         bad_rows=tuple(bad_rows[: Problems().keep]),
         failure=datasets[-1].failure,
         notes=_summed_notes(note for dataset in datasets for note in dataset.notes),
-        engine=" + ".join(sorted(engines)) or None,
+        engine=engines_of(datasets) or None,
         content=reduce(add, contents) if len(contents) == len(datasets) else None,
         prefixes=first.prefixes
         and replace(first.prefixes, out_of_prompts=lengths.count, out_of_tokens=lengths.total),

@@ -269,7 +269,8 @@ class DatasetScan:
             chunks = iter([chunk])
         prompts = (selection.extract(chunk, self.problems) for chunk in chunks)
         self.counter.count(selection.kind, prompts, self.problems)
-        self.scan.advance(self._told, self._done(reader))
+        done = (self.counter.rows, self.counter.tokens, reader.bytes_read)
+        self.scan.advance(self._told, done)
         self.scan.positions = reader.positions
 
     def _chunks(self, reader: RecordReader, columns: Sequence[str] | None) -> Iterator[Chunk]:
@@ -277,10 +278,8 @@ class DatasetScan:
         for chunk in reader.chunks(columns):
             self.content.add(chunk.records)
             yield chunk
-            self._told = self.scan.advance(self._told, self._done(reader))
-
-    def _done(self, reader: RecordReader) -> Done:
-        return self.counter.rows, self.counter.tokens, reader.bytes_read
+            done = (self.counter.rows, self.counter.tokens, reader.bytes_read)
+            self._told = self.scan.advance(self._told, done)
 
     def result(self, error: ChunkscopeError | None = None) -> DatasetProfile:
         source, reader, selection = self.part.source, self.reader, self.selection

@@ -1,7 +1,7 @@
 """The libraries that are right by definition: those that vLLM itself feeds a model with."""
 
 import os
-import struct
+from array import array
 from binascii import a2b_base64
 from functools import lru_cache
 from pathlib import Path
@@ -27,11 +27,6 @@ def engine_name(package: str) -> str:
     return f"{package} {metadata.version(package)}"
 
 
-def pack(ids: list[int]) -> bytes:
-    """Ids as bytes, ID_BYTES each."""
-    return struct.pack(f"<{len(ids)}I", *ids)
-
-
 class Reference:
     """One loaded tokenizer. A kind of it has `ids` or `encode` of its own.
 
@@ -52,7 +47,8 @@ class Reference:
         return self.encode(texts, special_tokens=False)
 
     def id_bytes(self, texts: list[str]) -> list[bytes]:
-        return list(map(pack, self.ids(texts)))
+        """The ids of each text as bytes, ID_BYTES each."""
+        return [array("I", ids).tobytes() for ids in self.ids(texts)]
 
     def count(self, texts: list[str]) -> list[int]:
         return list(map(len, self.ids(texts)))

@@ -212,7 +212,8 @@ class TestRealCluster:
         lines = (place / "evals" / "lines.jsonl").read_bytes()
         big.write_bytes(b"\n".join([lines] * 40))
         words = command(big, "--ray", "--json", "--skip-bad-rows", "--no-cache")
-        env = environment(RAY_ADDRESS=cluster.address)
+        # It once ended with a segmentation fault: the next time we see where.
+        env = environment(RAY_ADDRESS=cluster.address, PYTHONFAULTHANDLER="1")
         with subprocess.Popen(words, cwd=tmp_path, stdout=-1, env=env) as run:
             worker = _busy_worker()
             os.kill(worker, signal.SIGKILL)
