@@ -124,7 +124,7 @@ BUDGETS = {
     "sources": 2_195,
     "prompts": 3_472,
     "tokenizers": 1_393,
-    "prefixes": 1_018,
+    "prefixes": 1_006,
     "lengths": 1_818,
     "artefacts": 999,
     "models": 1_164,

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from chunkscope.artefacts.codec import Numbers
 from chunkscope.prefixes.reuse import BLOCK_SIZE, PrefixGroup
-from chunkscope.prefixes.sharing import MOST_PROMPTS, NOTHING, Path, PathPart, Sharing, depths
+from chunkscope.prefixes.sharing import MOST_PROMPTS, NOTHING, Path, PathPart, Sharing
 
 MOST_STRETCHES = 4_096
 _MOST_GROUPS = 5
@@ -37,18 +37,6 @@ class PromptTree:
     parents: list[int]  # by stretch, as they occur: parents before their children
     depths: list[int]  # by stretch: the blocks of a prompt up to its end
     block_size: int = BLOCK_SIZE
-
-    @classmethod
-    def of_sharing(cls, sharing: Sharing) -> "PromptTree":
-        tokens = np.array(sharing.lengths, np.int64)
-        return cls(
-            tokens=tokens,
-            full=tokens // BLOCK_SIZE,
-            reads=np.ones(len(tokens), np.bool_),
-            ends=np.array(sharing.ends, np.int64),
-            parents=list(sharing.parents),
-            depths=[depth // BLOCK_SIZE for depth in depths(sharing.stretches)],
-        )
 
     def in_order(self, order: Ints) -> "PromptTree":
         columns = ("tokens", "full", "reads", "ends")

@@ -19,6 +19,7 @@ from chunkscope.prefixes.reuse import (
     PrefixReuse,
     reuse_together,
 )
+from chunkscope.prefixes.sharing import depths
 from chunkscope.prefixes.tree import PromptTree, tree_of_blocks
 from chunkscope.report.profile import compared
 
@@ -243,7 +244,12 @@ def test_what_the_profile_keeps_of_prompts_finds_the_same(prompts, kv_blocks, ru
     _, sharing = measured(prompts)
     load = Load(running=running, output_tokens=3)
     found = sum(brute_lru(prompts, kv_blocks, load)) / sum(map(len, prompts))
-    tree = PromptTree.of_sharing(sharing)
+    tree = replace(
+        tree_of(prompts),
+        ends=np.array(sharing.ends, np.int64),
+        parents=list(sharing.parents),
+        depths=[depth // 16 for depth in depths(sharing.stretches)],
+    )
     cached = lru_cached_tokens(tree, kv_blocks, load).sum()
     assert cached / tree.tokens.sum() == pytest.approx(found)
 
