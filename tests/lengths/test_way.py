@@ -9,11 +9,7 @@ from typing import Any
 import chunkscope
 
 PACKAGE = Path(chunkscope.__file__).parent
-<<<<<<< HEAD
 MOST_FILES, MOST_FUNCTIONS = 28, 160  # today's; the aim is 30 and 130
-=======
-MOST_FILES, MOST_FUNCTIONS = 28, 164  # today's; the aim is 30 and 130
->>>>>>> ced021e (Tree: what only a test made goes there; the way of a prompt is 28 files and 163 functions)
 _OPTIMIZED = 1  # the flag of a function's code; that of a class body lacks it
 
 
