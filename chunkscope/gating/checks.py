@@ -3,7 +3,7 @@
 import os
 from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import chdir
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from glob import has_magic
 from math import ceil
 from pathlib import Path
@@ -44,14 +44,12 @@ class Evidence:
 
     def need(self, kind: type[A]) -> A:
         """An artefact that a check needs and that is not there is an error, never a pass."""
-        findings = self.findings
-        for artefact in (
-            findings.profile, findings.plan, findings.verification, findings.diagnosis
-        ):  # fmt: skip
+        there = [getattr(self.findings, field.name) for field in fields(self.findings)]
+        for artefact in there:
             if isinstance(artefact, kind):
                 return artefact
         raise InputError(
-            f"a check needs {findings.folder / kind.default_path.name}, and it is not there",
+            f"a check needs {self.findings.folder / kind.default_path.name}, and it is not there",
             hint=f"run `{kind.made_by}` first, or take the check out",
         )
 
@@ -402,12 +400,11 @@ def check_freshness(limits: Any, evidence: Evidence) -> Iterator[Check]:
         with chdir(_analyzed_from(evidence)):
             checks = list(_data_files(evidence.need(Profile), limits.not_checked))
         yield from checks
-    if limits.plan:
-        source = evidence.need(Plan).source.profile_digest
-        yield _belongs("plan", "profile.json", source, evidence.need(Profile).digest())
-    if limits.verification:
-        source_plan = evidence.need(Verification).plan_digest
-        yield _belongs("verification", "plan.json", source_plan, evidence.need(Plan).digest())
+    findings = evidence.findings
+    if limits.plan and evidence.need(Plan) and evidence.need(Profile):
+        yield _belongs("plan", "profile.json", findings.plan_is_of_this_profile)
+    if limits.verification and evidence.need(Verification) and evidence.need(Plan):
+        yield _belongs("verification", "plan.json", findings.verification_is_of_this_plan)
 
 
 def _analyzed_from(evidence: Evidence) -> Path:
@@ -461,13 +458,8 @@ def _unchanged(name: str, subject: str, value: str | None, reason: Note | None =
     return Check(name=name, subject=subject, passed=value == "same", **about)
 
 
-def _belongs(what: str, name: str, source: str | None, today: str) -> Check:
-    """Was this artefact made from the file of that name, as it is today?"""
-    return Check(
-        name=f"freshness.{what}",
-        subject=name,
-        passed=source == today,
-        relation=Relation.MADE_FROM,
-        limit=name,
-        value="this" if source == today else "another" if source else None,
-    )
+def _belongs(what: str, name: str, belongs: bool | None) -> Check:
+    """Was this artefact made from the file of that name, as it is today? None: nobody knows."""
+    value = None if belongs is None else "this" if belongs else "another"
+    about: dict[str, Any] = {"relation": Relation.MADE_FROM, "limit": name, "value": value}
+    return Check(name=f"freshness.{what}", subject=name, passed=belongs is True, **about)

@@ -52,8 +52,7 @@ def search(simulator: Simulator, start: Settings) -> Settings:
         chosen = near
     if not slo:
         return chosen
-    chosen = simulator.best([*_capped(chosen, release), *_capped(start, release)], chosen)
-    return simulator.best(_admitted(release, chosen, start), chosen)
+    return simulator.best([*_capped(chosen, release), *_capped(start, release)], chosen)
 
 
 def _near(settings: Settings) -> Iterator[Settings]:
@@ -73,14 +72,6 @@ def _capped(settings: Settings, release: Release) -> Iterator[Settings]:
             yield fixed
             if adapts:
                 yield replace(fixed, long_prefill_token_threshold_adaptive=True)
-
-
-def _admitted(release: Release, chosen: Settings, start: Settings) -> Iterator[Settings]:
-    """Few requests at once, with the CUDA graphs for many: a chunk beside them stays graphed."""
-    fewer = (chosen.max_num_seqs or 0) < (start.max_num_seqs or 0)
-    if fewer and known_to("max_num_active_seqs", release.version):
-        seqs = min(start.max_num_seqs or 0, chosen.step_tokens)
-        yield replace(chosen, max_num_seqs=seqs, max_num_active_seqs=chosen.max_num_seqs)
 
 
 # -- the finalist ---------------------------------------------------------------------------------
