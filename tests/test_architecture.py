@@ -131,11 +131,11 @@ BUDGETS = {
     "hardware": 1_534,
     "vllm": 2_355,
     "simulation": 2_361,
-    "planning": 2_921,
+    "planning": 2_868,
     "verification": 3_572,
     "diagnosis": 784,
     "reference": 991,
-    "gating": 1_689,
+    "gating": 1_681,
     "report": 3_160,
     "commands": 1_273,
 }

@@ -4,10 +4,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from math import ceil
 
-from chunkscope.artefacts.words import Name
 from chunkscope.errors import InputError, UsageError
 from chunkscope.lengths.histogram import LengthHistogram
-from chunkscope.lengths.profile import Profile
 from chunkscope.vllm.enums import Mode
 
 
@@ -84,21 +82,6 @@ class Decision:
     chunks: Chunks
     tier: Tier
     forced: bool = False
-
-
-def activation(profile: Profile | Name, rule: LengthRule = DEFAULT_RULE) -> Decision:
-    """Whether prompts like these should be prefilled in chunks, from which length on, and why.
-
-    The decision alone, from lengths: `recommend` weighs it against a model and a GPU. The profile
-    may be the file it was saved to.
-
-    >>> decision = activation("reports/example/profile.json")
-    >>> decision.mode.value, decision.threshold, round(decision.p95)
-    ('aggressive', 2303, 2880)
-    >>> activation("reports/example/profile.json", LengthRule(off_below=30_000)).mode.value
-    'off'
-    """
-    return decide(Profile.given(profile).overall, rule)
 
 
 def decide(

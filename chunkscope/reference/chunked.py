@@ -12,7 +12,7 @@ from chunkscope.artefacts.words import Name
 from chunkscope.errors import MissingError, UsageError
 from chunkscope.lengths.profile import Profile
 from chunkscope.planning.plan import Plan
-from chunkscope.planning.rule import activation
+from chunkscope.planning.rule import decide
 from chunkscope.reference.models import load_torch, why_whole
 from chunkscope.simulation.policies import chunk_by_length
 
@@ -65,7 +65,7 @@ def chunked(
     if plan is not None:
         threshold = Plan.given(plan).decision.threshold
     elif profile is not None:
-        threshold = activation(profile).threshold
+        threshold = decide(Profile.given(profile).overall).threshold
     for name, value in {"threshold": threshold, "chunk": chunk}.items():
         if value is not None and (type(value) is not int or value < 1):
             raise UsageError(f"{name} is {value!r}, not a number of tokens")
