@@ -101,7 +101,7 @@ def load_findings(folder: Path = DEFAULT_FOLDER) -> Findings:
     )
     if not digests:
         raise InputError(
-            f"there are no artefacts in {folder}",
+            f"there are no results in {folder}",
             hint="run `chunkscope analyze data/` first; they are called profile.json, plan.json, "
             "simulation.json, verify.json and doctor.json",
         )

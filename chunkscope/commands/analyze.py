@@ -78,6 +78,7 @@ def analyze(
     given = locals()
     from chunkscope.lengths.options import AnalyzeOptions
     from chunkscope.report.profile import as_csv, bad_rows, cautions, exported
+    from chunkscope.sources.base import without_secrets
 
     opt.check_format(form, json=json)
     for name, value in (("tokenizer", tokenizer), ("model", model)):
@@ -88,13 +89,16 @@ def analyze(
     if limit is not None and not (isfinite(limit) and limit > 0):
         raise UsageError(f"--limit must be over 0, not {limit:g}")
     if ray and export_trace is not None:
-        raise UsageError("--ray excludes --export-trace", hint="leave one of them out")
+        raise UsageError(
+            "--ray and --export-trace cannot be used together", hint="leave one of them out"
+        )
     options = opt.settled(analyze, given, AnalyzeOptions)
     options.pop("skip_bad_rows", None)
     export = _export(export_trace, paths, options.get("prefixes", True)) if export_trace else None
     with console.progress(quiet=quiet) as progress:
         profile = api.analyze(export=export, listener=_listener(progress), **options)
-    profile = replace(profile, command=_command())
+    words = (without_secrets(word) for word in console.command() if word != "--ray")
+    profile = replace(profile, command=tuple(words))  # the result is the same with --ray
     profile.save(output)
     if form == "csv":
         console.emit(as_csv(profile).encode())
@@ -144,10 +148,3 @@ def _show_skipped(skipped: "Sequence[Skipped]", most: int = 5) -> None:
         console.say(f"skipped {file.path}: {file.reason}")
     if len(skipped) > most:
         console.say(f"skipped {len(skipped) - most:,} more files")
-
-
-def _command() -> tuple[str, ...]:
-    """What was typed, without --ray: the result is the same."""
-    from chunkscope.sources.base import without_secrets
-
-    return tuple(without_secrets(word) for word in console.command() if word != "--ray")

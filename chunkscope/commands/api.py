@@ -162,14 +162,14 @@ def tokenizer_of(model: Name) -> str:
     """The name under which a model's tokenizer is found."""
     from chunkscope.models.find import MODELS, built_in, suggestion
 
-    path = Path(model).expanduser()
-    if path.is_file():  # its config.json
-        return str(path.parent)
-    known = None if path.exists() else built_in(str(model))
-    mistyped = get_close_matches(str(model).lower(), MODELS, cutoff=0.8)
-    if mistyped and known is None and not path.exists():
-        raise MissingError(f"unknown model: {model}", hint=suggestion(str(model)))
-    return known.load_name if known else str(model)
+    name, path = str(model), Path(model).expanduser()
+    if path.exists():
+        return str(path.parent) if path.is_file() else name  # its config.json
+    if shape := built_in(name):
+        return shape.load_name
+    if get_close_matches(name.lower(), MODELS, cutoff=0.8):  # mistyped
+        raise MissingError(f"unknown model: {name}", hint=suggestion(name))
+    return name
 
 
 def option_types(kind: Any) -> dict[str, Any]:

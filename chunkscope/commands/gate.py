@@ -36,9 +36,9 @@ def gate(
 
     opt.check_format(form, json=json)
     if force and not init:
-        raise UsageError("--force only means something with --init")
+        raise UsageError("--force needs --init")
     if init + update + bool(json or form) > 1:
-        raise UsageError("--init, --update, and --json or --format exclude each other")
+        raise UsageError("--init, --update, and --json or --format cannot be used together")
     if init:
         return _init(reports, config or CONFIG, force=force)
     if update:
@@ -77,7 +77,7 @@ def _init(reports: Path, path: Path, *, force: bool) -> None:
         )
     if path.exists() and not force:
         hint = "`chunkscope gate --update` keeps comments and edits; --force starts anew"
-        raise UsageError(f"{path} is there already", hint=hint)
+        raise UsageError(f"{path} exists", hint=hint)
     findings, baseline = load_findings(reports), path.parent / BASELINE
     if findings.profile is not None and not baseline.exists():
         findings.profile.save(baseline)

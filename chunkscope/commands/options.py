@@ -162,12 +162,12 @@ def configured(command: str) -> dict[str, Any]:
     try:
         document = tomllib.loads(read_text(path, hint="CHUNKSCOPE_CONFIG names it"))
     except ValueError as error:
-        raise InputError(f"{path} is no TOML: {error}") from None
+        raise InputError(f"{path} is not valid TOML: {error}") from None
     if path.name == PROJECT.name:
         document = document.get("tool", {}).get("chunkscope", {})
     table = document.get(command, {})
     if not isinstance(table, dict):
-        raise InputError(f"{path}: {command} is no table", hint=f"write [{command}]")
+        raise InputError(f"{path}: {command} is not a table", hint=f"write [{command}]")
     return {name.replace("-", "_"): value for name, value in table.items()}
 
 
@@ -218,7 +218,7 @@ def show(
 
 def check_format(form: str | None, *, json: bool) -> None:
     if json and form not in (None, "text"):
-        raise UsageError("--json and --format exclude each other", hint="use one of them")
+        raise UsageError("--json and --format cannot be used together", hint="use one of them")
 
 
 def loaded_plan(plan: Path | None, profiles: list[Path] | None) -> "tuple[Plan, list[Path]]":

@@ -59,15 +59,14 @@ def recommend(
     given = locals()
     from chunkscope.planning.recommend import recommend as run
     from chunkscope.planning.request import PlanRequest
+    from chunkscope.vllm import check as vllm
 
     options = opt.settled(recommend, given, run, PlanRequest.of, PlanRequest)
     for name in ("profiles", "emit", "anyway", "check"):  # of the command, not of the plan
         options.pop(name, None)
     files = profiles or [PROFILE]
     if check and "vllm_version" not in options:
-        from chunkscope.vllm.check import version_in, vllm_python
-
-        options["vllm_version"] = version_in(vllm_python())  # of the vLLM that will judge it
+        options["vllm_version"] = vllm.version_in(vllm.vllm_python())  # that will judge it
     needed = emit.entry if emit not in (None, Target.JSON) else options.get("entry")
     if options.setdefault("entry", needed) != needed:
         raise UsageError(
@@ -79,7 +78,10 @@ def recommend(
         plan = api.recommend(files, tick=tick, **options)
     plan = replace(plan, source=_with_files(plan, files))
     if check:
-        _check(plan)
+        answer = vllm.check(plan.deployment, plan.settings, python=vllm.vllm_python())
+        if not answer.accepted:
+            raise EngineError(f"vLLM {answer.vllm_version} refuses the arguments: {answer.message}")
+        console.say(f"vLLM {answer.vllm_version} accepts these arguments")
     if emit is not None:
         _emit(plan, emit, output, anyway=anyway)
         console.say(f"\nwrote {output}")
@@ -95,15 +97,6 @@ def _with_files(plan: "Plan", profiles: list[Path]) -> Any:
     several = profiles if len(profiles) > 1 else []
     files = tuple(ProfileFile(path=str(p), sha256=Profile.load(p).digest()) for p in several)
     return replace(plan.source, command=console.command(), profiles=files)
-
-
-def _check(plan: "Plan") -> None:
-    from chunkscope.vllm.check import check, vllm_python
-
-    answer = check(plan.deployment, plan.settings, python=vllm_python())
-    if not answer.accepted:
-        raise EngineError(f"vLLM {answer.vllm_version} refuses the arguments: {answer.message}")
-    console.say(f"vLLM {answer.vllm_version} accepts these arguments")
 
 
 def _emit(plan: "Plan", target: Target, output: Path, *, anyway: bool) -> None:

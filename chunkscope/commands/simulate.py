@@ -57,8 +57,8 @@ def simulate(
     with console.simulating() as tick:
         simulation = api.simulate(tick=tick, **options)
     simulation = replace(simulation, command=console.command())
-    which = opt.quoted(*([plan] if plan else []))
-    which += opt.quoted(*(word for file in profile or () for word in ("--profile", file)))
+    files = [word for file in profile or () for word in ("--profile", file)]
+    which = opt.quoted(*filter(None, [plan]), *files)
     after = f"chunkscope verify{which}"
     if not (sweep or find_rate):
         after = f"chunkscope simulate{which} --sweep, or {after}"

@@ -57,7 +57,7 @@ def doctor(
     counted = None if profile is None else Profile.given(profile)
     context = Context(plan=planned, profile=counted, gpu=gpu, model=model)
     if not sources:
-        raise UsageError("no log and no address to look at", hint="name one, such as vllm.log")
+        raise UsageError("no log and no server was named", hint="name one, such as vllm.log")
     reports: list[EngineReport] = []
     notes: list[Note] = []
     logs: list[EngineLog] = []

@@ -154,7 +154,7 @@ def _chunk_size(word: str) -> int | None:
         return None
     if not word.isdecimal() or len(word) > 9 or int(word) < 1:
         raise UsageError(
-            f"--chunk {word!r} is no number of tokens",
+            f"--chunk {word!r} is not a number of tokens",
             hint="write sizes of at least 1, or none: `--chunk 32,128,512,none`",
         )
     return int(word)
@@ -164,8 +164,8 @@ def _check_lengths(model: Any, long: int) -> None:
     most, context = max(long, *EARLY, *LATE), context_of(model)
     if context is not None and most + OUTPUT_TOKENS > context:
         raise InputError(
-            f"prompts of {most:,} tokens and {OUTPUT_TOKENS} to answer are more than the "
-            f"{context:,} that the model takes",
+            f"a prompt of {most:,} tokens and an answer of {OUTPUT_TOKENS} do not fit the model's "
+            f"context of {context:,}",
             hint=f"pass --long {max(1, context - OUTPUT_TOKENS)}, or less",
         )
 

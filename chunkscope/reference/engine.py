@@ -173,7 +173,7 @@ def generate(
     from chunkscope.verification.inside.chunkscope_probe import PeakMemory
 
     if settings.enable_prefix_caching:
-        raise InputError("the reference engine knows no prefix caching")
+        raise InputError("the reference engine has no prefix caching")
     live = [LiveRequest(request.prompt, request.output_tokens) for request in requests]
     sizes = tuple(request.size for request in requests)
     tokens = [request.prompt_tokens + request.output_tokens for request in sizes]

@@ -56,7 +56,7 @@ def load_model(name: str) -> Any:
     folder = Path(name).expanduser()
     if not (folder / "config.json").is_file() or not has_weights(folder):
         raise MissingError(
-            f"{name} is no folder with a config.json and weights",
+            f"{name} is not a folder with a config.json and weights",
             hint="`hf download ID --local-dir DIR` makes one; without --model a small random model "
             "is used",
         )

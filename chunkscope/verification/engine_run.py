@@ -209,7 +209,7 @@ def _refuse_another_machine(earlier: Machine, machine: Machine) -> None:
         if None not in (then, today) and then != today:
             raise InputError(
                 f"cannot resume: the earlier rows were measured with {name} {then}, not {today}",
-                hint="go on where they were measured, or name another file with --output",
+                hint="continue on that machine, or name another file with --output",
             )
 
 

@@ -123,7 +123,7 @@ def _with_prompts(workload: Workload, ids: Sequence[Sequence[int]], room: int) -
 def _repeatable(profile: Profile) -> AnalyzeOptions:
     if profile.tokenizer.kind == "none":
         raise InputError(
-            "the profile was made of traces, which hold only lengths: there are no texts to send",
+            "the profile was made from traces, which have lengths and no texts",
             hint=RANDOM_INSTEAD,
         )
     if profile.tokenizer.chat_template:
@@ -139,8 +139,8 @@ def _same_tokenizer(profile: Profile, name: str | None, options: AnalyzeOptions)
     tokenizer = Tokenizer(name or options.tokenizer, chat_date=options.chat_date)
     if tokenizer.digest != profile.tokenizer.digest:
         raise InputError(
-            f"the profile was counted with {profile.tokenizer.name}, which is not "
-            f"{tokenizer.name} as it is here",
+            f"the profile was counted with {profile.tokenizer.name}; {tokenizer.name} here has "
+            "other files",
             hint="set tokenizer in chunkscope.toml ([verify]), or analyze again with this one",
         )
     return tokenizer
@@ -152,8 +152,8 @@ def _refuse_other_data(lengths: Sequence[int], profile: Profile) -> None:
     strange = sum(length not in profile.overall.counts for length in lengths)
     if strange * 2 > len(lengths):
         raise InputError(
-            f"{strange:,} of {len(lengths):,} prompts are not of the lengths in the profile: "
-            "this is other data, or was read differently",
+            f"the profile does not have the lengths of {strange:,} of {len(lengths):,} prompts: "
+            "this is other data, or it was read differently",
             hint="analyze this data, then recommend and verify, with one and the same profile",
         )
 

@@ -65,7 +65,7 @@ def _against(name: str, plan: Plan, common: Settings) -> Settings:
     }
     if name not in rows:
         raise UsageError(
-            f"--against {name!r}: there is no such setting", hint=f"choose of {', '.join(rows)}"
+            f"--against {name!r}: there is no such setting", hint=f"choose from {', '.join(rows)}"
         )
     return rows[name]
 
@@ -101,7 +101,7 @@ def parse_point(text: str) -> Settings:
     try:
         settings: Settings = built(Settings, given)
     except ValueError as error:
-        raise UsageError(f"--also {text!r}: {error}", hint=f"of {', '.join(NAMES)}") from None
+        raise UsageError(f"--also {text!r}: {error}", hint=f"one of {', '.join(NAMES)}") from None
     return settings
 
 

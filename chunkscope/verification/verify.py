@@ -91,7 +91,7 @@ class VerifyOptions:
                 raise UsageError(f"{name} must be at least {least}, not {value:g}")
         if self.shared_prefix is not None and self.data:
             raise UsageError(
-                "shared_prefix and --data exclude each other",
+                "shared_prefix and --data cannot be used together",
                 hint="leave one of them out: real prompts share what they share",
             )
 
@@ -120,7 +120,7 @@ def verify(
     installed = _installed(options.python)
     name = model or (plan.model and plan.model.load_name)
     if not name:
-        raise UsageError("which model? The plan names none", hint="pass --model PATH_OR_ID")
+        raise UsageError("the plan names no model", hint="pass --model PATH_OR_ID")
     if (replicas := plan.settings.parallel.data) > 1:
         raise UsageError(
             f"the plan is for {replicas} replicas, and verify starts one engine",
@@ -248,8 +248,8 @@ def resumed(fresh: Verification, old: Verification, rows: Sequence[SettingRow]) 
     }
     if what := next((name for name, is_so in differs.items() if is_so), None):
         raise InputError(
-            f"cannot resume: the {what} differs from the earlier run's",
-            hint="repeat its options, or leave --resume out to measure everything anew",
+            f"cannot resume: the {what} differs from that of the earlier run",
+            hint="use the same options, or leave --resume out to measure everything again",
         )
     # Without a machine no engine ever started: where it was tried is not known.
     final = {r.setting: r for r in old.runs if r.status.is_final and old.machine is not None}
@@ -308,7 +308,7 @@ def model_for_engine(name: str, load_format: str) -> tuple[str, ModelShape]:
         folder = path if path.is_dir() else path.parent
         if load_format != DUMMY and not has_weights(folder):
             raise MissingError(
-                f"{folder} holds no weights",
+                f"there are no weights in {folder}",
                 hint="add `--load-format dummy` to measure memory and speed without them",
             )
         return str(folder.absolute()), shape
@@ -336,7 +336,7 @@ def workload_for(
     if plan.source.profile_digest != profile.digest():
         raise InputError(
             "the plan was made from another profile",
-            hint="make both anew: `chunkscope analyze` and then `chunkscope recommend`",
+            hint="make both again: `chunkscope analyze`, then `chunkscope recommend`",
         )
     request = plan.request.asked_as(options)
     datasets = chosen_datasets(profile, plan.request.dataset)

@@ -168,8 +168,8 @@ class _Client:
             # vLLM says 400; others have no such prompts, and some of them break on it.
             if self.real is None and failure.code in (400, 415, 422, 500, 501):
                 raise InputError(
-                    f"{self.connection.address} takes no prompts of token ids at {COMPLETIONS}: "
-                    f"it {failure.message}",
+                    f"{self.connection.address} takes no token ids at {COMPLETIONS}: it "
+                    f"{failure.message}",
                     hint="send real texts: name the datasets with --data",
                 ) from None
             raise unusable(self.connection, failure) from None

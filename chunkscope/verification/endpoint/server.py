@@ -50,7 +50,7 @@ def parse_address(url: str) -> str:
     if not is_fine or "@" in parts.netloc or parts.query or parts.fragment:
         raise UsageError(
             "--endpoint takes an http address without a password, ? or #",
-            hint="write it as in `--endpoint http://localhost:8000`; a key belongs into the "
+            hint="write it as in `--endpoint http://localhost:8000`; put a key into the "
             f"environment variable {KEY_VARIABLES}",
         )
     return f"{parts.scheme}://{parts.netloc}{_ENDPOINT.sub('', parts.path)}"
@@ -112,7 +112,7 @@ class Connection:
         self.address, self._key = address, key or ""
         if not (self._key.isascii() and self._key.isprintable() and self._key == self._key.strip()):
             raise UsageError(
-                "the API key holds characters that no key has",
+                "the API key has characters that are not allowed in a key",
                 hint=f"is {KEY_VARIABLES} set to the key alone, without quotes or a newline?",
             )
         headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}

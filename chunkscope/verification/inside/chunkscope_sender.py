@@ -26,7 +26,7 @@ class Sender:
         answers = await self.send(requests, WARM_UP)
         wanted = [request[1] for request in requests]
         if [sum(answer["counts"]) for answer in answers] != wanted:
-            raise RuntimeError("this vLLM hands its tokens on by another way than chunkscope knows")
+            raise RuntimeError("chunkscope cannot see the tokens of this vLLM version")
 
     async def send(
         self, requests: "list[Any]", name: str, tell: "Callable[[], None]" = lambda: None
