@@ -27,9 +27,7 @@ def info(name: str, *, kind: str = "hf", digest: str = "") -> TokenizerInfo:
     ("counted", "model"),
     [
         (TEKKEN, "llama-3.1-8b"),
-        (TEKKEN, "Qwen/Qwen3-8B"),
         ("Qwen/Qwen3-8B", "meta-llama/Llama-3.1-8B"),
-        ("meta-llama/Llama-2-7b-hf", "llama-3.1-8b"),
         ("cl100k_base", "gpt-oss-20b"),
     ],
 )
@@ -46,13 +44,11 @@ def test_another_tokenizer_is_said_with_both_names(counted: str, model: str) -> 
         ("Qwen/Qwen3-8B", "qwen3-8b"),
         ("qwen/qwen3-8b@main", "Qwen/Qwen3-8B"),
         pytest.param("Qwen/Qwen3-4B", "qwen3-8b", id="sizes of a family share one"),
-        pytest.param("Qwen/Qwen3-30B-A3B", "qwen3-8b", id="experts too"),
         pytest.param("Qwen/Qwen2.5-7B-Instruct", "Qwen/Qwen2.5-7B", id="base and instruct"),
         pytest.param("meta-llama/Meta-Llama-3-8B", "llama-3.2-1b", id="Llama 3 to 3.3"),
         pytest.param(TEKKEN, "mistral-nemo-12b", id="the embedded one is Mistral's"),
         pytest.param("tiktoken:o200k_harmony", "gpt-oss-120b", id="an encoding of tiktoken"),
         pytest.param("o200k_base", "gpt-oss-120b", id="which differs in special tokens"),
-        pytest.param("gpt2", "openai-community/gpt2", id="two names on the hub"),
     ],
 )
 def test_models_that_share_a_tokenizer_raise_no_alarm(counted: str, model: str) -> None:
