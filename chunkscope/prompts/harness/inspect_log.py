@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 FORMAT = "inspect"
 _MOCK = "mockllm/"
 _ATTACHMENT = "attachment://"
+_MEDIA = ("image", "audio", "video", "data", "document")
 # `2026-11-15T12-57-21-00-00_gsm8k-agent_CFnjzaf7nWSxvEo8jGzffo`: the task is gsm8k-agent.
 NAME = re.compile(r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d[+-]\d\d-\d\d_(?P<task>.+)_[0-9A-Za-z]{16,}")
 _HEADERS = ("header.json", "_journal/start.json")
@@ -197,34 +198,21 @@ class InspectSample:
         """A message as Inspect sends it to an OpenAI-compatible server."""
         if not isinstance(message, dict):
             raise UnusableError(f"a message is {json_type(message)}, not an object")
-        role, content = message.get("role"), message.get("content")
-        sent: dict[str, Any] = {"role": role}
+        used = ("role", "content", "tool_calls", "tool_call_id", "error")
+        role, content, calls, call_id, failed = (self._resolved(message.get(key)) for key in used)
+        sent: dict[str, Any] = {"role": role, "content": content}
         if isinstance(content, list):
-            kinds = [as_dict(part).get("type") for part in content]
-            # Of images and the like only the kind is of interest.
-            parts = [
-                self._resolved(part) if kind in ("text", "reasoning") else part
-                for part, kind in zip(content, kinds, strict=True)
-            ]
-            pairs = list(zip(parts, kinds, strict=True))
-            sent["content"] = [part for part, kind in pairs if kind != "reasoning"]
-            thoughts = [str(part.get("reasoning")) for part, kind in pairs if kind == "reasoning"]
+            thoughts = [part for part in content if as_dict(part).get("type") == "reasoning"]
+            sent["content"] = [part for part in content if part not in thoughts]
             if thoughts:
-                sent["reasoning_content"] = "\n".join(thoughts)
-        else:
-            sent["content"] = self._resolved(content)
-        if role == "assistant" and (calls := as_list(message.get("tool_calls"))):
-            sent["tool_calls"] = [self._tool_call(as_dict(call)) for call in calls]
+                sent["reasoning_content"] = "\n".join(str(t.get("reasoning")) for t in thoughts)
+        if role == "assistant" and as_list(calls):
+            sent["tool_calls"] = [_tool_call(as_dict(call)) for call in calls]
         if role == "tool":
-            sent["tool_call_id"] = message.get("tool_call_id")
-            if failed := as_dict(message.get("error")):
-                sent["content"] = f"Error: {self._resolved(failed.get('message'))}"
+            sent["tool_call_id"] = call_id
+            if as_dict(failed):
+                sent["content"] = f"Error: {failed.get('message')}"
         return sent
-
-    def _tool_call(self, call: dict[str, Any]) -> dict[str, Any]:
-        arguments = self._resolved(call.get("arguments"))
-        function = {"name": call.get("function"), "arguments": arguments}
-        return {"id": call.get("id"), "type": "function", "function": function}
 
     def _tool(self, tool: Any) -> dict[str, Any]:
         keys = ("name", "description", "parameters")
@@ -232,8 +220,12 @@ class InspectSample:
         return {"type": "function", "function": function}
 
     def _resolved(self, value: Any) -> Any:
-        """The value with the texts that are kept apart put in, wherever they are."""
+        """The value with the texts that are kept apart put in, wherever they are. Of images and
+        the like only the kind is of interest.
+        """
         if isinstance(value, dict):
+            if value.get("type") in _MEDIA:
+                return value
             return {key: self._resolved(inner) for key, inner in value.items()}
         if isinstance(value, list):
             return [self._resolved(inner) for inner in value]
@@ -243,6 +235,11 @@ class InspectSample:
         if name not in self._attachments:
             raise UnusableError(f"{printable(value[:80])} points nowhere")
         return self._attachments[name]
+
+
+def _tool_call(call: dict[str, Any]) -> dict[str, Any]:
+    function = {"name": call.get("function"), "arguments": call.get("arguments")}
+    return {"id": call.get("id"), "type": "function", "function": function}
 
 
 def _model_events(events: Any) -> Iterator[dict[str, Any]]:
