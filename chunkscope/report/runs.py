@@ -56,7 +56,7 @@ def runs_table(named: Named, *, strong: Collection[int] = ()) -> Table | None:
         columns[f"{limit.name} ({SECONDS.write(limit.seconds)})"] = partial(_limited, limit)
     for heading, figure in SHORT.items():
         is_limited = limits and figure not in (MAKESPAN, ITL_MAX)
-        is_given = "sustains" in columns and figure is MAKESPAN  # by the rate
+        is_given = "sustains" in columns and (limits or figure is not TTFT_P95)  # by the rate
         is_known = any(value(run, figure) is not None for run in runs)
         if is_known and not (is_limited or is_given):
             columns[heading] = partial(cell, figure, first)

@@ -112,7 +112,8 @@ def _best_rate(runs: Sequence[SimulatedRun]) -> str:
         best = default
     others = f"; {NAMES['default']} {per_second(rates[default])}" if default else ""
     others = "; no other setting sustains 3 % more" if best is default else others
-    return f"Best: {run_name(best)}, {per_second(rates[best])} (simulated){others}."
+    size = f"{best.settings.step_tokens:,} tokens per step"
+    return f"Best: {size}, {per_second(rates[best])} (simulated){others}."
 
 
 def _best_of_sweep(simulation: Simulation) -> str:
@@ -137,7 +138,7 @@ def _setup(simulation: Simulation) -> str:
     order = f", {ORDERS[work.order]}" if work.order else ""
     cached = f" ({share(run.cached_tokens / run.input_tokens)} cached)" if run.cached_tokens else ""
     return (
-        f"{where(cost.model, cost.gpu)}, vLLM {simulation.vllm}. "
+        f"{where(cost.model, cost.gpu, run.settings.parallel.gpus)}, vLLM {simulation.vllm}. "
         f"{plural(work.requests, 'request')} from {work.source}, "
         f"{sent_when(work.arrivals, work.concurrency)}{order}: "
         f"{run.input_tokens:,} tokens in{cached}, {run.output_tokens:,} out."

@@ -83,6 +83,7 @@ def test_the_first_screen_says_it_once(findings) -> None:
     shown = [section for chapter in chapters(findings) for section in chapter.sections]
     said = [text for section in shown for text in section.sentences]
     assert not set(top.sentences) & set(said)
+    assert " ".join(findings.plan.cli_args()) not in said  # what to copy stands on top
     notes = [note for section in shown for note in section.notes]
     assert len(notes) == len(set(notes))
 

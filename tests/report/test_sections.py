@@ -129,6 +129,11 @@ def test_what_did_better_on_an_engine_is_the_plan_to_use(tmp_path) -> None:
     assert not plan_to_use(replace(findings, verification=worse)).settings.given()
 
 
+def test_a_simulation_names_all_of_its_gpus() -> None:
+    simulation = examples.simulate(examples.plan(tp=2), examples.profile())
+    assert "2 x L4" in sections(simulation)[0].sentences[1]
+
+
 # -- strangers -----------------------------------------------------------------------------------
 
 
