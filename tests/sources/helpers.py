@@ -4,21 +4,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from chunkscope.errors import ChunkscopeError
 from chunkscope.sources.base import Problems, ReadOptions, Source
 from chunkscope.sources.discovery import discover
 from chunkscope.sources.reader import RecordReader
-
-SHARED = Path(__file__).parents[3] / "shared" / "data"
-
-
-def shared(*parts: str) -> Path:
-    path = SHARED.joinpath(*parts)
-    if not path.exists():
-        pytest.skip(f"no reference data at {path}")
-    return path
 
 
 @dataclass

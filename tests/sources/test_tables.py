@@ -3,7 +3,7 @@ import io
 
 import pytest
 
-from tests.sources.helpers import read, shared
+from tests.sources.helpers import read
 
 
 @pytest.fixture
@@ -108,12 +108,3 @@ def test_bytes_that_are_not_utf_8_spoil_only_their_row(table):
     assert result.records == [{"question": "tea", "answer": "y"}]
     assert [line for line, _ in result.bad] == [2]
     assert read(path, encoding="latin-1").records[0]["question"] == "café"
-
-
-def test_real_tables_are_read_with_and_without_header():
-    law = read(shared("mmlu", "headerless_professional_law.csv"))
-    assert (len(law.records), law.bad) == (1534, [])
-    assert list(law.records[0]) == [f"column{i}" for i in range(6)]
-    trace = read(shared("azure_llm_trace", "AzureLLMInferenceTrace_code.csv"))
-    assert len(trace.records) == 8819
-    assert trace.records[0]["ContextTokens"] == "4808"
