@@ -242,17 +242,13 @@ def _shared(findings: Findings) -> list[Section]:
 def _origins(findings: Findings) -> Section:
     """Digest, version and command of each artefact."""
     rows = []
-    for artefact in (
-        *(findings.profile, findings.plan, findings.simulation),
-        *(findings.verification, findings.diagnosis),
-    ):
-        if artefact is not None:
-            name = artefact.default_path.name
-            asked = artefact.source if isinstance(artefact, Plan) else artefact
-            made = f"{getattr(artefact, 'created', '')} {artefact.version}".strip()
-            rows.append(
-                (name, made, findings.digests.get(name), shlex.join(getattr(asked, "command", ())))
-            )
+    artefacts = (findings.profile, findings.plan, findings.simulation, findings.verification)
+    for artefact in filter(None, (*artefacts, findings.diagnosis)):
+        name = artefact.default_path.name
+        asked = artefact.source if isinstance(artefact, Plan) else artefact
+        made = f"{getattr(artefact, 'created', '')} {artefact.version}".strip()
+        command = shlex.join(getattr(asked, "command", ()))
+        rows.append((name, made, findings.digests.get(name), command))
     heads = ("file", "made", "content", "command")
     table = table_of(heads, rows, words=heads)
     return Section(title="Files and commands", table=table, details=True)

@@ -201,8 +201,7 @@ def _every_dataset(profile: Profile) -> Table | None:
         for dataset in profile.datasets[:MOST_ROWS]
     ]
     heads = ("dataset", *names, "chars per token", "prompt field")
-    is_long = len(rows) > 1
-    return table_of(heads, rows, words=heads[-1:], searchable=is_long)
+    return table_of(heads, rows, words=heads[-1:], searchable=len(rows) > 1)
 
 
 def _remark(dataset: DatasetProfile) -> str:

@@ -167,8 +167,7 @@ def _observations(simulation: Simulation) -> Iterator[str]:
 
 def _basis(simulation: Simulation) -> str:
     """What the step times rest on."""
-    cost, seed = simulation.cost_model, simulation.workload.seed
+    cost, policy = simulation.cost_model, simulation.runs[0].policy
     off = f" (median error {share(cost.error)})" if cost.error is not None else ""
     steps = plural(cost.samples, "measured step") if cost.samples else "fitted on an H200"
-    policy = simulation.runs[0].policy
-    return f"Step times: {cost.source}, {steps}{off}. Policy: {policy}. Random seed: {seed}."
+    return f"Step times: {cost.source}, {steps}{off}. Policy: {policy}."
