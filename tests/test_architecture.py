@@ -132,7 +132,7 @@ BUDGETS = {
     "vllm": 2_355,
     "simulation": 2_361,
     "planning": 2_868,
-    "verification": 3_572,
+    "verification": 3_565,
     "diagnosis": 784,
     "reference": 991,
     "gating": 1_681,

@@ -61,6 +61,7 @@ def test_a_place_where_nobody_is_has_a_reason(place: str) -> None:
 def test_a_command_says_it_in_one_sentence(tmp_path, monkeypatch, words) -> None:
     (tmp_path / "a.jsonl").write_text('{"prompt": "one"}\n')
     monkeypatch.setenv("HF_HUB_OFFLINE", "0")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
     run = chunkscope(tmp_path, *words)
     assert run.code == 4

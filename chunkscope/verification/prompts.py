@@ -6,7 +6,7 @@ the one that comes nearest in length, and its true length.
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
@@ -15,9 +15,10 @@ import numpy as np
 
 from chunkscope import console
 from chunkscope.errors import InputError, UsageError
+from chunkscope.lengths.analyze import discovered
 from chunkscope.lengths.options import AnalyzeOptions
 from chunkscope.lengths.profile import Profile
-from chunkscope.lengths.scan import draw
+from chunkscope.lengths.scan import Listener, draw
 from chunkscope.prefixes.blocks import tree_of_prompts
 from chunkscope.prefixes.sharing import MOST_PROMPTS
 from chunkscope.prompts.chat import Conversation
@@ -25,7 +26,6 @@ from chunkscope.prompts.harness.log import SentRequest
 from chunkscope.prompts.select import selected
 from chunkscope.simulation.workload import Workload
 from chunkscope.sources.base import Chunk, Problems, Source
-from chunkscope.sources.discovery import discover
 from chunkscope.sources.reader import RecordReader
 from chunkscope.sources.streams import close_archives
 from chunkscope.tokenizers.foreign import TemplateRefused
@@ -72,14 +72,8 @@ def real_prompts(
     options = _repeatable(profile)
     encoder = _same_tokenizer(profile, tokenizer, options)
     count = max(ROWS, ROWS_PER_REQUEST * len(workload.requests))
-    with ExitStack() as folders:
-        sources, _ = discover(
-            list(paths),
-            include=options.include,
-            exclude=options.exclude,
-            options=options.read,
-            tasks=options.rendering(folders, console.say).sources,
-        )
+    some = replace(options, names=(), prefix_files=())  # perhaps not all of its datasets
+    with discovered(paths, some, Listener(running=console.say)) as sources:
         # Under the names of the profile: a prefix may be for one of them.
         names = {dataset.path: dataset.name for dataset in profile.datasets}
         sources = [replace(one, name=names.get(one.path, one.name)) for one in sources]
