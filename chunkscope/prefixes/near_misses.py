@@ -69,7 +69,8 @@ class NearMisses:
 
     def found(self, *, tokens: int, chars: int | None) -> tuple[NearMiss, ...]:
         """The texts that lose something, of a dataset of so many tokens and characters."""
-        sample = self._sample[:: 1 + len(self._sample) // _MOST_TEXTS]
+        step = 1 if self._every == 1 else 1 + len(self._sample) // _MOST_TEXTS
+        sample = self._sample[::step]  # of a small dataset, all of it
         texts = [text for _, text in sample]
         enough = max(_FEWEST, _LEAST_TEXTS * len(texts))
         if not chars or len(texts) <= enough:
