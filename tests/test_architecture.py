@@ -124,7 +124,7 @@ BUDGETS = {
     "sources": 2_195,
     "prompts": 3_469,
     "tokenizers": 1_393,
-    "prefixes": 1_007,
+    "prefixes": 1_005,
     "lengths": 1_818,
     "artefacts": 999,
     "models": 1_164,

@@ -69,9 +69,7 @@ class NearMisses:
 
     def found(self, *, tokens: int, chars: int | None) -> tuple[NearMiss, ...]:
         """The texts that lose something, of a dataset of so many tokens and characters."""
-        step = 1 if self._every == 1 else 1 + len(self._sample) // _MOST_TEXTS
-        sample = self._sample[::step]  # of a small dataset, all of it
-        texts = [text for _, text in sample]
+        texts = [text for _, text in self._sample]
         enough = max(_FEWEST, _LEAST_TEXTS * len(texts))
         if not chars or len(texts) <= enough:
             return ()
@@ -81,7 +79,7 @@ class NearMisses:
         if len(misses) < enough or lost_tokens < _LEAST_LOST * tokens:
             return ()
         _, worst, earlier = max(misses)
-        (position, text), (other_position, other) = sample[worst], sample[earlier]
+        (position, text), (other_position, other) = self._sample[worst], self._sample[earlier]
         differ = same_start(text, other)
         around = slice(max(0, differ - _AROUND), differ + _AROUND)
         return (
