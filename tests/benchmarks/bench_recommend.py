@@ -33,7 +33,7 @@ def main() -> None:
     sample = Profile.load(REPOSITORY / "reports" / "example" / "profile.json")
     cases = {
         "the sample data (target < 1 s)": sample,
-        "14,042 prompts, as MMLU's (target < 4 s)": profile([short]),
+        "14,042 prompts, as MMLU's (target < 3 s)": profile([short]),
         "100 datasets of 500 prompts": profile(many),
     }
     for title, data in cases.items():
@@ -73,7 +73,7 @@ def _command(data: Profile) -> float:
 
 
 def _simulation(data: Profile) -> float:
-    plan: Plan = recommend(data, **SETTING, policy="lengths")
+    plan: Plan = recommend(data, **SETTING)
     start = time.process_time()
     predict(plan, data, SimulateOptions())
     return time.process_time() - start
