@@ -18,7 +18,6 @@ from chunkscope.errors import EXIT_BUG, ChunkscopeError, InputError
 
 EXIT_INTERRUPTED = 130
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-_INTERRUPT = signal.default_int_handler  # Python's own: it raises KeyboardInterrupt
 SMALL = ("prefixes", "report", "memory", "doctor", "demo", "models", "gpus", "help")
 COMMANDS = (
     *("analyze", "prefixes", "recommend", "simulate", "verify", "report", "gate"),
@@ -31,8 +30,8 @@ def _past_typer(command: Callable[..., None]) -> Callable[..., None]:
 
     @wraps(command)
     def run(**given: Any) -> None:
-        if callable(handler := signal.getsignal(signal.SIGINT)) and handler is not _INTERRUPT:
-            signal.signal(signal.SIGINT, _INTERRUPT)  # from here on there is work to be kept
+        if callable(signal.getsignal(signal.SIGINT)):  # from here on there is work to be kept
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
             command(**given)
             sys.stdout.flush()
@@ -89,8 +88,7 @@ def main() -> NoReturn:
         app = application(sys.argv[1] if len(sys.argv) > 1 else "")
         app(sys.argv[1:], standalone_mode=True, prog_name="chunkscope")
     except ChunkscopeError as error:
-        hint = f"\n\nhint: {error.hint}" if error.hint else ""
-        console.say(f"error: {error.message}{hint}")
+        console.say(f"error: {error.message}" + (f"\n\nhint: {error.hint}" if error.hint else ""))
         sys.exit(error.exit_code)
     except Exception as error:
         if isinstance(error, OSError) and error.errno in _DISK_FULL:

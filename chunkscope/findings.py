@@ -72,9 +72,8 @@ class Findings:
 def load_findings(folder: Path = DEFAULT_FOLDER) -> Findings:
     """Read what is there; damaged or foreign files are errors, missing ones are not."""
     if not folder.is_dir():
-        hint = "run `chunkscope analyze data/` first"
-        if folder.is_file():
-            hint = f"give the folder that it is in: {folder.parent}"
+        usual = "run `chunkscope analyze data/` first"
+        hint = f"give its folder: {folder.parent}" if folder.is_file() else usual
         raise InputError(f"no such folder: {folder}", hint=hint)
     digests: dict[str, str] = {}
 
