@@ -93,7 +93,7 @@ def analyze(
             "--ray and --export-trace cannot be used together", hint="leave one of them out"
         )
     options = opt.settled(analyze, given, AnalyzeOptions)
-    options.pop("skip_bad_rows", None)
+    options = {k: v for k, v in options.items() if k not in ("skip_bad_rows", "export_trace")}
     export = _export(export_trace, paths, options.get("prefixes", True)) if export_trace else None
     with console.progress(quiet=quiet) as progress:
         profile = api.analyze(export=export, listener=_listener(progress), **options)
@@ -109,8 +109,10 @@ def analyze(
             console.say(f"note: {note}")
     for line in bad_rows(profile):
         console.say(line)
-    for line in exported(export, export_trace) if export and export_trace else ():
-        console.say(line)
+    if export and export_trace:
+        export.write(export_trace)
+        for line in exported(export, export_trace):
+            console.say(line)
     console.say(f"\nwrote {output}; next: chunkscope recommend{opt.quoted(output, usual=PROFILE)}")
     if profile.failures or (profile.skipped and not skip_bad_rows):
         raise SystemExit(InputError.exit_code)

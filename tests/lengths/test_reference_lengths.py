@@ -11,6 +11,7 @@ import pytest
 import chunkscope
 from chunkscope import AnalyzeOptions, LengthHistogram
 from chunkscope.prompts.selection import SelectOptions
+from chunkscope.tokenizers import tokenizer as ours
 
 SHARED = Path(__file__).parents[3] / "shared"
 DATA = SHARED / "data"
@@ -159,5 +160,5 @@ def test_the_fast_engine_gives_the_reference_lengths(
     monkeypatch: pytest.MonkeyPatch, tokenizer: str
 ) -> None:
     assert count_together(tokenizer).tokenizer.engine.startswith("tokenizers ")
-    monkeypatch.setattr(tokenizer, "FAST_CHARS", 0)
+    monkeypatch.setattr(ours, "FAST_CHARS", 0)
     assert count_together(tokenizer).tokenizer.engine.startswith("fastokens ")
