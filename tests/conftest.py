@@ -34,6 +34,14 @@ settings.register_profile(
 settings.load_profile("any machine")
 
 
+# Engines start slowly: these files take longest, and a worker that gets one last is waited for.
+LONGEST = ("test_real_verify.py", "test_rendering.py", "test_real_vllm.py", "test_real_sharing.py")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.path.name not in LONGEST)
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write tests/golden anew")
 
