@@ -88,12 +88,13 @@ def analyze(
         raise UsageError("--model and --tokenizer both name a tokenizer", hint="use one of them")
     if limit is not None and not (isfinite(limit) and limit > 0):
         raise UsageError(f"--limit must be over 0, not {limit:g}")
-    if ray and export_trace is not None:
+    options = opt.settled(analyze, given, AnalyzeOptions)
+    skip_bad_rows = options.pop("skip_bad_rows", False)
+    export_trace = options.pop("export_trace", None)
+    if options.get("ray") and export_trace is not None:
         raise UsageError(
             "--ray and --export-trace cannot be used together", hint="leave one of them out"
         )
-    options = opt.settled(analyze, given, AnalyzeOptions)
-    options = {k: v for k, v in options.items() if k not in ("skip_bad_rows", "export_trace")}
     export = _export(export_trace, paths, options.get("prefixes", True)) if export_trace else None
     with console.progress(quiet=quiet) as progress:
         profile = api.analyze(export=export, listener=_listener(progress), **options)

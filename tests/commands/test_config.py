@@ -56,6 +56,13 @@ def test_flags_of_a_command_may_stand_there_too(tmp_path) -> None:
     assert json.loads(run.out)["settings"]["max_num_seqs"] == 64, run.err
 
 
+def test_bad_rows_may_be_allowed_there(tmp_path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"prompt": "fine"}\n{"prompt": \n')
+    assert analyze(tmp_path, "a.jsonl").code == 3
+    (tmp_path / "chunkscope.toml").write_text("[analyze]\nskip_bad_rows = true\n")
+    assert analyze(tmp_path, "a.jsonl").code == 0
+
+
 @pytest.mark.parametrize(
     ("text", "named"),
     [
