@@ -155,14 +155,12 @@ def _data_table(comparison: ReportComparison) -> Table | None:
         both = [write(side[name]) if side else "none" for side in (one.before, one.now)]
         return " to ".join(dict.fromkeys(both))
 
-    rows = [
-        (
-            *(one.dataset, one.added, one.removed, one.changed),
-            *(cell(one, name) for name in FIGURES),
-        )
-        for one in comparison.data or ()
-    ]
-    return table_of(("rows and tokens", "added", "removed", "changed", *FIGURES), rows)
+    data = comparison.data or ()
+    sides = [side for one in data for side in (one.before, one.now) if side]
+    names = [name for name in FIGURES if any(side[name] is not None for side in sides)]
+    counts = [(one.dataset, one.added, one.removed, one.changed) for one in data]
+    rows = [(*c, *(cell(one, n) for n in names)) for c, one in zip(counts, data, strict=True)]
+    return table_of(("rows and tokens", "added", "removed", "changed", *names), rows)
 
 
 def _plan_table(old: Findings, new: Findings) -> Table | None:
