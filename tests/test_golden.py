@@ -53,7 +53,7 @@ CASES: dict[str, tuple[str, ...]] = {
     "emit-python": (ANALYZE, f"{PAYS} --emit python"),
     "emit-lm-eval": (ANALYZE, f"{PAYS} --emit lm-eval"),
     "emit-kubernetes": (ANALYZE, f"{PAYS} --emit kubernetes"),
-    "emit-limits-broken": (ANALYZE, f"{FAILS} --emit kubernetes"),
+    "emit-limits-broken": (ANALYZE, f"{PAYS} --slo itl_max=5ms --emit kubernetes"),
     "simulate": (ANALYZE, RECOMMEND, "simulate"),
     "simulate-pays": (ANALYZE, PAYS, "simulate"),
     "verify-report": ("report h200/llama-3.1-8b-long --format text",),

@@ -81,9 +81,8 @@ def analyze(
     from chunkscope.sources.base import without_secrets
 
     opt.check_format(form, json=json)
-    for name, value in (("tokenizer", tokenizer), ("model", model)):
-        if value == "":
-            raise UsageError(f"--{name} is empty", hint="was a shell variable not set?")
+    if "" in (model, tokenizer):
+        raise UsageError("--model or --tokenizer is empty", hint="was a shell variable not set?")
     if model and tokenizer:
         raise UsageError("--model and --tokenizer both name a tokenizer", hint="use one of them")
     if limit is not None and not (isfinite(limit) and limit > 0):

@@ -170,9 +170,7 @@ def demo(
     measured = replace(demonstration.measured, command=console.command())
     measured.save(output)
     opt.show(measured if json else demonstration, details=details, json=json)
-    is_usual = output.name == "verify.json"
-    after = f"chunkscope report{opt.quoted(output.parent)}" if is_usual else "chunkscope simulate"
-    console.say(f"\nwrote {output}; next: {after}")
+    console.say(f"\nwrote {output}; next: chunkscope report{opt.quoted(output.parent)}")
 
 
 def models(part: str = PART, json: bool = opt.JSON) -> None:
