@@ -36,7 +36,7 @@ PROFILES = {
     "on the cut-offs": [999, 1_000, 2_048],
     "longer than some models take": [*range(100, 60_000, 500)],
 }
-GPUS = ("b200", "l40s", None)
+GPUS = ("h200", "b200", "a100", "l40s", None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +79,7 @@ def any_profile(version, folders):
     tokens = st.one_of(st.integers(0, 1_100), st.integers(0, 40_000), st.integers(0, 300_000))
 
     @settings(
+        max_examples=400,
         database=None,
         deadline=None,
         phases=[Phase.generate],
@@ -164,7 +165,7 @@ def any_settings(version, folders):
     tokens = st.sampled_from([128, 2_048, 4_096])
     near = st.one_of(tokens, st.sampled_from([-1, 0, 1, 127, 129, 4_095, 4_097, 131_072]))
 
-    @settings(database=None, deadline=None, phases=[Phase.generate])
+    @settings(max_examples=400, database=None, deadline=None, phases=[Phase.generate])
     @given(
         max_model_len=st.one_of(tokens, tokens, st.sampled_from([1, 131_072, 131_073])),
         max_num_batched_tokens=near,
