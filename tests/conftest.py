@@ -16,7 +16,7 @@ from typing import NoReturn
 import pytest
 from hypothesis import HealthCheck, settings
 
-from chunkscope.vllm.check import config_of
+from chunkscope.models import known_model
 from tests.vllm.serve_flag_rows import known_flags
 
 REPOSITORY = Path(__file__).parents[1]
@@ -107,7 +107,7 @@ def folders(tmp_path_factory):
     made = {}
     for model in MODELS:
         made[model] = tmp_path_factory.mktemp(model)
-        (made[model] / "config.json").write_text(json.dumps(config_of(model)))
+        (made[model] / "config.json").write_text(json.dumps(known_model(model).config))
     return made
 
 

@@ -129,7 +129,7 @@ BUDGETS = {
     "artefacts": 999,
     "models": 1_164,
     "hardware": 1_534,
-    "vllm": 2_355,
+    "vllm": 2_203,
     "simulation": 2_361,
     "planning": 2_868,
     "verification": 3_565,

@@ -9,7 +9,7 @@ from chunkscope.artefacts.note import Note
 from chunkscope.diagnosis.phases import Bound, LoadPhase
 from chunkscope.hardware.memory import Memory
 from chunkscope.vllm.log.reader import EngineStart
-from chunkscope.vllm.log.timeline import together
+from chunkscope.vllm.log.timeline import peak
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ class Difference:
     actual: Any
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class EngineReport(EngineStart):
     """One engine, from its start to the next or to the end of the log (`last_line` 0: a server),
     and what is made of it."""
@@ -59,11 +59,11 @@ class EngineReport(EngineStart):
 
     @property
     def peak_running(self) -> int:
-        return max((window.running for window in together(self.windows)), default=0)
+        return peak(self.windows, "running")
 
     @property
     def peak_waiting(self) -> int:
-        return max((window.waiting for window in together(self.windows)), default=0)
+        return peak(self.windows, "waiting")
 
     @property
     def peak_kv_use(self) -> float | None:
@@ -80,7 +80,7 @@ class Diagnosis(Artefact):
     """
 
     title: ClassVar = "diagnosis"
-    schema: ClassVar = "chunkscope/doctor/4"
+    schema: ClassVar = "chunkscope/doctor/5"
     made_by: ClassVar = "chunkscope doctor vllm.log"
     default_path: ClassVar = Path("reports/doctor.json")
 

@@ -107,7 +107,7 @@ def report_of(
         finished=finished,
     )
     return EngineReport(
-        **{field.name: getattr(start, field.name) for field in fields(start)},
+        **{field.name: getattr(start, field.name) for field in fields(EngineStart)},
         source=source,
         differences=_differences(start, context.plan),
         predicted=footprint.memory if footprint else None,

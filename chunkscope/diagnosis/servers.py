@@ -89,19 +89,9 @@ def _reading(
         windows[-1] = replace(windows[-1], hit_rate=rate)
     finished = metrics.counted(before, after, metrics.FINISHED)
     start = EngineStart(
-        first_line=0,
-        last_line=0,
         facts=facts,
-        arguments={},
-        line_of={},
         windows=tuple(windows),
-        prompt_tokens=metrics.counted(before, after, metrics.PROMPT_TOKENS) or 0.0,
-        output_tokens=metrics.counted(before, after, _OUTPUT) or 0.0,
-        busy_s=sum(w.seconds for w in windows if not w.idle),
         engines=int(cache.engine.get("engines") or 1),
-        steps=None,
-        refused=None,
-        failure=None,
         preemptions=metrics.preemptions(before, after),
     )
     restarted = metrics.counted(before, after, metrics.PROMPT_TOKENS) is None

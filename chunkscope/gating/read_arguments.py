@@ -17,8 +17,8 @@ from chunkscope.artefacts.files import read_text
 from chunkscope.errors import InputError
 from chunkscope.vllm.deployment import OWN, Refusal
 from chunkscope.vllm.enums import Entry
+from chunkscope.vllm.flags import ServeFlag, flags_of, parse_words, why_unknown
 from chunkscope.vllm.rules import Version
-from chunkscope.vllm.serve_flags import Effect, ServeFlag, flags_of, parse_words, why_unknown
 from chunkscope.vllm.settings import NAMES, Settings
 
 SERVE = re.compile(r"\bvllm\s+serve\b|\bvllm\.entrypoints\.openai\.api_server\b")
@@ -155,7 +155,7 @@ def _is_harmless(flag: ServeFlag | None, written: str) -> bool:
     """Of no effect, or what is done anyway."""
     if flag is None:
         return False
-    return flag.effect is Effect.NONE or written.lower() == (flag.default or None)
+    return flag.harmless or written.lower() == (flag.default or None)
 
 
 # -- YAML ----------------------------------------------------------------------------------------
@@ -190,7 +190,7 @@ def _yaml_words(value: Any) -> list[str]:
 def _dropped(key: str, version: Version) -> list[Refusal]:
     """What it would have switched off stays on."""
     flag = flags_of(version).get(key.replace("-", "_"))
-    if flag is None or (flag.effect is not Effect.JUDGED and flag.default != "true"):
+    if flag is None or (flag.name not in NAMES and flag.default != "true"):
         return []
     values: dict[str, Any] = {"key": key, "instead": key.removeprefix("no-")}
     return [Refusal(argument=flag.name, code="argument_dropped", values=values)]
@@ -249,7 +249,7 @@ def from_model_args(text: str, version: Version) -> CommittedArguments:
 
 def _keyword(flag: ServeFlag, value: str) -> list[str]:
     """A keyword of Python as a word for `vllm serve`."""
-    if not flag.is_switch or value.lower() not in ("true", "false", "1", "0"):
+    if flag.takes not in ("switch", "on") or value.lower() not in ("true", "false", "1", "0"):
         return [f"{flag.spellings[0]}={value}"]
     if value.lower() in ("true", "1"):
         return [flag.spellings[0]]

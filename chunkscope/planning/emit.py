@@ -20,7 +20,7 @@ from chunkscope.errors import EngineError, InputError, UsageError
 from chunkscope.hardware.gpus import GIB
 from chunkscope.planning.plan import AdviceKind, Plan
 from chunkscope.vllm.enums import Entry, Target
-from chunkscope.vllm.flags import CONFIG_FILE, SERVE, command_line, dotted, underscored, yaml_lines
+from chunkscope.vllm.flags import command_line, dotted, switched
 
 NO_MODEL = "MODEL"
 TASK = "TASK"
@@ -115,7 +115,7 @@ SAFE = re.compile(r"[A-Za-z0-9._=-]+")
 
 
 def _serve_words(plan: Plan) -> list[str]:
-    return command_line(plan.settings_for(Entry.SERVE), plan.release.version)
+    return command_line(plan.settings_for(Entry.SERVE).given())
 
 
 def _vllm_args(plan: Plan) -> str:
@@ -129,8 +129,9 @@ def _vllm_args(plan: Plan) -> str:
 def _vllm_yaml(plan: Plan) -> str:
     """A configuration file for `vllm serve`."""
     # vLLM dies of a file that holds no mapping: nothing to set is an empty one.
-    lines = yaml_lines(plan.settings_for(Entry.SERVE), plan.release.version) or ["{}"]
-    return "\n".join([f"# vllm serve MODEL {CONFIG_FILE} THIS_FILE", *lines])
+    values = switched(plan.settings_for(Entry.SERVE).given())  # vLLM drops `key: false`
+    lines = [f"{name.replace('_', '-')}: {_text(value)}" for name, value in values.items()]
+    return "\n".join(["# vllm serve MODEL --config THIS_FILE", *(lines or ["{}"])])
 
 
 def _python(plan: Plan) -> str:
@@ -184,7 +185,7 @@ def _lm_eval(plan: Plan) -> str:
 
 def _inspect(plan: Plan) -> str:
     """Inspect starts `vllm serve` itself: each `-M name=value` becomes a flag of it."""
-    flags = underscored(plan.settings_for(Entry.SERVE), plan.release.version)
+    flags = switched(plan.settings_for(Entry.SERVE).given())
     words = ["inspect", "eval", TASK, "--model", f"vllm/{_model(plan)}"]
     if at_once := plan.requests_in_flight:
         words += ["--max-connections", str(at_once)]
@@ -229,7 +230,7 @@ def _filled(name: str, plan: Plan, **parts: object) -> str:
     template = Template((TEMPLATES / f"{name}.yaml").read_text(encoding="utf-8").rstrip("\n"))
     return template.safe_substitute(
         image=f"vllm/vllm-openai{rocm}:v{dotted(plan.release.version)}",
-        entrypoint=json.dumps(SERVE),
+        entrypoint=json.dumps(["vllm", "serve"]),
         words=_interpolated([_folder(plan) or _model(plan), *_serve_words(plan)]),
         gpus=plan.settings.parallel.gpus,
         vendor=_vendor(plan),

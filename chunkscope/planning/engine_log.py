@@ -27,7 +27,6 @@ _WEIGHTS_OFF, _WEIGHTS_OFF_GIB = 0.1, 0.1  # farther from what is predicted, it 
 _DEVICE_OFF = 0.05
 _GIVEN_SIZES = ("kv_cache_memory_bytes", "num_gpu_blocks_override")
 _RECOUNTED_UNTIL = (0, 26, 999)  # requests that wait are counted again in the hit rate
-_GRAPHS_IN_PEAK: Version = (0, 27, 0)  # since then the activation peak holds their estimate
 _NOT_ITS_FAULT = (Failure.NO_FREE_MEMORY, Failure.OOM_LOADING, Failure.DIED)
 
 
@@ -78,9 +77,6 @@ def measured_in(
         settings=settings,
         cuda_graphs=not facts.enforce_eager,
         kv_cache_tokens=None if given else facts.kv_cache_tokens or _held(life),
-        weights_gib=facts.weights_gib,
-        activation_gib=_peak(facts, there),
-        graphs_gib=_graphs(facts, there),
         hit_rate=_hit_rate(life, there.release.version),
         failed=tuple(
             FailedStart(settings=_settings(one, there), why=one.failure.kind, line=one.failure.line)
@@ -117,19 +113,6 @@ def _held(life: EngineStart) -> int | None:
         return None
     longest = trouble.figures.get("longest")
     return round(longest) if longest else None
-
-
-def _peak(facts: EngineFacts, there: Deployment) -> float | None:
-    if facts.activation_gib is None or there.release.version < _GRAPHS_IN_PEAK:
-        return facts.activation_gib
-    return max(0.0, facts.activation_gib - (facts.graph_estimate_gib or 0.0))
-
-
-def _graphs(facts: EngineFacts, there: Deployment) -> float | None:
-    """What was set aside for them, where this version does that; else what they took."""
-    model = there.memory_model()
-    counted = model is not None and model.counts_graphs
-    return facts.graph_estimate_gib if counted else facts.graphs_gib
 
 
 def _hit_rate(life: EngineStart, version: Version) -> float | None:

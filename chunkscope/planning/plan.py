@@ -311,4 +311,4 @@ class Plan(Artefact):
 
     def cli_args(self) -> list[str]:
         """Its settings as flags of vLLM."""
-        return command_line(self.settings, self.release.version)
+        return command_line(self.settings.given())

@@ -15,7 +15,7 @@ from chunkscope.planning.request import Aim, PlanRequest
 from chunkscope.planning.simulator import NEAR, Simulator, limits_used
 from chunkscope.simulation.sweep import UNIT_RATE
 from chunkscope.vllm.deployment import OWN
-from chunkscope.vllm.flags import Release, known_to
+from chunkscope.vllm.flags import Release, flags_of
 from chunkscope.vllm.settings import NAMES, Settings
 
 WORTH = 0.03  # an argument that gains less of the aim is not set
@@ -65,7 +65,7 @@ def _near(settings: Settings) -> Iterator[Settings]:
 
 def _capped(settings: Settings, release: Release) -> Iterator[Settings]:
     """As it is, or no less than a fair share of the budget, where this version can do that."""
-    adapts = known_to("long_prefill_token_threshold_adaptive", release.version)
+    adapts = "long_prefill_token_threshold_adaptive" in flags_of(release.version)
     for threshold in THRESHOLDS:
         if threshold < settings.step_tokens:
             fixed = replace(settings, long_prefill_token_threshold=threshold)

@@ -1,14 +1,11 @@
 """A plan, a profile and a model -> what a real engine does with each setting."""
 
-import json
 import os
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from chunkscope.artefacts.files import cache_folder, write_atomically
 from chunkscope.artefacts.words import Name, one_of, several
 from chunkscope.console import Progress
 from chunkscope.errors import InputError, MissingError, UsageError
@@ -27,7 +24,7 @@ from chunkscope.verification.predicting import with_prediction
 from chunkscope.verification.result import EngineKind, PromptSource, Run, Subject, Verification
 from chunkscope.verification.settings import USUALLY, SettingRow, parse_engine_args, rows_of
 from chunkscope.verification.verdict import judged
-from chunkscope.vllm.check import version_in, vllm_python
+from chunkscope.vllm.check import config_folder, version_in, vllm_python
 from chunkscope.vllm.enums import Entry, SendOrder, Task
 from chunkscope.vllm.flags import Release, release
 
@@ -312,14 +309,9 @@ def model_for_engine(name: str, load_format: str) -> tuple[str, ModelShape]:
                 hint="add `--load-format dummy` to measure memory and speed without them",
             )
         return str(folder.absolute()), shape
-    known = known_model(name) if load_format == DUMMY else None
-    if known is None:
-        return shape.hub_id or name, shape
-    # Always the same place: vLLM finds what it compiled before by the model's path.
-    slug = re.sub(r"[^A-Za-z0-9.]+", "-", name.lower())
-    file = cache_folder() / "models" / slug / "config.json"
-    write_atomically(file, json.dumps(known.config).encode())
-    return str(file.parent), shape
+    if load_format == DUMMY and known_model(name):
+        return str(config_folder(name)), shape
+    return shape.hub_id or name, shape
 
 
 def has_weights(folder: Path) -> bool:

@@ -7,53 +7,47 @@ run. What vLLM chooses by the GPU's memory and name, it chooses by those of the 
 
 import json
 import os
+import re
 import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from chunkscope.artefacts.files import cache_folder, write_atomically
 from chunkscope.errors import EngineError, MissingError
 from chunkscope.hardware.gpus import Gpu
 from chunkscope.models import known_model
-from chunkscope.models.shape import ModelShape
 from chunkscope.vllm.deployment import Deployment
 from chunkscope.vllm.enums import Entry
-from chunkscope.vllm.flags import DRY, Release, command_line, installed_version, words_of
+from chunkscope.vllm.flags import Release, command_line, installed_version
 from chunkscope.vllm.flags import release as release_of
 from chunkscope.vllm.settings import Settings, Value
 
 SECONDS = 600
 MARK = "chunkscope-check:"
-
+# A model without weights and tokenizer: enough to have arguments checked.
+DRY: dict[str, Value] = {"load_format": "dummy", "skip_tokenizer_init": True}
 PROGRAM = Path(__file__).parent / "inside" / "chunkscope_check.py"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
-    """Words for `vllm serve`, or keywords for its `LLM` class, on a GPU (None: on this machine).
+Case = dict[str, Any]  # one question to that program
 
-    `only_read`: go no further than the parser, with the server's options too.
-    """
 
-    folder: Path
-    words: Sequence[str] | None = None
-    keywords: Mapping[str, Value] | None = None
-    gpu: Gpu | None = None
-    only_read: bool = False
-
-    def question(self) -> dict[str, Any]:
-        asked: dict[str, Any] = {"only_read": True} if self.only_read else {}
-        dry: dict[str, Value] = {"model": str(self.folder), **DRY}
-        if self.gpu:
-            asked["gpu"] = {"memory_bytes": self.gpu.memory_bytes, "title": self.gpu.title}
-        if self.keywords is not None:
-            return {**asked, "keywords": {**self.keywords, **dry}}
-        return {**asked, "words": [*(self.words or ()), *words_of(dry)]}
+def case_of(
+    folder: Path, arguments: Sequence[str] | Mapping[str, Value], gpu: Gpu | None = None
+) -> Case:
+    """Words for `vllm serve`, or keywords for its `LLM` class, on a GPU (None: on this machine)."""
+    asked: Case = {}
+    dry: dict[str, Value] = {"model": str(folder), **DRY}
+    if gpu:
+        asked["gpu"] = {"memory_bytes": gpu.memory_bytes, "title": gpu.title}
+    if isinstance(arguments, Mapping):
+        return {**asked, "keywords": {**arguments, **dry}}
+    return {**asked, "words": [*arguments, *command_line(dry)]}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,24 +65,23 @@ def check(there: Deployment, settings: Settings, *, python: str = sys.executable
 
     The answer is on the words, unless only the keywords are refused.
     """
-    with model_folder(there.shape) as folder:
-        answers = check_many(cases_of(there, settings, folder), python=python)
+    if there.shape is None:
+        raise MissingError("a check needs the model", hint="pass --model to recommend")
+    name = there.shape.load_name
+    folder = Path(name) if (Path(name) / "config.json").is_file() else config_folder(name)
+    answers = check_many(cases_of(there, settings, folder), python=python)
     return next((answer for answer in answers if not answer.accepted), answers[0])
 
 
 def cases_of(there: Deployment, settings: Settings, folder: Path) -> list[Case]:
-    served = there.started_as(Entry.SERVE, settings)
-    words = command_line(served, there.release.version)
+    words = command_line(there.started_as(Entry.SERVE, settings).given())
     keywords = there.started_as(Entry.LLM, settings).given()
-    return [
-        Case(folder=folder, words=words, gpu=there.gpu),
-        Case(folder=folder, keywords=keywords, gpu=there.gpu),
-    ]
+    return [case_of(folder, words, there.gpu), case_of(folder, keywords, there.gpu)]
 
 
 def check_many(cases: Sequence[Case], *, python: str = sys.executable) -> list[CheckAnswer]:
     """One process for all cases: importing vLLM takes most of the time."""
-    task = json.dumps({"cases": [case.question() for case in cases]})
+    task = json.dumps({"cases": cases})
     try:
         run = _run([python, str(PROGRAM)], task)
     except OSError as error:
@@ -120,33 +113,21 @@ def read_by_vllm(release: Release, words: Sequence[str]) -> CheckAnswer | None:
     installed = version_in(python)
     if installed is None or release_of(installed).version != release.version:
         return None
-    case = Case(folder=Path("model"), words=words, only_read=True)
-    return check_many([case], python=python)[0]
+    return check_many([{"words": words, "only_read": True}], python=python)[0]
 
 
-@contextmanager
-def model_folder(model: ModelShape | None) -> Iterator[Path]:
-    """A folder with the model's config.json; a built-in model's is written for the occasion."""
-    if model is None:
-        raise MissingError("a check needs the model", hint="pass --model to recommend")
-    name = model.load_name
-    if (Path(name) / "config.json").is_file():
-        yield Path(name)
-        return
-    with tempfile.TemporaryDirectory(prefix="chunkscope-") as temporary:
-        folder = Path(temporary)
-        config = json.dumps(config_of(name))
-        (folder / "config.json").write_text(config, encoding="utf-8")
-        yield folder
+def config_folder(name: str) -> Path:
+    """A folder with the config.json of a built-in model, by its name or hub id.
 
-
-def config_of(name: str) -> Mapping[str, Any]:
-    """The built-in config.json of that name or hub id."""
-    if known := known_model(name):
-        return known.config
-    raise MissingError(
-        f"no config.json of {name} at hand", hint="pass the model's folder to --model"
-    )
+    Always the same: vLLM finds what it compiled before by the model's path.
+    """
+    if (model := known_model(name)) is None:
+        what = f"no config.json of {name} at hand"
+        raise MissingError(what, hint="pass the model's folder to --model")
+    slug = re.sub(r"[^A-Za-z0-9.]+", "-", name.lower())
+    file = cache_folder() / "models" / slug / "config.json"
+    write_atomically(file, json.dumps(model.config).encode())
+    return file.parent
 
 
 def vllm_python() -> str:

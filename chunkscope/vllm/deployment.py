@@ -10,7 +10,7 @@ from chunkscope.hardware.memory import Memory, MemoryModel, Runner
 from chunkscope.models.layers import KvKind
 from chunkscope.models.shape import ModelShape
 from chunkscope.vllm.enums import Entry
-from chunkscope.vllm.flags import Release, dotted, known_to
+from chunkscope.vllm.flags import Release, dotted, flags_of
 from chunkscope.vllm.measured import MeasuredFit
 from chunkscope.vllm.rules import Off
 from chunkscope.vllm.settings import NAMES, KvPool, Settings
@@ -201,7 +201,7 @@ class Deployment:
             ("data_parallel_size", "replicas_need_serve", several and self.entry is Entry.LLM),
             ("enable_chunked_prefill", "off_with_threshold", off and threshold > 0),
             ("enable_chunked_prefill", "off_ignored", off and rules.off is Off.IGNORED),
-            *((name, "unknown", not known_to(name, version)) for name in s.given()),
+            *((name, "unknown", name not in flags_of(version)) for name in s.given()),
         )
         values: dict[str, Fact | list[Fact]] = {**s.given()}
         values |= {"limit": limit, "version": dotted(version)}

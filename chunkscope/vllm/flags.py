@@ -1,11 +1,22 @@
-"""vLLM's releases: which one, what it takes by itself, how its flags are spelled. No other file
-spells a flag; what differs by version stands in rules.py."""
+"""vLLM's releases: which one, what it takes by itself, and every option of its `vllm serve`.
 
+No other file spells a flag. serve_flags.csv holds what the parsers of 0.10.2 to 0.32.0 say of
+themselves, one release of each minor version (tests/vllm/serve_flag_rows.py writes it): what is not
+in it, no vLLM known here takes. What else differs by version stands in rules.py.
+"""
+
+import argparse
+import csv
+import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cache
 from importlib import metadata
+from pathlib import Path
+from typing import Any, NoReturn
 
 from chunkscope.artefacts.note import Note, note
 from chunkscope.errors import UsageError
@@ -13,28 +24,7 @@ from chunkscope.hardware.gpus import Gpu
 from chunkscope.hardware.memory import Runner
 from chunkscope.vllm.enums import Entry
 from chunkscope.vllm.rules import NEWEST, OLDEST, Rules, Version, rules_at
-from chunkscope.vllm.settings import SINCE_0_31, Settings, Value
-
-# Refused by every V1 engine while they existed, then removed: never written.
-NEVER_WORKED = ("max_num_partial_prefills", "max_long_partial_prefills")
-
-
-def known_to(name: str, version: Version) -> bool:
-    """Does this version have the setting?
-
-    >>> known_to("max_num_active_seqs", (0, 30, 0)), known_to("max_num_seqs", (0, 30, 0))
-    (False, True)
-    """
-    return name not in SINCE_0_31 or version >= (0, 31, 0)
-
-
-def spelled(name: str, *, on: bool = True) -> str:
-    """
-    >>> spelled("max_num_seqs"), spelled("enable_chunked_prefill", on=False)
-    ('--max-num-seqs', '--no-enable-chunked-prefill')
-    """
-    return ("--" if on else "--no-") + name.replace("_", "-")
-
+from chunkscope.vllm.settings import Settings, Value
 
 V2_ARCHITECTURES = tuple(
     f"{family}ForCausalLM"
@@ -124,44 +114,157 @@ def dotted(version: Version) -> str:
     return ".".join(map(str, version))
 
 
-def command_line(settings: Settings, version: Version) -> list[str]:
-    """Arguments as words of a command line.
+# -- how arguments are written -------------------------------------------------------------------
 
-    >>> command_line(Settings(max_num_seqs=8, enable_chunked_prefill=False), (0, 24, 0))
+
+def spelled(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def switched(keywords: Mapping[str, Value]) -> dict[str, Value]:
+    """Keywords of vLLM's `LLM` class as a command line names them: off is `no_...: True`."""
+    return {f"no_{n}" if v is False else n: v is False or v for n, v in keywords.items()}
+
+
+def command_line(keywords: Mapping[str, Value]) -> list[str]:
+    """The same as words for `vllm serve`.
+
+    >>> command_line({"max_num_seqs": 8, "enable_chunked_prefill": False})
     ['--max-num-seqs', '8', '--no-enable-chunked-prefill']
     """
-    return words_of(_writable(settings, version))
-
-
-def words_of(keywords: Mapping[str, Value]) -> list[str]:
-    """Keywords of vLLM's `LLM` class as words for `vllm serve`."""
     words: list[str] = []
-    for name, value in keywords.items():
-        switch = isinstance(value, bool)
-        words += [spelled(name, on=bool(value))] if switch else [spelled(name), str(value)]
+    for name, value in switched(keywords).items():
+        words += [spelled(name)] if value is True else [spelled(name), str(value)]
     return words
 
 
-# A model without weights and tokenizer: enough to have arguments checked.
-DRY: dict[str, Value] = {"load_format": "dummy", "skip_tokenizer_init": True}
-SERVE = ["vllm", "serve"]  # the model follows as a word of its own: 0.11 refuses `--model` here
-CONFIG_FILE = "--config"
+# -- how they are read ---------------------------------------------------------------------------
+
+# Refused by every V1 engine while they existed, then removed: never written.
+NEVER_WORKED = ("max_num_partial_prefills", "max_long_partial_prefills")
+SUFFIXES = {"k": 10**3, "m": 10**6, "g": 10**9, "K": 2**10, "M": 2**20, "G": 2**30}
+MOST = 10**18  # no setting is endless, nor larger than any computer
 
 
-def yaml_lines(settings: Settings, version: Version) -> list[str]:
-    """Arguments as `key: value`; vLLM drops `key: false`, so off is its own key set to true."""
-    named = underscored(settings, version)
-    return [f"{n.replace('_', '-')}: {'true' if v is True else v}" for n, v in named.items()]
+def _size(text: str) -> int:
+    """4096, 4K, 4k or 25.6k: vLLM takes a fraction before a small letter only."""
+    if len(text) > 20 or not re.fullmatch(r"\d+([kKmMgG]|\.\d+[kmg])", text):
+        return int(text)
+    return int(float(text[:-1]) * SUFFIXES[text[-1]])
 
 
-def underscored(settings: Settings, version: Version) -> dict[str, Value]:
-    """Arguments as the names a command line is built from: off is `no_...: True`."""
-    values = _writable(settings, version)
-    return {f"no_{n}" if v is False else n: True if v is False else v for n, v in values.items()}
+NUMBERS: dict[str, Callable[[str], Any]] = {
+    "int": int,
+    "float": float,
+    "json": json.loads,
+    "size": _size,
+    "length": _size,
+}
 
 
-def _writable(settings: Settings, version: Version) -> dict[str, Value]:
-    for name in settings.given():
-        if not known_to(name, version):
-            raise ValueError(f"vLLM {dotted(version)} has no {name}")
-    return settings.given()
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeFlag:
+    """`also` are other names; `takes` a kind of value, with a `?` where None is one too."""
+
+    name: str
+    takes: str
+    harmless: bool  # it changes neither memory nor speed
+    default: str = ""
+    also: tuple[str, ...] = ()
+    choices: tuple[str, ...] = ()
+    server: bool = False  # of the server alone: the `LLM` class does not have it
+    since: Version = OLDEST
+    until: Version | None = None
+
+    @property
+    def spellings(self) -> tuple[str, ...]:
+        return tuple(n if n.startswith("-") else spelled(n) for n in (self.name, *self.also))
+
+    def read(self, text: str) -> Any:
+        """The value as vLLM's parser makes it of a word; ValueError where it refuses the word."""
+        kind = self.takes.removesuffix("?")
+        if kind != self.takes and text in ("", "None"):
+            return None
+        if self.choices and text not in self.choices:
+            raise ValueError(f"{text[:40]!r} is none of {', '.join(self.choices)}")
+        if kind not in NUMBERS or (kind == "length" and text.lower() in ("auto", "-1")):
+            return None if kind == "length" else text
+        with suppress(ValueError, OverflowError, RecursionError):
+            value = NUMBERS[kind](text)
+            if kind == "json" or abs(value) <= MOST:
+                return value
+        raise ValueError(f"{text[:40]!r} is no value that vLLM reads")
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise ValueError(message)
+
+
+def parse_words(words: Sequence[str], version: Version) -> tuple[dict[str, Any], list[str]]:
+    """What each option is given, as it is written, and the words that this version does not know.
+
+    As argparse goes over them: the beginning of a name will do, and later words win. ValueError
+    says what it refuses.
+
+    >>> parse_words(["--max-num-s", "512", "--no-enforce-eager", "--foo"], (0, 24, 0))
+    ({'max_num_seqs': '512', 'enforce_eager': False}, ['--foo'])
+    """
+    # vLLM takes `--max_model_len` for `--max-model-len`; values keep their underscores.
+    dashed = [re.sub(r"^--[^=]*", lambda name: name[0].replace("_", "-"), word) for word in words]
+    given, unknown = _parser(version).parse_known_args(dashed)
+    return vars(given), unknown
+
+
+@cache
+def _parser(version: Version) -> _Parser:
+    parser = _Parser(prog="vllm", add_help=False, argument_default=argparse.SUPPRESS)
+    actions = {"switch": argparse.BooleanOptionalAction, "on": "store_true"}
+    for flag in flags_of(version).values():
+        how: dict[str, Any] = {"nargs": {"maybe": "?", "texts": "*"}.get(flag.takes)}
+        how = {"action": actions[flag.takes]} if flag.takes in actions else how
+        parser.add_argument(*flag.spellings, dest=flag.name, **how)
+    return parser
+
+
+def why_unknown(word: str, version: Version) -> str:
+    """Why this version does not take an option."""
+    rows = [flag for flag in _table() if word in flag.spellings]
+    if rows and version < rows[0].since:
+        return f"vLLM knows it since {dotted(rows[0].since)}, not in {dotted(version)}"
+    if rows:
+        return f"vLLM {dotted(version)} does not know it any more"
+    spellings = [name for flag in flags_of(version).values() for name in flag.spellings]
+    near = get_close_matches(word.lower(), spellings, n=1, cutoff=0.8)
+    hint = f"; did you mean {near[0].lstrip('-')}?" if near else ""
+    return f"vLLM {dotted(version)} has no such argument{hint}"
+
+
+@cache
+def flags_of(version: Version | None = None) -> dict[str, ServeFlag]:
+    """The options of a version, by name; of all, as the newest version that has it knows each."""
+    return {
+        flag.name: flag
+        for flag in _table()
+        if version is None
+        or (flag.since <= version and (flag.until is None or version < flag.until))
+    }
+
+
+@cache
+def _table() -> tuple[ServeFlag, ...]:
+    text = Path(__file__).with_name("serve_flags.csv").read_text(encoding="utf-8")
+    return tuple(
+        ServeFlag(
+            name=row["name"],
+            also=tuple(row["also"].split()),
+            takes=row["takes"],
+            choices=tuple(filter(None, row["choices"].split("|"))),
+            default=row["default"],
+            harmless=row["effect"] == "none",
+            server=row["server"] == "yes",
+            since=release(row["since"]).version,
+            until=release(row["until"]).version if row["until"] else None,
+        )
+        for row in csv.DictReader(text.splitlines())
+    )

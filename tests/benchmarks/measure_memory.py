@@ -46,11 +46,11 @@ def _options() -> argparse.Namespace:
 
 
 def _in_a_process(model: str, budget: str, *, eager: bool) -> dict[str, Any]:
-    from chunkscope.vllm.check import config_of
+    from chunkscope.models import known_model
 
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "config.json").write_text(json.dumps(config_of(model)))
+        (Path(folder) / "config.json").write_text(json.dumps(known_model(model).config))
         run = subprocess.run(
             [sys.executable, __file__, "--one", folder, budget, str(int(eager))],
             env={**os.environ, "VLLM_ENABLE_V1_MULTIPROCESSING": "0"},

@@ -55,10 +55,10 @@ CASES = (
 def main(model: str, output: str) -> None:
     from vllm import LLM
 
-    from chunkscope.vllm.check import config_of
+    from chunkscope.models import known_model
 
     with tempfile.TemporaryDirectory() as folder:
-        config = config_of(model)
+        config = known_model(model).config
         (Path(folder) / "config.json").write_text(json.dumps(config))
         engine = LLM(
             model=folder,

@@ -15,7 +15,7 @@ from chunkscope.lengths.profile import Profile
 from chunkscope.planning.plan import Plan
 from chunkscope.simulation.result import Simulation
 from chunkscope.verification.result import Verification
-from chunkscope.vllm.check import config_of
+from chunkscope.models import known_model
 from tests.commands.helpers import chunkscope
 from tests.conftest import REPOSITORY
 from tests.fuzz.helpers import assert_fine, changed, damaged, explore, fine
@@ -124,7 +124,7 @@ def test_a_models_config_is_read_or_refused(tmp_path: Path) -> None:
         with fine():
             assert_fine(chunkscope(tmp_path, "memory", "--model", tmp_path, "--gpu", "h200"))
 
-    config = dict(config_of("qwen3-30b-a3b"))
+    config = dict(known_model("qwen3-30b-a3b").config)
     past = [
         ({**config, "num_hidden_layers": 10**15},),  # they were counted one by one
         ({**CONFIGS["jamba"], "hidden_size": 0},),  # states of no size made blocks of none

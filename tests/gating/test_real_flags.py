@@ -6,7 +6,7 @@ import os
 import pytest
 
 from chunkscope.gating.read_arguments import from_model_args, from_words
-from chunkscope.vllm.check import Case, check_many, read_by_vllm
+from chunkscope.vllm.check import check_many, read_by_vllm
 from chunkscope.vllm.flags import release
 from tests.vllm.serve_flag_rows import TABLE, known_flags, rows_of
 
@@ -60,12 +60,12 @@ WORDS = (
 PAIRS = "pretrained=m,dtype=auto,max_num_seqs=8,enforce_eager=True,async_scheduling=False"
 
 
-def test_what_is_a_fault_here_is_refused_there_and_nothing_else(installed, tmp_path):
+def test_what_is_a_fault_here_is_refused_there_and_nothing_else(installed):
     """Asked all at once: vLLM takes long to import."""
     running, _ = installed
     found = [from_words(words, running.version) for words in WORDS]
     found.append(from_model_args(PAIRS, running.version))
-    cases = [Case(folder=tmp_path, words=one.words, only_read=True) for one in found]
+    cases = [{"words": one.words, "only_read": True} for one in found]
     answers = check_many(cases, python=PYTHON)
     assert [
         (text, answer.accepted, answer.message)

@@ -47,9 +47,7 @@ def test_the_kv_cache_is_the_logs_at_its_own_setting(tmp_path: Path) -> None:
     assert plan.memory is not None
     assert plan.memory.kv_cache_tokens == 919_824
     assert plan.memory.kv_cache_label is Label.MEASURED
-    weights, graphs = plan.memory.line("weights"), plan.memory.line("cuda_graphs")
-    assert (weights.gib, weights.label) == (pytest.approx(15.0), Label.MEASURED)
-    assert (graphs.gib, graphs.label) == (pytest.approx(0.98), Label.MEASURED)
+    assert plan.memory.line("correction").label is Label.MEASURED
     spent = sum(line.gib for line in plan.memory.lines if line.profiled)
     assert spent + plan.memory.kv_cache_gib == pytest.approx(plan.memory.requested_gib, abs=1e-6)
     (note,) = [note for note in plan.notes if note.code == "measured_in_log"]
@@ -71,22 +69,12 @@ def test_elsewhere_the_model_is_off_by_as_much(tmp_path: Path) -> None:
     assert max(off.values()) - min(off.values()) <= 16  # a block
 
 
-def test_the_activation_peak_stands_for_all_that_vllm_profiles(tmp_path: Path) -> None:
-    peak = "Memory profiling takes 3.0 seconds. torch peak memory increase: 1.25GiB; "
-    bill = planned(written(tmp_path, *FITTED, peak)).memory
-    assert bill is not None
-    assert (bill.line("activation").gib, bill.line("activation").label) == (1.25, Label.MEASURED)
-    assert bill.line("sampler").gib == 0
-    assert bill.kv_cache_tokens == 919_824
-
-
 def test_a_size_that_was_given_is_no_measurement(tmp_path: Path) -> None:
     log = written(tmp_path, *FITTED, args=", 'kv_cache_memory_bytes': 1073741824")
     bill = planned(log).memory
     assert bill is not None
     assert bill.kv_cache_label is None
     assert bill.kv_cache_tokens != 919_824
-    assert bill.line("weights").label is Label.MEASURED
 
 
 def test_a_setting_that_ran_out_of_memory_is_not_advised_again(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from chunkscope.verification.verify import (
     verify_endpoint,
     workload_for,
 )
-from chunkscope.vllm.check import config_of
+from chunkscope.models import known_model
 from chunkscope.vllm.log.failures import Status
 from chunkscope.vllm.settings import Settings
 from tests.build import MIXED, WORKLOAD, failed, plan, profile, run, verification
@@ -67,7 +67,7 @@ def test_options_that_make_no_sense_are_refused(options) -> None:
 
 
 def test_a_folder_without_weights_needs_the_dummy_format(tmp_path) -> None:
-    (tmp_path / "config.json").write_text(json.dumps(config_of("qwen2.5-1.5b")))
+    (tmp_path / "config.json").write_text(json.dumps(known_model("qwen2.5-1.5b").config))
     with pytest.raises(MissingError, match=str(tmp_path)):
         model_for_engine(str(tmp_path), "auto")
     assert model_for_engine(str(tmp_path), "dummy")[0] == str(tmp_path)
@@ -79,7 +79,9 @@ def test_a_built_in_model_has_the_same_folder_every_time() -> None:
     """vLLM looks up what it compiled before by the model's path."""
     (folder, shape), (again, _) = (model_for_engine("Qwen/Qwen2.5-1.5B", "dummy") for _ in "ab")
     assert folder == again
-    assert json.loads((Path(folder) / "config.json").read_text()) == config_of("qwen2.5-1.5b")
+    assert (
+        json.loads((Path(folder) / "config.json").read_text()) == known_model("qwen2.5-1.5b").config
+    )
     assert shape.hub_id == "Qwen/Qwen2.5-1.5B"
 
 

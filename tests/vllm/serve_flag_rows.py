@@ -15,12 +15,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from chunkscope.vllm import serve_flags
+from chunkscope.vllm import flags
 from chunkscope.vllm.flags import dotted, release
 from chunkscope.vllm.rules import Version
 from chunkscope.vllm.settings import NAMES
 
-TABLE = Path(serve_flags.__file__).with_suffix(".csv")
+TABLE = Path(flags.__file__).with_name("serve_flags.csv")
 KINDS = {
     "int": "int",
     "float": "float",

@@ -7,9 +7,16 @@ import pytest
 
 from chunkscope.errors import EngineError, MissingError
 from chunkscope.hardware.gpus import find_gpu
+from chunkscope.models import known_model
 from chunkscope.verification.verify import VerifyOptions
-from chunkscope.vllm.check import Case, check, check_many, config_of, model_folder, vllm_python
+from chunkscope.vllm.check import case_of, check, check_many, vllm_python
 from tests.build import MIXED, plan
+
+
+ECHO = (
+    "results = [{'accepted': True, 'message': '', 'seen': case} for case in task['cases']]\n"
+    "print('chunkscope-check:' + json.dumps({'version': '1', 'results': results}))"
+)
 
 
 def asked(made, *, python):
@@ -70,16 +77,9 @@ def test_a_refusal_of_the_keywords_alone_is_a_refusal(tmp_path):
 
 
 def test_words_keywords_and_gpu_reach_the_other_process(tmp_path):
-    python = interpreter(
-        tmp_path,
-        "results = [{'accepted': True, 'message': '', 'seen': case} for case in task['cases']]\n"
-        "print('chunkscope-check:' + json.dumps({'version': '1', 'results': results}))",
-    )
+    python = interpreter(tmp_path, ECHO)
     h200 = find_gpu("h200")
-    cases = [
-        Case(folder=tmp_path, words=["--x", "1"]),
-        Case(folder=tmp_path, keywords={"x": 1}, gpu=h200),
-    ]
+    cases = [case_of(tmp_path, ["--x", "1"]), case_of(tmp_path, {"x": 1}, h200)]
     words, keywords = (verdict.seen for verdict in check_many(cases, python=python))
     assert words["words"][:4] == ["--x", "1", "--model", str(tmp_path)]
     assert "gpu" not in words
@@ -88,14 +88,8 @@ def test_words_keywords_and_gpu_reach_the_other_process(tmp_path):
     assert keywords["gpu"] == {"memory_bytes": h200.memory_bytes, "title": h200.title}
 
 
-def test_a_built_in_model_gets_a_folder_for_the_occasion():
-    with model_folder(plan(MIXED).model) as folder:
-        assert json.loads((folder / "config.json").read_text()) == config_of("llama-3.1-8b")
-    assert not folder.exists()
-
-
 def test_a_folder_of_the_user_is_used_as_it_is(tmp_path):
-    (tmp_path / "config.json").write_text(json.dumps(config_of("llama-3.1-8b")))
-    with model_folder(plan(MIXED, model=str(tmp_path)).model) as folder:
-        assert folder == tmp_path
-    assert (tmp_path / "config.json").exists()
+    (tmp_path / "config.json").write_text(json.dumps(known_model("llama-3.1-8b").config))
+    made = plan(MIXED, model=str(tmp_path))
+    python = interpreter(tmp_path, ECHO)
+    assert asked(made, python=python).seen["words"][-4] == str(tmp_path)

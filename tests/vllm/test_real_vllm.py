@@ -18,10 +18,10 @@ from chunkscope.hardware.gpus import CARDS
 from chunkscope.models import find_model
 from chunkscope.planning.emit import emit
 from chunkscope.planning.rule import LengthRule
-from chunkscope.vllm.check import Case, CheckAnswer, cases_of, check, check_many
+from chunkscope.vllm.check import Case, CheckAnswer, case_of, cases_of, check, check_many
 from chunkscope.vllm.deployment import Deployment
 from chunkscope.vllm.enums import Entry, Mode, Target, Task
-from chunkscope.vllm.flags import command_line, known_to, release, spelled
+from chunkscope.vllm.flags import command_line, flags_of, release, spelled
 from chunkscope.vllm.settings import NAMES, Settings
 from tests.build import LONG, MIXED, SHORT, plan
 from tests.conftest import MODELS
@@ -129,7 +129,7 @@ def emitted(version, folders):
                 if entry is Entry.LLM:  # the JSON is for who was said to start the engine
                     texts["json"] = json.loads(emit(made, Target.JSON).text)
                 for target, keywords in texts.items():
-                    case = Case(folder=folders[model], keywords=keywords, gpu=made.gpu)
+                    case = case_of(folders[model], keywords, made.gpu)
                     yield Question(case=case, about=made, told=f"{target}: {keywords}")
 
 
@@ -143,9 +143,8 @@ def _literal(text):
 def left_alone(version, folders):  # noqa: ARG001
     """Nothing set, on every GPU of the table."""
     for card in CARDS:
-        for words, entry in (([], Entry.SERVE), (None, Entry.LLM)):
-            keywords = {} if words is None else None
-            case = Case(folder=folders[MODELS[0]], words=words, keywords=keywords, gpu=card)
+        for nothing, entry in (([], Entry.SERVE), ({}, Entry.LLM)):
+            case = case_of(folders[MODELS[0]], nothing, card)
             yield Question(case=case, about=(card, entry))
 
 
@@ -154,8 +153,8 @@ def limits(version, folders):
     for model in MODELS:
         limit = find_model(model).limit
         for length, fits in ((None, True), (limit, True), (limit + 1, False)):
-            words = command_line(Settings(max_model_len=length), release(version).version)
-            case = Case(folder=folders[model], words=words)
+            words = command_line(Settings(max_model_len=length).given())
+            case = case_of(folders[model], words)
             yield Question(case=case, about=(limit, fits), told=f"{model}: {words}")
 
 
@@ -176,8 +175,8 @@ def any_settings(version, folders):
     )
     def draw(**args):
         drawn_settings = Settings(**args)
-        words = command_line(drawn_settings, release(version).version)
-        case = Case(folder=folders[MODELS[0]], words=words)
+        words = command_line(drawn_settings.given())
+        case = case_of(folders[MODELS[0]], words)
         drawn.append(Question(case=case, about=drawn_settings, told=str(words)))
 
     draw()
@@ -191,7 +190,7 @@ def nonsense(version, folders):  # noqa: ARG001
         (["--enable-chunked-prefill=False"], "ignored explicit argument"),
         (["--max-num-partial-prefills", "4"], "unrecognized arguments"),
     ):
-        case = Case(folder=folders[MODELS[0]], words=words)
+        case = case_of(folders[MODELS[0]], words)
         yield Question(case=case, about=fault, told=str(words))
 
 
@@ -223,9 +222,8 @@ def test_the_flag_table_is_the_installed_vllms(installed):
     switches = [field.name for field in fields(Settings) if field.type == bool | None]
     assert "enable_chunked_prefill" in switches
     for name in NAMES:
-        spellings = [spelled(name), *([spelled(name, on=False)] if name in switches else [])]
-        for spelling in spellings:
-            assert (spelling in flags) == known_to(name, known), spelling
+        for key in (name, f"no_{name}") if name in switches else (name,):
+            assert (spelled(key) in flags) == (name in flags_of(known)), key
 
 
 def test_every_mode_model_and_profile_is_accepted(answers):

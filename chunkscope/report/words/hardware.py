@@ -69,11 +69,5 @@ SENTENCES: dict[str, Template] = {
         f"of {layers} layers {H200}" + ("" if counted else ", outside this version's budget")
     ),
     "memory_logprobs": f"prompt_logprobs: {{tokens}} tokens x {{vocab}} entries {H200}",
-    "memory_in_log": "as {log} says",
-    "memory_peak_in_log": "the peak, as {log} says",
-    "memory_in_activation": "part of the measured activations",
-    "memory_activation_and_log": lambda log, more_gib, **line: (
-        f"{_activation(**line)}, and {more_gib:+.2f} GiB as in {log}"
-    ),
-    "memory_correction": "the rest of what {log} shows: its KV cache has {tokens} tokens",
+    "memory_correction": "{log} shows a KV cache of {tokens} tokens",
 }

@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, get_args, get_type_hints
 
+from chunkscope.vllm.flags import flags_of
 from chunkscope.vllm.log import failures
-from chunkscope.vllm.serve_flags import Effect, flags_by_name
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class EngineFacts:
     """None is what the log does not say. Sizes are of one GPU, times of one start."""
 
@@ -38,7 +38,6 @@ class EngineFacts:
     weights_gib: float | None = None
     activation_gib: float | None = None
     graphs_gib: float | None = None
-    graph_estimate_gib: float | None = None
     kv_cache_gib: float | None = None
     kv_cache_tokens: int | None = None
     kv_concurrency: float | None = None
@@ -82,7 +81,6 @@ MESSAGES = {  # of a line with several, the first counts
     r"(?:, Maximum concurrency for [\d,]+ tokens per request: (?P<kv_concurrency>[\d.,]+)x)?",
     "Maximum concurrency for ": r"request: (?P<kv_concurrency>[\d.,]+)x",
     "Graph capturing finished in ": rf"took (?P<graphs_gib>-?{_GIB}) GiB",
-    "CUDA graph pool memory: ": rf"(?P<graph_estimate_gib>{_GIB}) GiB \(estimated\)",
     "init engine (profile, create kv cache, warmup model) took ": r"took (?P<init_s>[\d.]+) s",
     "Desired GPU memory utilization is ": (
         rf"/(?P<device_gib>{_GIB}) GiB\) on startup\. "
@@ -163,12 +161,12 @@ def arguments_in(text: str) -> dict[str, Any]:
     >>> arguments_in("{'api_key': ['x'], 'max_num_seqs': 8, 'speculative_config': {'port': 80}}")
     {'max_num_seqs': 8}
     """
-    flags, arguments, outer = flags_by_name(), {}, text.partition("{")[2]
+    flags, arguments, outer = flags_of(), {}, text.partition("{")[2]
     while _NESTED.search(outer):
         outer = _NESTED.sub("", outer)
     for name, value in _GIVEN.findall(re.split(r"[\[({]", outer)[0]):
         flag = flags.get(name)
-        if flag is None or flag.effect is Effect.NONE:
+        if flag is None or flag.harmless:
             continue
         value = ast.literal_eval(value)
         if not isinstance(value, str) or value in flag.choices:

@@ -137,18 +137,12 @@ class FailureReader:
         self._died_of: LoggedFailure | None = None
         self._stopping = False
 
-    def add_error(self, text: str, line: int) -> None:
-        """An error of any kind: the last, but the first after the engine is said to have died."""
-        self._stopping = self._stopping or STOPPING in text
-        if self._died_of is not None or any(word in text for word in CONSEQUENCES):
-            return
-        if (error := _ERROR.search(text)) is None:
-            return
-        self._error = LoggedFailure(kind=Failure.DIED, line=line, figures={}, error=error[1])
-        if self.failure is not None:
-            self._died_of = self._error
-
     def add(self, text: str, line: int, *, loading: bool, serving: bool) -> None:
+        self._add_cause(text, line, loading=loading, serving=serving)
+        self._stopping = self._stopping or STOPPING in text
+        self._add_error(text, line)
+
+    def _add_cause(self, text: str, line: int, *, loading: bool, serving: bool) -> None:
         if any(frame in text for frame in LOGPROB_FRAMES):
             self._frame_line = line
         kind = next((kind for kind, sign in SIGNS if sign in text), None)
@@ -169,6 +163,16 @@ class FailureReader:
         match = _REASON.search(text) if kind is Failure.REFUSED else None
         reason = shortened(match[1]) if match else None
         self.failure = LoggedFailure(kind=kind, line=line, figures=figures, reason=reason)
+
+    def _add_error(self, text: str, line: int) -> None:
+        """An error of any kind: the last, but the first after the engine is said to have died."""
+        if self._died_of is not None or any(word in text for word in CONSEQUENCES):
+            return
+        if (error := _ERROR.search(text)) is None:
+            return
+        self._error = LoggedFailure(kind=Failure.DIED, line=line, figures={}, error=error[1])
+        if self.failure is not None:
+            self._died_of = self._error
 
     def ended(self, *, ready: bool, last_line: int) -> LoggedFailure | None:
         """What ended it: if it never was ready, an error after which it said nothing more."""
@@ -194,7 +198,6 @@ def cause_in(log: str, *, started: bool) -> tuple[Status, str] | None:
     reader, lines = FailureReader(), log.splitlines()
     for number, line in enumerate(lines):
         reader.add(line, number, loading=False, serving=started)
-        reader.add_error(line, number)
     failure = reader.ended(ready=False, last_line=-1)
     if failure is None:
         return None

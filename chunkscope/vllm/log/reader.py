@@ -5,6 +5,7 @@ may hold a prompt or a key.
 """
 
 import re
+from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,25 +24,39 @@ _SIGN = re.compile(b"|".join(re.escape(sign) for sign, _ in facts.SIGNS))
 _BEGINS = (facts.STARTED, facts.ARGUMENTS, facts.BANNER)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class EngineStart:
     """One engine, or several that were started together (data parallel)."""
 
-    first_line: int
-    last_line: int
-    facts: EngineFacts
-    arguments: dict[str, Any]
-    line_of: dict[str, int]  # by fact
-    windows: tuple[LogWindow, ...]  # by time; of all engines
-    prompt_tokens: float  # as the rates of the windows add up
-    output_tokens: float
-    busy_s: float
-    engines: int
-    steps: StepTally | None
-    refused: RefusedPrompts | None
-    failure: LoggedFailure | None
+    first_line: int = 0
+    last_line: int = 0
+    facts: EngineFacts = field(default_factory=EngineFacts)
+    arguments: dict[str, Any] = field(default_factory=dict)
+    line_of: dict[str, int] = field(default_factory=dict)  # by fact
+    windows: tuple[LogWindow, ...] = ()  # by time; of all engines
+    engines: int = 1
+    steps: StepTally | None = None
+    refused: RefusedPrompts | None = None
+    failure: LoggedFailure | None = None
     preemptions: int | None = None  # where it logs them
     replica: str = ""  # which server of several, where a collector says so
+
+    @property
+    def prompt_tokens(self) -> float:
+        """As the rates of the windows add up."""
+        return sum(window.prompt_tokens_per_s * window.seconds for window in self.windows)
+
+    @property
+    def output_tokens(self) -> float:
+        return sum(window.output_tokens_per_s * window.seconds for window in self.windows)
+
+    @property
+    def busy_s(self) -> float:
+        """Of the engine that was busy for longest."""
+        busy: defaultdict[str, float] = defaultdict(float)
+        for window in self.windows:
+            busy[window.engine] += 0 if window.idle else window.seconds
+        return max(busy.values(), default=0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,23 +67,16 @@ class EngineLog:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Engine:
-    first_line: int
-    replica: str
-    facts: dict[str, Any] = field(default_factory=dict)
-    arguments: dict[str, Any] = field(default_factory=dict)
-    line_of: dict[str, int] = field(default_factory=dict)
+class _Engine(EngineStart):
+    """While its lines are read."""
+
     timelines: dict[str, Timeline] = field(default_factory=dict)
     started: set[str] = field(default_factory=set)  # processes that began an engine
-    steps: StepTally = field(default_factory=StepTally)
-    refused: RefusedPrompts = field(default_factory=RefusedPrompts)
     failures: FailureReader = field(default_factory=FailureReader)
-    preemptions: int | None = None
-    last_line: int = 0
 
     @property
     def ready(self) -> bool:
-        return "init_s" in self.facts or bool(self.timelines)
+        return self.facts.init_s is not None or bool(self.timelines)
 
     def learn(self, words: dict[str, str], line: int) -> None:
         """The first to say it counts, of several workers; but the KV cache is that of the least."""
@@ -76,33 +84,25 @@ class _Engine:
         if "fitted_to" in values:
             values["max_model_len"] = values["fitted_to"]
         for name, value in values.items():
+            before = getattr(self.facts, name)
             if name in ("kv_cache_tokens", "kv_cache_gib", "kv_concurrency"):
-                value = min(value, self.facts.get(name, value))
-            elif name in self.facts and name != "max_model_len":
+                value = value if before is None else min(value, before)
+            elif before is not None and name != "max_model_len":
                 continue
-            self.facts[name] = value
+            setattr(self.facts, name, value)
             self.line_of[name] = line
 
-    def result(self) -> EngineStart:
-        timelines = self.timelines.values()
-        windows = sorted((w for t in timelines for w in t.windows), key=lambda w: w.end_s)
-        return EngineStart(
-            first_line=self.first_line,
-            last_line=self.last_line,
-            facts=EngineFacts(**self.facts),
-            arguments=self.arguments,
-            line_of=self.line_of,
-            windows=tuple(windows),
-            prompt_tokens=sum(w.prompt_tokens_per_s * w.seconds for w in windows),
-            output_tokens=sum(w.output_tokens_per_s * w.seconds for w in windows),
-            busy_s=max((t.busy_s for t in timelines), default=0.0),
-            engines=max(1, len(timelines), len(self.started), *(w.engines for w in windows)),
-            steps=self.steps if self.steps.steps else None,
-            refused=self.refused if self.refused.first_line else None,
-            failure=self.failures.ended(ready=self.ready, last_line=self.last_line),
-            preemptions=self.preemptions,
-            replica=self.replica,
-        )
+    def fail(self, line: LogLine) -> None:
+        loading = bool(self.started) and self.facts.weights_gib is None
+        self.failures.add(line.text, line.number, loading=loading, serving=bool(self.timelines))
+
+    def settle(self) -> EngineStart:
+        windows = [window for timeline in self.timelines.values() for window in timeline.windows]
+        self.windows = tuple(sorted(windows, key=lambda window: window.end_s))
+        counts = (len(self.timelines), len(self.started), *(w.engines for w in windows))
+        self.engines = max(1, *counts)
+        self.failure = self.failures.ended(ready=self.ready, last_line=self.last_line)
+        return self
 
 
 def facts_in(text: str) -> EngineFacts:
@@ -133,13 +133,14 @@ class LogReader:
             if _ACCESS in raw:
                 engines = self._engines_of(raw) if _BAD_REQUEST in raw else []
                 for engine in engines[-1:]:
-                    engine.refused.add_unexplained(self.lines)
+                    engine.refused = engine.refused or RefusedPrompts(first_line=self.lines)
+                    engine.refused.unexplained += 1
             elif _SIGN.search(raw) and not _OF_A_REQUEST.search(raw):
                 name = next(name for sign, name in facts.SIGNS if sign in raw)
                 self._take(name, peeled(raw, self.lines))
 
     def reading(self) -> EngineLog:
-        starts = [engine.result() for engines in self._engines.values() for engine in engines]
+        starts = [engine.settle() for engines in self._engines.values() for engine in engines]
         return EngineLog(
             starts=tuple(sorted(starts, key=lambda start: start.first_line)),
             lines=self.lines,
@@ -155,7 +156,7 @@ class LogReader:
     def _take(self, name: str, line: LogLine) -> None:
         if name == facts.ERROR:
             for engine in self._engines.get(line.replica, [])[-1:]:
-                engine.failures.add_error(line.text, line.number)
+                engine.fail(line)
             return
         self._first = line.at if self._first is None else self._first
         at = seconds_between(self._first, line.at) if self._first and line.at else None
@@ -170,21 +171,18 @@ class LogReader:
                 which = words.get("engine", "")
                 engine.timelines.setdefault(which, Timeline()).add(words, at, number)
             case facts.STEP:
+                engine.steps = engine.steps or StepTally()
                 engine.steps.add(words, number)
             case facts.REFUSED_PROMPT | facts.REFUSED_REQUEST:
-                engine.refused.add(words, number)
+                engine.refused = engine.refused or RefusedPrompts(first_line=number)
+                engine.refused.add(words)
             case facts.FAILURE:
-                loading = bool(engine.started) and "weights_gib" not in engine.facts
-                serving = bool(engine.timelines)
-                engine.failures.add(line.text, number, loading=loading, serving=serving)
-                engine.failures.add_error(line.text, number)
+                engine.fail(line)
             case facts.ARGUMENTS:
                 engine.arguments |= facts.arguments_in(words["arguments"])
                 engine.line_of["arguments"] = number
-            case facts.STARTED:
-                engine.started.add(line.process)
-                engine.learn(words, number)
             case _:
+                engine.started |= {line.process} if name == facts.STARTED else set()
                 engine.learn(words, number)
         if "preemptions" in words:  # of a window, or of all so far
             before = engine.preemptions or 0 if name == facts.PERIODIC else 0

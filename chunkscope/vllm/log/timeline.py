@@ -49,24 +49,14 @@ class LogWindow:
         )
 
 
-def together(windows: Iterable[LogWindow]) -> list[LogWindow]:
-    """Windows of several engines by time, added up: one of each, then the next of each."""
-    groups: list[dict[str, LogWindow]] = []
+def peak(windows: Iterable[LogWindow], name: str) -> int:
+    """The most of a count, such as `running`: of all engines, each as it said last."""
+    now: dict[str, int] = {}
+    most = 0
     for window in windows:
-        if not groups or window.engine in groups[-1]:
-            groups.append({})
-        groups[-1][window.engine] = window
-    return [
-        replace(
-            [*group.values()][-1],
-            prompt_tokens_per_s=sum(w.prompt_tokens_per_s for w in group.values()),
-            output_tokens_per_s=sum(w.output_tokens_per_s for w in group.values()),
-            running=sum(w.running for w in group.values()),
-            waiting=sum(w.waiting for w in group.values()),
-            kv_use=max(w.kv_use for w in group.values()),
-        )
-        for group in groups
-    ]
+        now[window.engine] = getattr(window, name)
+        most = max(most, sum(now.values()))
+    return most
 
 
 class Timeline:
@@ -74,15 +64,13 @@ class Timeline:
 
     def __init__(self) -> None:
         self.windows: list[LogWindow] = []
-        self.busy_s = 0.0
-        self._last: LogWindow | None = None
         self._interval: float | None = None  # the least time between two lines
 
     def add(self, words: Mapping[str, str], at: float | None, line: int) -> None:
-        seconds = self._length(at)
-        rate = words.get("hit_rate")
-        self._last = LogWindow(
-            end_s=at if at is not None else (self._last.end_s if self._last else 0.0) + seconds,
+        seconds, rate = self._length(at), words.get("hit_rate")
+        before = self.windows[-1].end_s if self.windows else 0.0
+        window = LogWindow(
+            end_s=before + seconds if at is None else at,
             seconds=seconds,
             prompt_tokens_per_s=float(words["prompt_tokens_per_s"]),
             output_tokens_per_s=float(words["output_tokens_per_s"]),
@@ -95,15 +83,14 @@ class Timeline:
             engine=words.get("engine", ""),
             engines=int(words.get("engines", 1)),
         )
-        self.busy_s += 0.0 if self._last.idle else seconds
-        self.windows.append(self._last)
+        self.windows.append(window)
         if len(self.windows) == MOST_WINDOWS:
             pairs = zip(self.windows[::2], self.windows[1::2], strict=True)
             self.windows = [one.joined(other) for one, other in pairs]
 
     def _length(self, at: float | None) -> float:
         """A rate is over the time since vLLM last reckoned, which it does silently while idle."""
-        last = self._last
+        last = self.windows[-1] if self.windows else None
         if at is None or last is None:
             return self._interval or INTERVAL_S
         passed = at - last.end_s
@@ -111,7 +98,6 @@ class Timeline:
             first, usual = self._interval is None, INTERVAL_S if last.idle else passed
             self._interval = interval = min(self._interval or usual, passed)
             if first and interval < last.seconds:  # nobody knew how long the first line's was
-                self.busy_s -= 0.0 if last.idle else last.seconds - interval
                 self.windows[-1] = replace(last, seconds=interval)
             if not (last.idle and passed > 1.5 * interval + 1):
                 return passed
@@ -168,16 +154,10 @@ class RefusedPrompts:
     limit: int = 0
     first_line: int = 0
 
-    def add(self, words: Mapping[str, str], line: int) -> None:
-        length = int(words.get("length", 0))
+    def add(self, words: Mapping[str, str]) -> None:
         self.limit = int(words.get("limit", 0)) or self.limit
-        self.first_line = self.first_line or line
         self.count += 1
-        self.longest = max(self.longest, length)
-
-    def add_unexplained(self, line: int) -> None:
-        self.first_line = self.first_line or line
-        self.unexplained += 1
+        self.longest = max(self.longest, int(words.get("length", 0)))
 
     @property
     def most(self) -> int:
