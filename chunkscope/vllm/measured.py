@@ -76,9 +76,7 @@ class MeasuredFit:
             kv_cache_bytes=bill.kv_cache_bytes - off,
             kv_cache_blocks=blocks,
             kv_cache_tokens=layout.tokens(blocks, **sizes[1]),
-            kv_cache_label=Label.MEASURED
-            if same and model.cuda_graphs == self.cuda_graphs
-            else None,
+            kv_cache_label=Label.MEASURED if is_log else None,
         )
 
 

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from chunkscope.gating.read_arguments import read_arguments
 from chunkscope.hardware.calibration import Calibration
 from chunkscope.lengths.profile import Profile
+from chunkscope.models import known_model
 from chunkscope.planning.plan import Plan
 from chunkscope.simulation.result import Simulation
 from chunkscope.verification.result import Verification
-from chunkscope.models import known_model
 from tests.commands.helpers import chunkscope
 from tests.conftest import REPOSITORY
 from tests.fuzz.helpers import assert_fine, changed, damaged, explore, fine

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from chunkscope.errors import InputError, MissingError, UsageError
-from chunkscope.models import find_model
+from chunkscope.models import find_model, known_model
 from chunkscope.prefixes.sharing import Stretch
 from chunkscope.verification.prompts import RealPrompts
 from chunkscope.verification.result import Predicted, PromptSource, Verification
@@ -20,7 +20,6 @@ from chunkscope.verification.verify import (
     verify_endpoint,
     workload_for,
 )
-from chunkscope.models import known_model
 from chunkscope.vllm.log.failures import Status
 from chunkscope.vllm.settings import Settings
 from tests.build import MIXED, WORKLOAD, failed, plan, profile, run, verification

@@ -12,7 +12,6 @@ from chunkscope.verification.verify import VerifyOptions
 from chunkscope.vllm.check import case_of, check, check_many, vllm_python
 from tests.build import MIXED, plan
 
-
 ECHO = (
     "results = [{'accepted': True, 'message': '', 'seen': case} for case in task['cases']]\n"
     "print('chunkscope-check:' + json.dumps({'version': '1', 'results': results}))"

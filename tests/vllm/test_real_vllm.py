@@ -148,7 +148,7 @@ def left_alone(version, folders):  # noqa: ARG001
             yield Question(case=case, about=(card, entry))
 
 
-def limits(version, folders):
+def limits(version, folders):  # noqa: ARG001
     """The longest context of each model, and one token more."""
     for model in MODELS:
         limit = find_model(model).limit
@@ -158,7 +158,7 @@ def limits(version, folders):
             yield Question(case=case, about=(limit, fits), told=f"{model}: {words}")
 
 
-def any_settings(version, folders):
+def any_settings(version, folders):  # noqa: ARG001
     """Settings no plan would hold: do we refuse what vLLM refuses, and only that?"""
     drawn = []
     tokens = st.sampled_from([128, 2_048, 4_096])
