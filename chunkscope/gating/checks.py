@@ -204,7 +204,10 @@ def _present(name: str, datasets: Sequence[DatasetProfile], key: Key) -> Check:
 
 def check_drift(limits: Any, evidence: Evidence) -> Iterator[Check]:
     """How far lengths and rows have moved from those of a committed profile."""
-    now, before = evidence.need(Profile), _baseline(limits.baseline, evidence)
+    yield from drift(limits, evidence.need(Profile), _baseline(limits.baseline, evidence))
+
+
+def drift(limits: Any, now: Profile, before: Profile) -> Iterator[Check]:
     # One without rows is as good as gone.
     today, then = ({d.name: d for d in p.datasets if d.rows} for p in (now, before))
     both = [name for name in today if name in then]

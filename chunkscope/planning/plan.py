@@ -131,8 +131,10 @@ class Saving(Note):
     and the time that takes. None: not known."""
 
     tokens: int | None
-    hours: float | None
-    simulated: bool  # the time; else it is what the tokens take at the run's own prefill rate
+    hours: float | None = None
+    simulated: bool = (
+        False  # the time; else it is the tokens at the run's own prefill rate
+    )
 
 
 class Role(StrEnum):

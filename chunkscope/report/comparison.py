@@ -5,112 +5,66 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from chunkscope._version import __version__
-from chunkscope.artefacts.numbers import number, plural, share
+from chunkscope.artefacts.numbers import plural
 from chunkscope.findings import Findings
-from chunkscope.lengths.content import content_changes
-from chunkscope.lengths.profile import DatasetProfile, Profile
+from chunkscope.gating.budget import MOVES, TABLES
+from chunkscope.gating.check import Check
+from chunkscope.gating.checks import drift
+from chunkscope.lengths.profile import ALL
+from chunkscope.report.gate import value_text
 from chunkscope.report.plan import answer, facts, listed, setup
 from chunkscope.report.runs import runs_table
 from chunkscope.report.section import Section, Table, table_of
 from chunkscope.report.verification import failure, measured_on
 from chunkscope.verification.result import Verification
 
-SCHEMA = "chunkscope/comparison/3"
-FIGURES = ("rows", "p50", "p95", "longest", "served")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DataChange:
-    """A dataset that is not the same: its figures before and now, None where it was not there.
-
-    How many rows differ is None where that is not known; lengths and what a prefix cache can serve
-    are None where the tokenizers differ.
-    """
-
-    dataset: str
-    before: dict[str, float | None] | None
-    now: dict[str, float | None] | None
-    added: int | None = None
-    removed: int | None = None
-    changed: int | None = None
+SCHEMA = "chunkscope/comparison/4"
+NOTHING_MAY_MOVE: dict[str, Any] = {
+    "baseline": "the old one",
+    "content": "same",
+    "allow_sample": True,
+    "new_datasets": 0,
+    "vanished_datasets": 0,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportComparison:
-    """`notes` say what could not be compared, and why.
+    """`data`: the gate's checks of drift that fail; None where a profile is missing.
 
-    `data` is None where the content of one folder is not known.
+    `notes` say what could not be compared, and why.
     """
 
     old: Findings
     new: Findings
-    data: tuple[DataChange, ...] | None
+    data: tuple[Check, ...] | None
     notes: tuple[str, ...]
+
+    @property
+    def moved(self) -> list[Check]:
+        """Those that nobody can judge left out."""
+        return [check for check in self.data or () if check.value is not None]
 
     def to_json(self) -> dict[str, Any]:
         return {
             "schema": SCHEMA,
             "chunkscope": __version__,
-            "old": _side(self.old),
-            "new": _side(self.new),
-            "data": None if self.data is None else [asdict(one) for one in self.data],
+            **{side: str(getattr(self, side).folder) for side in ("old", "new")},
+            "data": None if self.data is None else [asdict(check) for check in self.data],
             "notes": list(self.notes),
         }
 
 
-def _side(findings: Findings) -> dict[str, Any]:
-    plan = findings.plan
-    return {
-        "folder": str(findings.folder),
-        "digests": findings.digests,
-        "settings": plan.settings.given() if plan else None,
-        "hours": plan.cost.hours if plan and plan.cost else None,
-    }
-
-
 def compare(old: Findings, new: Findings) -> ReportComparison:
-    data = data_changes(old.profile, new.profile)
-    return ReportComparison(old=old, new=new, data=data, notes=tuple(_not_comparable(old, new)))
-
-
-def data_changes(old: Profile | None, new: Profile | None) -> tuple[DataChange, ...] | None:
-    """The datasets that are not the same, by the digests of their records; None: nobody knows."""
-    if old is None or new is None:
-        return None
-    before, now = ({d.name: d for d in profile.datasets} for profile in (old, new))
-    same_tokens = old.tokenizer.digest == new.tokenizer.digest
-    names = dict.fromkeys((*before, *now))
-    pairs = ((name, before.get(name), now.get(name), same_tokens) for name in names)
-    changes = tuple(filter(None, (_data_change(*pair) for pair in pairs)))
-    is_known = all(d.content for d in (*before.values(), *now.values()))
-    return changes if changes or is_known else None
-
-
-def _data_change(
-    name: str, old: DatasetProfile | None, new: DatasetProfile | None, same_tokens: bool
-) -> DataChange | None:
-    rows: dict[str, int] = {}
-    if old is None or new is None:
-        rows = {"added": new.rows if new else 0, "removed": old.rows if old else 0, "changed": 0}
-    elif old.content is not None and new.content is not None:
-        counts = content_changes(old.content, new.content)
-        if counts is not None:  # a row that changed is one added and one removed
-            both = min(counts)
-            rows = {"added": counts[0] - both, "removed": counts[1] - both, "changed": both}
-    before, now = (_figures(one, same_tokens) for one in (old, new))
-    lengths = [one.lengths for one in (old, new) if one and same_tokens and not rows]
-    if not any(rows.values()) and before == now and lengths[:1] == lengths[1:]:
-        return None
-    return DataChange(dataset=name, before=before, now=now, **rows)
-
-
-def _figures(dataset: DatasetProfile | None, has_lengths: bool) -> dict[str, float | None] | None:
-    if dataset is None:
-        return None
-    p50, p95 = (dataset.lengths.percentile(percent) for percent in (50, 95))
-    served = dataset.prefixes.hit_rate if dataset.prefixes else None
-    values = (dataset.rows, p50, p95, dataset.lengths.max, served)
-    return dict(zip(FIGURES, values if has_lengths else (dataset.rows, *[None] * 4), strict=True))
+    """Data that is the same passes every check of drift, with no room at all."""
+    data, notes = None, tuple(_not_comparable(old, new))
+    if old.profile is not None and new.profile is not None:
+        limits = dict(NOTHING_MAY_MOVE)
+        if old.profile.tokenizer.digest == new.profile.tokenizer.digest:
+            limits |= {move.key: "0%" for move in MOVES}
+        checks = drift(TABLES["drift"](**limits), new.profile, old.profile)
+        data = tuple(check for check in checks if not check.passed)
+    return ReportComparison(old=old, new=new, data=data, notes=notes)
 
 
 # -- sections ------------------------------------------------------------------------------------
@@ -118,10 +72,14 @@ def _figures(dataset: DatasetProfile | None, has_lengths: bool) -> dict[str, flo
 
 def sections(comparison: ReportComparison) -> list[Section]:
     old, new = comparison.old, comparison.new
+    rows = [
+        (check.subject, check.name.removeprefix("drift."), value_text(check))
+        for check in comparison.moved
+    ]
     return [
         Section(
             sentences=tuple(_what_changed(comparison)),
-            table=_data_table(comparison),
+            table=table_of(("dataset", "what", "change"), rows, words=("what", "change")),
             notes=comparison.notes,
         ),
         Section(title="The plan", table=_plan_table(old, new)),
@@ -131,36 +89,17 @@ def sections(comparison: ReportComparison) -> list[Section]:
 
 def _what_changed(comparison: ReportComparison) -> Iterator[str]:
     """First of the data, then of the answer."""
-    old, new, data = comparison.old, comparison.new, comparison.data
-    folders = f"from {old.folder} to {new.folder}"
-    if data:
-        names = ("added", "removed", "changed")
-        counts = {name: sum(getattr(one, name) or 0 for one in data) for name in names}
-        parts = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
-        counted = f" (rows: {parts})" if parts else ""
-        yield f"{plural(len(data), 'dataset')} changed{counted}, {folders}."
-    else:
-        yield f"The data is {'not compared' if data is None else 'the same'} {folders}."
+    old, new = comparison.old, comparison.new
+    state = "not compared" if comparison.data is None else "the same"
+    if comparison.data:
+        state = "the same by its lengths; the rows could not be compared"
+    if names := {check.subject for check in comparison.moved} - {ALL}:
+        state = f"not the same: {plural(len(names), 'dataset')} changed"
+    yield f"From {old.folder} to {new.folder} the data is {state}."
     if old.plan is not None and new.plan is not None:
         before, after = map(answer, (old.plan, new.plan))
         same = f"The answer is the same: {after}"
         yield same if before == after else f"The answer changed. Before: {before} Now: {after}"
-
-
-def _data_table(comparison: ReportComparison) -> Table | None:
-    """What is the same before and now is written once."""
-
-    def cell(one: DataChange, name: str) -> str:
-        write = share if name == "served" else number
-        both = [write(side[name]) if side else "none" for side in (one.before, one.now)]
-        return " to ".join(dict.fromkeys(both))
-
-    data = comparison.data or ()
-    sides = [side for one in data for side in (one.before, one.now) if side]
-    names = [name for name in FIGURES if any(side[name] is not None for side in sides)]
-    counts = [(one.dataset, one.added, one.removed, one.changed) for one in data]
-    rows = [(*c, *(cell(one, n) for n in names)) for c, one in zip(counts, data, strict=True)]
-    return table_of(("rows and tokens", "added", "removed", "changed", *names), rows)
 
 
 def _plan_table(old: Findings, new: Findings) -> Table | None:
@@ -168,7 +107,11 @@ def _plan_table(old: Findings, new: Findings) -> Table | None:
     if old.plan is None or new.plan is None:
         return None
     before, now = (
-        {"planned for": setup(p), "sets": listed(p.settings) or "vLLM's defaults", **facts(p)}
+        {
+            "planned for": setup(p),
+            "sets": listed(p.settings) or "vLLM's defaults",
+            **{label: f"{value} ({meaning})" for label, value, meaning in facts(p)},
+        }
         for p in (old.plan, new.plan)
     )
     rows = [(name, before.get(name), now.get(name)) for name in dict.fromkeys((*before, *now))]

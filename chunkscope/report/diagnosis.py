@@ -1,14 +1,13 @@
 """A diagnosis as sections: what limited the engine and what to change, then what it did."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from chunkscope.artefacts.numbers import as_written, gib, number, plural, share
 from chunkscope.diagnosis.diagnosis import Diagnosis, EngineReport, Symptom
 from chunkscope.diagnosis.phases import Bound
-from chunkscope.report.section import Section, Table, fact_table, table_of
+from chunkscope.report.section import Section, Table, table_of
 from chunkscope.report.words import capital, sentence
 
 MOST_ENGINES = 8  # the last of them
@@ -40,7 +39,6 @@ def _engine(engine: EngineReport, place: int, count: int) -> Iterator[Section]:
     )
     yield Section(title="What limited it when", table=_bounds(engine))
     yield Section(title="Memory", table=_memory(engine), details=True)
-    yield Section(title="Settings", table=fact_table(_settings(engine)), details=True)
     yield Section(title="Phase by phase", table=_phases(engine), details=True)
 
 
@@ -87,7 +85,9 @@ def _happened(engine: EngineReport) -> str:
 
 
 def _cautions(engine: EngineReport) -> Iterator[str]:
-    """Where the plan says otherwise, and what a log's figures leave out."""
+    """What was set, where the plan says otherwise, and what a log's figures leave out."""
+    if given := [f"{name} {as_written(value)}" for name, value in engine.arguments.items()]:
+        yield f"arguments that are not vLLM's defaults: {', '.join(given)}"
     for one in engine.differences:
         yield f"the plan says {one.name} {one.planned}, the engine has {one.actual}"
     if not engine.windows or not engine.last_line:
@@ -129,17 +129,6 @@ def _memory(engine: EngineReport) -> Table | None:
     ]
     source = "by the log" if engine.last_line else "by /metrics"
     return table_of(("memory", source, *([f"predicted ({engine.gpu})"] if model else [])), rows)
-
-
-def _settings(engine: EngineReport) -> dict[str, str | None]:
-    """What the log says of them, by vLLM's names, and what was changed from vLLM's defaults."""
-    facts = {
-        name: as_written(value)
-        for name, value in asdict(engine.facts).items()
-        if value is not None and not name.startswith("kv_c") and not name.endswith(("_gib", "_s"))
-    }
-    given = ", ".join(f"{name} {as_written(value)}" for name, value in engine.arguments.items())
-    return {**facts, "changed": given or None}
 
 
 def _phases(engine: EngineReport) -> Table | None:

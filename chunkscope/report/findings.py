@@ -4,20 +4,18 @@ import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from chunkscope.artefacts.numbers import duration, gib, number, plural, share
-from chunkscope.errors import ChunkscopeError
+from chunkscope.artefacts.numbers import duration, gib, number, plural
 from chunkscope.findings import Findings
 from chunkscope.planning.emit import emit
 from chunkscope.planning.plan import Plan
 from chunkscope.report import diagnosis, plan, profile, simulation
 from chunkscope.report import verification as measured
 from chunkscope.report.comparison import ReportComparison
-from chunkscope.report.prefixes import prefixes
 from chunkscope.report.section import Section, table_of
 from chunkscope.report.section import sections as sections_of
 from chunkscope.report.words import capital, sentence
 from chunkscope.verification.result import Conclusion, EngineKind, Verification
-from chunkscope.vllm.enums import Target
+from chunkscope.vllm.enums import Entry, Target
 from chunkscope.vllm.settings import Settings
 
 MARKS = {
@@ -26,13 +24,12 @@ MARKS = {
     "max_model_len": "context",
 }
 GLOSSARY = (
-    ("token", "a piece of text, on average about four characters; models read and write tokens"),
-    ("prefill", "reading a prompt, before the first token of the answer"),
-    ("step", "one pass of the model, over tokens of many requests at once"),
-    ("chunk", "the part of a long prompt that is read in one step"),
-    ("KV cache", "GPU memory for what the model keeps of each token while a request runs"),
-    ("preemption", "the KV cache is full: a request is stopped, and computed again later"),
-    ("first token, gap", "how long a request waits for its first token, and between two tokens"),
+    ("token", "a piece of text, about four characters"),
+    ("step", "one pass of the model, over tokens of many requests"),
+    ("chunk", "the part of a long prompt that one step reads"),
+    ("KV cache", "GPU memory for the tokens of running requests"),
+    ("preemption", "the KV cache is full: a request is stopped and computed again"),
+    ("gap", "the time between two tokens of an answer"),
     ("p95", "19 of 20 are at most this long"),
 )
 
@@ -135,34 +132,22 @@ def _tiles(findings: Findings) -> Iterator[tuple[str, str, str]]:
         yield "prompts", number(lengths.count), f"in {plural(len(data.datasets), 'dataset')}"
         p95 = number(lengths.percentile(95))
         yield "longest prompt", number(lengths.max), f"tokens; 19 of 20 have at most {p95}"
-    if planned is not None and planned.cost is not None:
-        yield "time", duration(planned.cost.hours), "predicted, without loading the model"
-    if planned is not None and planned.chunks.size:
-        size = number(planned.chunks.size)
-        yield "split prompts", share(planned.chunks.share), f"longer than one step of {size} tokens"
-    run, label = v.run("plan") if v else None, "measured"
-    tokens, peak = (run.kv_cache_tokens, run.activation_peak_gib) if run else (None, None)
-    if tokens is None and peak is None and planned is not None and planned.memory is not None:
-        tokens, label = planned.memory.kv_cache_tokens, "predicted"
-        peak = planned.memory.line("activation").gib
-    if tokens is not None:
-        yield "KV cache", number(tokens), f"tokens that fit at the same time ({label})"
-    if peak is not None:
-        yield "activations", gib(peak), f"working memory of one step ({label})"
+    run = v.run("plan") if v else None
+    if run is not None and run.kv_cache_tokens is not None:
+        peak = f", beside {gib(run.activation_peak_gib)} of activations (measured)"
+        yield "KV cache", number(run.kv_cache_tokens), f"tokens that fit at the same time{peak}"
+    for tile in plan.facts(planned) if planned else ():
+        if run is None or tile[0] != "memory":
+            yield tile
 
 
-def forms(findings: Findings) -> Iterator[tuple[str, str]]:
-    """The settings to use, in every form; none where nothing is set or the limits are broken."""
+def arguments(findings: Findings) -> str:
+    """The settings to use; empty where nothing is set or the limits are broken."""
     planned = plan_to_use(findings)
     if planned is None or plan.is_broken(planned) or not planned.settings.given():
-        return
-    for target in Target:
-        try:
-            text = emit(planned, target).text.rstrip("\n")
-        except ChunkscopeError:
-            continue
-        if text:
-            yield target.value, text
+        return ""
+    is_server = planned.deployment.entry is Entry.SERVE
+    return emit(planned, Target.VLLM_ARGS if is_server else Target.PYTHON).text.strip()
 
 
 # -- chapters ------------------------------------------------------------------------------------
@@ -172,40 +157,35 @@ def chapters(findings: Findings, changes: ReportComparison | None = None) -> lis
     """In the order of the page; those of what is not there are left out."""
     v = findings.verification
     is_demo = v is not None and v.measured is EngineKind.DEMO
+    measurements = _of(v, with_top=v is not _measurements(findings))
     parts: tuple[tuple[str, str, Sequence[Section]], ...] = (
         ("changes", "What changed", _of(changes)),
         ("why", "Why these settings", _of(findings.plan)),
         ("lengths", "How long the prompts are", _lengths(findings)),
-        ("shared", "What prompts share", _shared(findings)),
-        ("measured", "What the demo measured" if is_demo else "What was measured", _of(v)),
+        ("measured", "What the demo measured" if is_demo else "What was measured", measurements),
         ("simulated", "Simulated settings", _simulated(findings)),
         ("engine", "What limited the engine", _of(findings.diagnosis)),
         ("sources", "Where the numbers come from", [_origins(findings)]),
     )
     top = first_screen(findings)
-    seen = {*top.sentences, *top.notes}
-    if findings.plan:
-        seen |= {plan.answer(findings.plan), " ".join(findings.plan.cli_args())}
-    if findings.plan and v:
-        seen.add(measured.answer(v))
     shown = []
     for name, title, sections in parts:
         fresh = [
             replace(
                 section,
-                sentences=tuple(text for text in section.sentences if text not in seen),
-                notes=tuple(note for note in section.notes if note not in seen),
+                sentences=tuple(text for text in section.sentences if text not in top.sentences),
+                notes=tuple(note for note in section.notes if note not in top.notes),
             )
             for section in sections
         ]
-        seen |= {note for section in sections for note in section.notes}
         if rest := tuple(section for section in fresh if not section.is_empty):
             shown.append(Chapter(id=name, title=title, sections=rest))
     return shown
 
 
-def _of(artefact: object | None) -> list[Section]:
-    return sections_of(artefact) if artefact is not None else []
+def _of(artefact: object | None, *, with_top: bool = False) -> list[Section]:
+    every = sections_of(artefact) if artefact is not None else []
+    return [section for section in every if with_top or not section.top]
 
 
 def _simulated(findings: Findings) -> list[Section]:
@@ -232,13 +212,6 @@ def _lengths(findings: Findings) -> list[Section]:
     return [replace(sections[0], chart=chart), *sections[1:]]
 
 
-def _shared(findings: Findings) -> list[Section]:
-    data = findings.profile
-    if data is None or not any(dataset.prefixes for dataset in data.datasets):
-        return []
-    return sections_of(prefixes(data))
-
-
 def _origins(findings: Findings) -> Section:
     """Digest, version and command of each artefact."""
     rows = []
@@ -258,10 +231,9 @@ def _origins(findings: Findings) -> Section:
 
 
 def sections(findings: Findings) -> list[Section]:
-    """The first screen, with tiles as a table; what was measured or tried; the rest as details."""
-    top = first_screen(findings)
-    flags = [text for name, text in forms(findings) if name == Target.VLLM_ARGS.value]
-    first = replace(top, sentences=(*top.sentences, *flags))
+    """The first screen, with tiles as a table; the rest as details, but the runs that decide."""
+    top, flags = first_screen(findings), arguments(findings)
+    first = replace(top, sentences=(*top.sentences, *filter(None, [flags])))
     tried = [
         Section(table=section.table)
         for artefact in (findings.verification, findings.plan)

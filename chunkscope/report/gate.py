@@ -56,7 +56,7 @@ def _table(checks: Sequence[Check]) -> Table | None:
             check.name if check.passed else Cell(text=check.name, look="bad"),
             "ok" if check.passed else "FAIL",
             "" if check.subject == ALL else check.subject,
-            *(texts(check)[0], _value(check)),
+            *(texts(check)[0], value_text(check)),
         )
         for check in checks
     ]
@@ -125,7 +125,7 @@ def _setting(value: Any) -> str:
     return "left to vLLM" if value is None else as_written(value)
 
 
-def _value(check: Check) -> str:
+def value_text(check: Check) -> str:
     """The value, with what is to be said of it."""
     text = texts(check)[1]
     return f"{text} ({sentence(check.reason)})" if check.reason else text
@@ -222,7 +222,7 @@ def junit(result: GateResult) -> bytes:
             SubElement(case, "system-out").text = _xml(_both(check))
         else:
             failed = SubElement(case, "failure", type="failed", message=_xml(_both(check)))
-            failed.text = _xml("\n".join((f"found {_value(check)}", *_remedy(check))))
+            failed.text = _xml("\n".join((f"found {value_text(check)}", *_remedy(check))))
     indent(root)
     written: bytes = tostring(root, encoding="utf-8", xml_declaration=True)
     return written + b"\n"

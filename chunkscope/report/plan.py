@@ -17,7 +17,7 @@ from chunkscope.artefacts.units import SECONDS
 from chunkscope.hardware.memory import Memory
 from chunkscope.planning.plan import AdviceKind, Basis, Cost, Plan, Role, Saving, TriedRow
 from chunkscope.report.runs import NAMES, runs_table
-from chunkscope.report.section import Section, Table, fact_table, table_of
+from chunkscope.report.section import Section, Table, table_of
 from chunkscope.report.words import capital, sentence
 from chunkscope.report.words.plan import STARTED, VARIATIONS
 from chunkscope.simulation.result import SimulatedRun
@@ -31,16 +31,17 @@ STANDINGS = {"not robust": " (not in every case)", "too little": " (under 3 %)"}
 def sections(plan: Plan) -> list[Section]:
     flags = "" if is_broken(plan) else " ".join(plan.cli_args())
     memory = _memory_table(plan.memory) if plan.memory else None
+    figures = table_of(("", "", ""), facts(plan), words=("",))
     return [
-        Section(sentences=tuple(map(saving, plan.savings))),
-        Section(sentences=(answer(plan),)),
-        Section(sentences=(setup(plan),), table=fact_table(facts(plan))),
+        Section(sentences=tuple(map(saving, plan.savings)), top=True),
+        Section(sentences=(answer(plan),), top=True),
+        Section(sentences=(setup(plan),)),
+        Section(table=figures, top=True),
         _tried(plan),
-        Section(sentences=(flags,) if flags else ()),
-        Section(title="Each dataset alone", table=_costs(plan), details=True),
+        Section(sentences=(flags,) if flags else (), top=True),
+        Section(title="Each dataset alone", table=_alone(plan), details=True),
         Section(title="Why", table=_reasons(plan), details=True),
         Section(title="Memory", table=memory, details=True),
-        Section(title="Length rule by dataset", table=_decisions(plan), details=True),
     ]
 
 
@@ -54,12 +55,11 @@ def is_broken(plan: Plan) -> bool:
 
 def saving(one: Saving) -> str:
     """What to change, and what that saves: tokens and time."""
-    tokens = f"{one.tokens:,} prompt tokens" if one.tokens else ""
-    if one.hours is None:
-        return f"{sentence(one)} ({tokens})." if tokens else f"{sentence(one)}."
-    how = "simulated" if one.simulated else "by the prefill rate"
-    saved = filter(None, (tokens, f"about {duration(one.hours)} ({how})"))
-    return f"{sentence(one)}: saves {' and '.join(saved)}."
+    saved = [f"{one.tokens:,} prompt tokens"] if one.tokens else []
+    if one.hours is not None:
+        how = "simulated" if one.simulated else "by the prefill rate"
+        saved.append(f"{duration(one.hours)} ({how})")
+    return sentence(one) + (f": saves about {' and '.join(saved)}." if saved else ".")
 
 
 def listed(settings: Settings) -> str:
@@ -178,56 +178,54 @@ def setup(plan: Plan) -> str:
     return f"{engine}, {prompts}, {'; '.join(outputs)}"
 
 
-def facts(plan: Plan) -> dict[str, str | None]:
-    """What the run takes, by label; what is not known is left out."""
-    is_batch, facts = not plan.request.is_open, dict[str, str | None]()
+def facts(plan: Plan) -> list[tuple[str, str, str]]:
+    """What the run takes: a label, a figure, what it means. What is not known is left out."""
+    facts, is_batch = [], not plan.request.is_open
     if (cost := plan.cost) is not None:
         assumed = " (assumed)" if any(output.is_assumed for output in plan.outputs) else ""
-        work = f"{cost.input_tokens:,} in, {cost.output_tokens:,} out{assumed}"
-        facts["time"] = _time(cost) if is_batch else None
-        facts["tokens"] = f"{work}; loading the model not included"
+        if is_batch:
+            facts.append(("time", duration(cost.hours), _time(cost)))
+        work = f"in the prompts, {cost.output_tokens:,} in the answers{assumed}"
+        facts.append(("tokens", number(cost.input_tokens), work))
     if (memory := plan.memory) is not None:
         weights, activation = (memory.line(name).gib for name in ("weights", "activation"))
-        facts["memory"] = (
-            f"{memory.requested_gib:.1f} of {memory.total_gib:.1f} GiB: weights {weights:.1f}, "
-            f"KV cache {memory.kv_cache_gib:.1f} ({memory.kv_cache_tokens:,} tokens), activations "
-            f"{activation:.1f}"
+        parts = (
+            f"of {memory.total_gib:.1f}: weights {weights:.1f}, KV cache {memory.kv_cache_gib:.1f} "
+            f"({memory.kv_cache_tokens:,} tokens), activations {activation:.1f}"
         )
+        facts.append(("memory", f"{memory.requested_gib:.1f} GiB", parts))
     many = plan.requests_in_flight
     if many is not None and is_batch and not plan.request.concurrency:
         peak = " (the simulated peak)" if plan.run is not None else ""
-        facts["requests"] = f"send at least {many:,} at once{peak}"
+        facts.append(("requests", f"{many:,}", f"send at least so many at once{peak}"))
     if (chunks := plan.chunks).prompts and chunks.size is not None and chunks.longest is not None:
         times = f"2 to {chunks.longest}" if chunks.longest > 2 else "2"
-        size = f"{share(chunks.share)} are longer than {number(chunks.size)} tokens"
-        facts["long prompts"] = f"{size} and are read in {times} chunks"
+        size = f"longer than {number(chunks.size)} tokens, read in {times} chunks"
+        facts.append(("long prompts", share(chunks.share), size))
     is_saving = any(one.code == "prompts_without_room" for one in plan.savings)
     if plan.refused.prompts and not is_saving and (plan.model or plan.settings.max_model_len):
-        facts["too long"] = (
-            f"{plan.refused.prompts:,} of {plan.refused.of:,} prompts are over "
-            f"{plan.refused.room_tokens:,} tokens, which leaves no room for "
-            f"{plan.output_tokens:,} output tokens: a server refuses them, lm-eval cuts them, the "
-            "LLM class cuts their answers"
+        room = (
+            f"of {plan.refused.of:,} prompts are over {plan.refused.room_tokens:,} tokens, which "
+            f"leaves no room for {plan.output_tokens:,} output tokens: a server refuses them, "
+            "lm-eval cuts them, the LLM class cuts their answers"
         )
+        facts.append(("too long", f"{plan.refused.prompts:,}", room))
     if times_preempted := plan.run.figures.preemptions if plan.run else None:
-        facts["preempted"] = (
-            f"{plural(times_preempted, 'time')}: the KV cache is full. Fewer requests at once or "
-            "--kv-cache-dtype fp8 would help"
-        )
+        help_ = "the KV cache is full; fewer requests at once or --kv-cache-dtype fp8 would help"
+        facts.append(("preempted", plural(times_preempted, "time"), help_))
     return facts
 
 
 def _time(cost: Cost) -> str:
-    """How long, how sure, and what it costs."""
-    *others, last = dict.fromkeys(VARIATIONS[code][1] for code in cost.varied) or ("",)
-    varied = f"{', '.join(others)} and {last}" if others else last
+    """How sure that is, and what it costs."""
+    varied = ", ".join(dict.fromkeys(VARIATIONS[code][1] for code in cost.varied))
     hours = (cost.hours, cost.least_hours, cost.most_hours)
-    usual, least, most = map(duration, hours)
-    text = f"{usual} ({least} to {most}{f', depending on {varied}' if varied else ''}), simulated"
+    _, least, most = map(duration, hours)
+    text = f"{least} to {most}{f', depending on {varied}' if varied else ''}; simulated"
     if cost.price_per_hour is None:
-        return text
+        return f"{text}, without loading the model"
     usual, least, most = (money(one * cost.gpus * cost.price_per_hour) for one in hours)
-    return f"{text}; price {usual} ({least} to {most})"
+    return f"{text}, without loading the model; price {usual} ({least} to {most})"
 
 
 # -- tables --------------------------------------------------------------------------------------
@@ -251,51 +249,37 @@ def _row_name(row: TriedRow) -> str:
     return NAMES.get(row.role, budget) + ("" if row.run.slo else STANDINGS.get(row.standing, ""))
 
 
-def _costs(plan: Plan) -> Table | None:
-    """What each of several datasets takes by itself."""
-    origins = {output.name: output.origin.value for output in plan.outputs}
-    rows = [
-        (
-            *(one.name, one.requests, one.input_tokens, one.output_tokens),
-            *(origins[one.name], duration(one.hours)),
-        )
-        for one in (plan.cost.datasets if plan.cost else ())
-    ]
-    heads = ("dataset alone", "requests", "tokens in", "tokens out", "outputs", "time")
-    return table_of(heads, rows, words=("outputs",))
-
-
-def _reasons(plan: Plan) -> Table | None:
-    default, effective = plan.default.given(), plan.effective.given()
-    given = plan.settings.given()
-    rows = [
-        (
-            reason.argument,
-            as_written(effective.get(reason.argument, "-"))
-            if reason.argument in given
-            else "default",
-            *(as_written(default.get(reason.argument, "-")), sentence(reason)),
-        )
-        for reason in plan.reasons
-    ]
-    return table_of(("argument", "value", "default", "why"), rows, words=("why",))
-
-
-def _decisions(plan: Plan) -> Table | None:
-    """The datasets with the longest prompts, in the data's order, and all together."""
+def _alone(plan: Plan) -> Table | None:
+    """The datasets with the longest prompts, in the data's order: time, and the length rule."""
     longest = sorted(plan.decisions, key=lambda name: -plan.decisions[name].longest)[:MOST_DATASETS]
+    costs = {one.name: one for one in (plan.cost.datasets if plan.cost else ())}
     lines = [(name, one) for name, one in plan.decisions.items() if name in longest]
     if len(plan.decisions) > 1 and plan.request.dataset is None:
         lines.append(("all together", plan.decision))
     rows = [
         (
-            *(name, one.longest, one.mode.value, one.threshold),
+            *(name, duration(costs[name].hours) if name in costs else None),
+            *(one.mode.value, one.threshold),
             *(share(one.chunks.share) if one.chunks.prompts else None, one.tier.value),
         )
         for name, one in lines
     ]
-    heads = ("dataset", "longest", "mode", "threshold", "over it", "benefit")
-    return table_of(heads, rows, words=("mode", "benefit"), strong=[len(rows) - 1])
+    heads = ("dataset", "time", "length rule", "threshold", "over it", "benefit")
+    return table_of(heads, rows, words=("length rule", "benefit"), strong=[len(rows) - 1])
+
+
+def _reasons(plan: Plan) -> Table | None:
+    """Of the arguments that are set, or whose default was weighed against something."""
+    default, given = plan.default.given(), plan.settings.given()
+    rows = [
+        (
+            *(name, as_written(given.get(name, default.get(name, "-")))),
+            *(as_written(default.get(name, "-")), sentence(reason)),
+        )
+        for reason in plan.reasons
+        if (name := reason.argument) in given or reason.code != "why_default"
+    ]
+    return table_of(("argument", "value", "default", "why"), rows, words=("why",))
 
 
 # -- memory --------------------------------------------------------------------------------------

@@ -5,15 +5,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from chunkscope.artefacts.codec import plain
-from chunkscope.artefacts.note import note
 from chunkscope.artefacts.numbers import share
 from chunkscope.artefacts.words import Name
 from chunkscope.errors import InputError
 from chunkscope.lengths.profile import DatasetProfile, Profile
+from chunkscope.planning.plan import Saving
 from chunkscope.prefixes.reuse import FLAT, PrefixReuse, reuse_together
+from chunkscope.report.plan import saving
 from chunkscope.report.profile import shared, shortened
 from chunkscope.report.section import Section, Table, table_of
-from chunkscope.report.words import named, sentence
+from chunkscope.report.words import named
 
 MATTERS = 0.05  # of all tokens: another order that gains less is not worth a sentence
 
@@ -64,64 +65,44 @@ def _figures(reuse: PrefixReuse) -> dict[str, Any]:
 
 
 def sections(summary: PrefixSummary) -> list[Section]:
-    rules = tuple(_rules(summary))
+    advice = tuple(saving(one) for one in _advice(summary))
     return [
-        Section(sentences=tuple(_answer(summary)), table=_shared_table(summary)),
-        Section(sentences=tuple(_advice(summary))),
-        Section(title="How it was computed", sentences=rules, details=True),
+        Section(sentences=tuple(_answer(summary.overall)), table=_shared_table(summary)),
+        Section(sentences=advice),
+        Section(title="How it was computed", sentences=tuple(_rules(summary)), details=True),
     ]
 
 
-def rate(cached: int | None, tokens: int) -> str:
-    return share(cached / tokens if tokens and cached is not None else None)
-
-
-def _answer(summary: PrefixSummary) -> Iterator[str]:
-    reuse = summary.overall
+def _answer(reuse: PrefixReuse) -> Iterator[str]:
     yield shared(reuse)
     if (size := enough_for(reuse)) is not None:
         enough = f"A KV cache of {size:,} tokens is large enough for nearly all that can be served"
         yield f"{enough} ({share(reuse.hit_rate)} of the prompt tokens)."
 
 
-def _advice(summary: PrefixSummary) -> Iterator[str]:
+def _advice(summary: PrefixSummary) -> Iterator[Saving]:
     """What would make more of it: another way to score, another order, another template."""
-    yield from _scoring(summary)
+    scored = [(d, r, r.scoring) for d, r in summary.measured if r.scoring and r.unread_tokens]
+    if scored:
+        single = all(scoring.single_token for *_, scoring in scored)
+        values: dict[str, Any] = {
+            "dataset": scored[0][0].name,
+            "others": len(scored) - 1,
+            "reads": sum(s.requests for *_, s in scored) / sum(s.contexts for *_, s in scored),
+            "how": "generative_scoring" if single else "read_cache",
+        }
+        tokens = sum(reuse.unread_tokens for _, reuse, _ in scored)
+        yield Saving(code="score_contexts_once", values=values, tokens=tokens)
     for dataset, reuse in summary.measured:
-        gains = [(at, (at.best_order_cached_tokens or 0)) for at in reuse.capacities]
-        gains = [
-            (at, best) for at, best in gains if best - at.cached_tokens > MATTERS * reuse.tokens
-        ]
+        gains = [(at.best_order_cached_tokens or 0) - at.cached_tokens for at in reuse.capacities]
+        gains = [gain for gain in gains if gain > MATTERS * reuse.tokens]
         if gains and dataset.kind != "lengths":  # requests of a trace come when they come
-            at, best = gains[-1]  # the largest cache in which it pays
-            now, then = rate(at.cached_tokens, reuse.tokens), rate(best, reuse.tokens)
-            order = sentence(note("better_order", dataset=dataset.name))
-            yield f"{order}: {then} instead of {now} with {at.kv_tokens:,} tokens of KV cache."
+            values = {"dataset": dataset.name}
+            yield Saving(code="better_order", values=values, tokens=gains[-1])  # the largest cache
         for near in reuse.near_misses:
             values = {"prompts": near.prompts, "text": near.text, "other": near.other_text}
-            change = sentence(note("early_difference", dataset=dataset.name, **values))
-            part = rate(near.lost_tokens, dataset.lengths.total)
-            yield f"{change}: saves about {near.lost_tokens:,} prompt tokens ({part})."
-
-
-def _scoring(summary: PrefixSummary) -> Iterator[str]:
-    """How often likelihood requests compute a context, and which way of asking saves that."""
-    scored = [(dataset, reuse) for dataset, reuse in summary.measured if reuse.unread_tokens]
-    if not scored:
-        return
-    saved = sum(reuse.unread_tokens for _, reuse in scored)
-    scoring = [reuse.scoring for _, reuse in scored if reuse.scoring]
-    requests, contexts = (sum(getattr(s, n) for s in scoring) for n in ("requests", "contexts"))
-    single = bool(scoring) and all(one.single_token for one in scoring)
-    advice = note(
-        "score_contexts_once",
-        dataset=scored[0][0].name,
-        others=len(scored) - 1,
-        reads=requests / (contexts or 1),
-        how="generative_scoring" if single else "read_cache",
-    )
-    part = rate(saved, sum(reuse.tokens for _, reuse in scored))
-    yield f"{sentence(advice)}: saves {saved:,} prompt tokens ({part})."
+            values["dataset"] = dataset.name
+            yield Saving(code="early_difference", values=values, tokens=near.lost_tokens)
 
 
 def _rules(summary: PrefixSummary) -> Iterator[str]:
@@ -140,16 +121,6 @@ def _shared_table(summary: PrefixSummary) -> Table | None:
     for name, members in shortened([dataset for dataset, _ in summary.measured]):
         reuse = reuse_together([reuse_of[dataset.name] for dataset in members])
         counts = (reuse.prompts, reuse.tokens, reuse.common_tokens)
-        rows.append((name, *counts, share(reuse.hit_rate), brief(enough_for(reuse))))
+        rows.append((name, *counts, share(reuse.hit_rate), enough_for(reuse)))
     heads = ("dataset", "prompts", "tokens", "common start", "served", "enough at")
     return table_of(heads, rows, strong=[len(rows) - 1] if rows[1:] else [])
-
-
-def brief(tokens: int | None) -> str:
-    """
-    >>> brief(16384), brief(1 << 21)
-    ('16K', '2M')
-    """
-    if not tokens:
-        return "-"
-    return f"{tokens >> 20}M" if tokens >= 1 << 20 else f"{tokens >> 10}K"

@@ -34,6 +34,7 @@ def sections(profile: Profile) -> list[Section]:
         for prompt in dataset.longest
     ]
     longest.sort(key=lambda prompt: (-prompt[1], prompt[0]))
+    heads = ("where", "tokens")
     return [
         Section(
             sentences=tuple(answer(profile)),
@@ -42,11 +43,7 @@ def sections(profile: Profile) -> list[Section]:
         ),
         Section(sentences=(_counted_with(profile),), notes=tuple(cautions(profile))),
         Section(title="By dataset", table=_every_dataset(profile), details=True),
-        Section(
-            title="Longest prompts",
-            table=table_of(("where", "tokens"), longest[:10]),
-            details=True,
-        ),
+        Section(title="Longest prompts", table=table_of(heads, longest[:5]), details=True),
     ]
 
 
@@ -190,8 +187,8 @@ def written(lengths: LengthHistogram, column: str) -> str:
 
 
 def _every_dataset(profile: Profile) -> Table | None:
-    """One line a dataset, to sort and filter on the page."""
-    names = ("prompts", *FIGURES)
+    """One line a dataset, to sort and filter on the page; of many also their lengths."""
+    names = ("prompts", *FIGURES) if len(profile.datasets) > MOST_LINES else ()
     rows: list[tuple[Written, ...]] = [
         (
             Cell(text=dataset.name, note=_remark(dataset)),

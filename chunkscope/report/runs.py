@@ -13,7 +13,6 @@ from chunkscope.artefacts.figures import (
     TTFT_P95,
     Figure,
     Group,
-    in_group,
 )
 from chunkscope.artefacts.numbers import NOT_MEASURED, change, per_second, seconds, share
 from chunkscope.artefacts.units import SECONDS, exceeds
@@ -21,7 +20,7 @@ from chunkscope.report.section import Cell, Table, Written, table_of
 from chunkscope.simulation.result import SimulatedRun, TimelineStep
 from chunkscope.simulation.slo import Limit
 from chunkscope.verification.result import Run
-from chunkscope.verification.verdict import Outcome, judge, spread, value
+from chunkscope.verification.verdict import Outcome, judge, value
 
 Named = Sequence[tuple[str, SimulatedRun | Run]]
 SHORT = {
@@ -61,7 +60,7 @@ def runs_table(named: Named, *, strong: Collection[int] = ()) -> Table | None:
         if is_known and not (is_limited or is_given):
             columns[heading] = partial(cell, figure, first)
             if figure is MAKESPAN and not is_simulated and len(runs) > 1:
-                columns["change"] = partial(changed, MAKESPAN, first)
+                columns["change"] = partial(_changed, MAKESPAN, first)
     if "change" in columns:
         columns.pop("gap p99", None)  # there is no room for both
     rows = [(name, *(column(run) for column in columns.values())) for name, run in named]
@@ -80,37 +79,23 @@ def cell(figure: Figure, first: Any, run: Any) -> Written:
     return Cell(text=figure.unit.brief(number), look=look)
 
 
-def changed(figure: Figure, first: Run, run: Run) -> str:
-    if run is first:
-        return ""
+def _changed(figure: Figure, first: Run, run: Run) -> str:
     is_tie = judge(figure, run, first) is Outcome.TIE
-    return "tie" if is_tie else change(value(first, figure), value(run, figure))
+    by = "tie" if is_tie else change(value(first, figure), value(run, figure))
+    return "" if run is first else by
 
 
 def every_figure(named: Named) -> Table | None:
-    """Figures down, settings across; of measured ones the median, the change and the spread.
-
-    Times also of short and of long prompts alone.
-    """
+    """Figures down, settings across; two times also of short and of long prompts alone."""
     some = [
         replace(figure.among(prompts), title=f"{figure.title}, {prompts} prompts")
         for prompts in ("short", "long")
-        for figure in in_group(Group.TTFT, Group.ITL)
+        for figure in (TTFT_P95, ITL_P99)
     ]
     runs: list[Any] = [run for _, run in named]
     figures = [f for f in (*FIGURES, *some) if any(value(run, f) is not None for run in runs)]
-    rows = [(f.title, *(_with_spread(f, run, runs[0]) for run in runs)) for f in figures]
+    rows = [(f.title, *(cell(f, runs[0], run) for run in runs)) for f in figures]
     return table_of(("", *(name for name, _ in named)), rows)
-
-
-def _with_spread(figure: Figure, run: Any, first: Any) -> Written:
-    shown = cell(figure, first, run)
-    if not isinstance(shown, Cell) or value(run, figure) is None:
-        return shown
-    ends = spread(run, figure) if len(run.repeats) > 1 else None
-    least, most = map(figure.unit.brief, ends) if ends else ("", "")
-    between = f"({least} to {most})" if least != most else ""
-    return replace(shown, note=f"{changed(figure, first, run)} {between}".strip())
 
 
 def _limited(limit: Limit, run: SimulatedRun) -> Written:

@@ -4,7 +4,7 @@
 how they draw a sentence, a table or a chart, never in what they say.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -71,7 +71,10 @@ class Chart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """One thing to tell. `details` are shown on demand; `notes` are what to be careful about."""
+    """One thing to tell. `details` are shown on demand; `notes` are what to be careful about.
+
+    What is `top` stands on the page's first screen, in its words.
+    """
 
     title: str = ""
     sentences: tuple[str, ...] = ()
@@ -79,6 +82,7 @@ class Section:
     chart: Chart | None = None
     notes: tuple[str, ...] = ()
     details: bool = False
+    top: bool = False
 
     @property
     def is_empty(self) -> bool:
@@ -112,12 +116,3 @@ def written(value: Written) -> Cell | str:
     if value is None:
         return Cell(text="-", look="none")
     return value if isinstance(value, str | Cell) else number(value)
-
-
-def fact_table(facts: Mapping[str, str | None]) -> Table | None:
-    """A list of facts by label, without those that are not known.
-
-    >>> fact_table({"time": "34 s", "on disk": None}).rows
-    (('time', '34 s'),)
-    """
-    return table_of(("", ""), [pair for pair in facts.items() if pair[1]], words=("",))

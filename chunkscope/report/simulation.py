@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from chunkscope.artefacts.numbers import change, per_second, plural, seconds, share
 from chunkscope.report.plan import limit_state, where
 from chunkscope.report.runs import NAMES, every_figure, runs_table, steps_table
-from chunkscope.report.section import Section, table_of
+from chunkscope.report.section import Section
 from chunkscope.report.words import capital, sentence
 from chunkscope.simulation.result import SimulatedRun, Simulation
 from chunkscope.simulation.sweep import axes
@@ -24,36 +24,27 @@ ORDERS = {
 def sections(simulation: Simulation) -> list[Section]:
     named = [(run_name(run), run) for run in simulation.runs]
     strong = [simulation.knee] if simulation.knee is not None else []
-    settings = [
-        (
-            *(name, run.settings.step_tokens, run.settings.long_prefill_token_threshold or None),
-            *(run.settings.max_num_seqs, run.pool.tokens),
-        )
+    steps = [
+        Section(title=f"First steps: {name}", table=steps_table(run.timeline))
         for name, run in named
+        if run.timeline
     ]
-    heads = ("setting", "tokens per step", "of one prompt", "requests", "KV tokens")
-    figures = None if simulation.pareto else every_figure(named)
     return [
         Section(
             sentences=(answer(simulation), _setup(simulation)),
             table=runs_table(named, strong=strong),
         ),
-        *(
-            Section(title=f"First steps: {name}", table=steps_table(run.timeline))
-            for name, run in named
-            if run.timeline
-        ),
+        *steps,
         Section(
             sentences=tuple(_observations(simulation)),
             notes=tuple(map(sentence, simulation.notes)),
         ),
         Section(
-            title="Settings",
+            title="Every figure",
             sentences=(_basis(simulation),),
-            table=table_of(heads, settings),
+            table=None if simulation.pareto else every_figure(named),
             details=True,
         ),
-        Section(title="Every figure", table=figures, details=True),
     ]
 
 

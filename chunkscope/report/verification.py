@@ -4,12 +4,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from chunkscope.artefacts.figures import BY_KEY, TIGHTEST_LIMIT, Figure
-from chunkscope.artefacts.numbers import change, plural, seconds, share
+from chunkscope.artefacts.numbers import change, gib, plural, seconds, share
 from chunkscope.planning.plan import Plan
 from chunkscope.reference.demo import Demonstration
 from chunkscope.report.plan import listed, where
 from chunkscope.report.runs import NAMES, every_figure, runs_table, steps_table
-from chunkscope.report.section import Chart, Section, table_of
+from chunkscope.report.section import Chart, Section, Table, table_of
 from chunkscope.report.simulation import sent_when
 from chunkscope.report.words import capital, sentence
 from chunkscope.verification.outputs import TOKENS, is_noise, reference_run
@@ -33,6 +33,14 @@ STATUS = {
     Status.REFUSED: "refused by vLLM",
     Status.DIED: "the engine died",
 }
+PARTS = {  # of a GPU's memory, as vLLM tells them
+    "weights": "weights_gib",
+    "activations": "profiled_activation_gib",
+    "CUDA graphs": "cuda_graphs_gib",
+    "outside torch": "non_torch_gib",
+    "KV cache": "kv_cache_gib",
+}
+MODELLED = {"profiled_activation_gib": "activation_gib", "non_torch_gib": "overhead_gib"}
 TIMES = ("ttft_s", "itl_s")
 MOST_WORSE = 3  # figures that got worse, in a sentence
 STEPS = 3  # of each setting of the demo
@@ -45,16 +53,15 @@ def sections(v: Verification) -> list[Section]:
     strong = [at for at, (_, run) in enumerate(ran) if use is not None and run.is_called(use)]
     settings = [(titled(run), listed(run.settings) or "vLLM's defaults") for run in v.runs]
     return [
-        Section(
-            sentences=(answer(v), *_worse(v), measured_on(v), *failed),
-            table=runs_table(ran, strong=strong),
-        ),
+        Section(sentences=(answer(v), measured_on(v)), top=True),
+        Section(sentences=(*_worse(v), *failed), table=runs_table(ran, strong=strong)),
         Section(chart=_chart(v.runs)),
         Section(
             sentences=tuple(_outputs(v)),
             notes=tuple(f"{run.setting}: {sentence(n)}" for run in v.runs for n in run.notes),
         ),
         Section(title="Every figure", table=every_figure(ran), details=True),
+        Section(title="Memory", table=_memory(ran), details=True),
         Section(
             title="Settings",
             sentences=(_method(v),),
@@ -62,6 +69,18 @@ def sections(v: Verification) -> list[Section]:
             details=True,
         ),
     ]
+
+
+def _memory(ran: Sequence[tuple[str, Run]]) -> Table | None:
+    """What vLLM said at its start, of the fullest GPU, beside what the memory model says."""
+    rows = []
+    for title, name in PARTS.items():
+        most = [max((getattr(w, name) or 0 for w in run.workers), default=0) for _, run in ran]
+        if any(most):
+            model = [getattr(run.predicted, MODELLED.get(name, name), None) for _, run in ran]
+            both = zip(most, model, strict=True)
+            rows.append((title, *(gib(x) + (f" ({gib(y)})" if y else "") for x, y in both)))
+    return table_of(("measured (predicted)", *(title for title, _ in ran)), rows)
 
 
 def titled(run: Run) -> str:
@@ -240,19 +259,13 @@ def measured_elsewhere(plan: Plan, v: Verification) -> Iterator[str]:
 
 
 def demo_sections(demo: Demonstration) -> list[Section]:
-    v = demo.measured
-    named = [(run.setting, run) for run in v.runs]
-    return [
-        Section(
-            sentences=(answer(v), _demo_setup(demo), _demo_answers(demo)),
-            table=runs_table(named),
-        ),
-        *(
-            Section(title=f"First steps {name}", table=steps_table(run.run.timeline[:STEPS]))
-            for name, run in demo.runs.items()
-        ),
-        Section(title="Every figure", table=every_figure(named), details=True),
+    _, *others = sections(demo.measured)
+    steps = [
+        Section(title=f"First steps {name}", table=steps_table(run.run.timeline[:STEPS]))
+        for name, run in demo.runs.items()
     ]
+    said = (answer(demo.measured), _demo_setup(demo), _demo_answers(demo))
+    return [Section(sentences=said), *others[:1], *steps, *others[1:]]
 
 
 def _demo_setup(demo: Demonstration) -> str:

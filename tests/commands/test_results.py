@@ -47,7 +47,7 @@ def test_two_folders_are_compared(place) -> None:
     assert run.code == 0, run.err
     assert "short" in run.out
     changes = json.loads(chunkscope(place, "report", "reports", "new", "--json").out)
-    assert {change["dataset"] for change in changes["data"]} >= {"short"}
+    assert {change["subject"] for change in changes["data"]} >= {"short"}
 
 
 # -- gate ----------------------------------------------------------------------------------------

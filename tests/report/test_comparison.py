@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from chunkscope.lengths.content import ContentDigest
-from chunkscope.report.comparison import compare, data_changes
+from chunkscope.report.comparison import compare
 from chunkscope.report.markdown import markdown
 from chunkscope.report.section import Cell, sections
 from tests import build
@@ -13,9 +13,13 @@ from tests.report import examples
 def test_a_folder_does_not_differ_from_itself(tmp_path) -> None:
     findings = examples.folder(tmp_path)
     comparison = compare(findings, findings)
-    assert not comparison.data
+    assert not comparison.moved
     assert not comparison.notes
     assert markdown(comparison)
+
+
+def moved(comparison) -> dict[tuple[str, str], object]:
+    return {(c.name.removeprefix("drift."), c.subject): c.value for c in comparison.moved}
 
 
 def test_lengths_and_settings_that_changed_are_listed(tmp_path) -> None:
@@ -23,15 +27,11 @@ def test_lengths_and_settings_that_changed_are_listed(tmp_path) -> None:
     grown = build.profile(short=build.SHORT, mixed=(*build.MIXED, 9_000), new=[5])
     plan = replace(old.plan, settings=replace(old.plan.settings, max_num_seqs=7))
     comparison = compare(old, replace(old, profile=grown, plan=plan))
-    changes = {one.dataset: one for one in comparison.data}
-    assert (changes["mixed"].before["longest"], changes["mixed"].now["longest"]) == (4_000, 9_000)
-    assert changes["new"].before is None
-    assert changes["new"].now["rows"] == 1
-    assert "short" not in changes
-    assert comparison.to_json()["new"]["settings"]["max_num_seqs"] == 7
-    assert any(
-        "max_num_seqs 7" in str(cell) for row in sections(comparison)[1].table.rows for cell in row
-    )
+    changes = moved(comparison)
+    assert changes["max", "mixed"] == 1.25
+    assert changes["new_datasets", "new"] == 1
+    assert not [subject for _, subject in changes if subject == "short"]
+    assert "max_num_seqs 7" in str(sections(comparison)[1].table.rows)
 
 
 def profile_of(**rows):
@@ -45,41 +45,37 @@ def profile_of(**rows):
     return replace(build.profile(), datasets=tuple(datasets))
 
 
-def test_what_changed_in_the_data_comes_first(tmp_path) -> None:
+def compared(old, new, place):
+    findings = replace(examples.folder(place, "profile"), profile=old)
+    return compare(findings, replace(findings, profile=new))
+
+
+def test_rows_that_changed_are_counted_whatever_their_lengths(tmp_path) -> None:
     before = profile_of(same=["a", "b"], edited=["a", "b"], grown=["a"], gone=["a", "b"])
     now = profile_of(same=["b", "a"], edited=["a", "c"], grown=["a", "b", "c"], fresh=["a"])
-    changes = {one.dataset: one for one in data_changes(before, now)}
-    counts = {name: (one.added, one.removed, one.changed) for name, one in changes.items()}
-    assert counts == {
-        "edited": (0, 0, 1),
-        "grown": (2, 0, 0),
-        "gone": (0, 2, 0),
-        "fresh": (1, 0, 0),
+    comparison = compared(before, now, tmp_path)
+    changed = {c.subject: c.reason.values for c in comparison.moved if c.name == "drift.content"}
+    assert {name: (v["added"], v["removed"]) for name, v in changed.items()} == {
+        "edited": (1, 1),
+        "grown": (2, 0),
     }
-    old = replace(examples.folder(tmp_path, "profile"), profile=before)
-    comparison = compare(old, replace(old, profile=now))
-    first, *_ = sections(comparison)
-    assert first.table is not None
-    assert len(first.table.rows) == 4
-    assert comparison.to_json()["data"][0]["dataset"] == "edited"
+    assert {("new_datasets", "fresh"), ("vanished_datasets", "gone")} <= moved(comparison).keys()
+    assert comparison.to_json()["data"]
 
 
-def test_data_that_is_the_same_is_called_so_only_where_that_is_known() -> None:
-    known = profile_of(same=["a"])
-    assert data_changes(known, known) == ()
-    unknown = build.profile(same=[1])
-    assert data_changes(unknown, unknown) is None
-    (change,) = data_changes(unknown, build.profile(same=[2])) or ()
-    assert change.added is None
+def test_data_that_is_the_same_is_called_so_only_where_that_is_known(tmp_path) -> None:
+    known, unknown = profile_of(same=["a"]), build.profile(same=[1])
+    assert compared(known, known, tmp_path).data == ()
+    same = compared(unknown, unknown, tmp_path)
+    assert same.data
+    assert not same.moved
 
 
 def test_lengths_of_another_tokenizer_are_not_compared(tmp_path) -> None:
-    old = examples.folder(tmp_path, "profile")
-    other = replace(
-        build.profile(short=[1]), tokenizer=replace(build.TOKENIZER, digest="1", name="other")
-    )
-    comparison = compare(old, replace(old, profile=other))
-    assert all(one.now is None or one.now["p95"] is None for one in comparison.data)
+    tokenizer = replace(build.TOKENIZER, digest="1", name="other")
+    other = replace(build.profile(short=[1]), tokenizer=tokenizer)
+    comparison = compared(build.profile(short=[2]), other, tmp_path)
+    assert not comparison.moved
     assert comparison.notes
 
 

@@ -118,10 +118,9 @@ def test_a_dataset_that_is_chosen_is_drawn(show, page) -> None:
 
 def test_the_copy_button_copies_what_is_shown(show, page) -> None:
     opened = show(page, permissions=["clipboard-read", "clipboard-write"])
-    opened.page.select_option("#form", index=1)
     opened.page.click("#copy")
     opened.page.wait_for_function("document.getElementById('copied').textContent")
-    shown = opened.page.locator("pre.form:visible").inner_text()
+    shown = opened.page.inner_text("#arguments")
     assert opened.page.evaluate("navigator.clipboard.readText()").strip() == shown.strip()
 
 

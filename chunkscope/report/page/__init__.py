@@ -10,7 +10,7 @@ from chunkscope._version import __version__
 from chunkscope.console import NO_BREAK
 from chunkscope.findings import Findings
 from chunkscope.report.comparison import ReportComparison
-from chunkscope.report.findings import GLOSSARY, chapters, first_screen, forms
+from chunkscope.report.findings import GLOSSARY, arguments, chapters, first_screen
 from chunkscope.report.terminal import unbroken
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def render(findings: Findings, comparison: ReportComparison | None = None) -> by
         .get_template("page.html.j2")
         .render(
             first=first_screen(findings),
-            forms=list(forms(findings)),
+            arguments=arguments(findings),
             chapters=parts,
             glossary=GLOSSARY,
             version=__version__,

@@ -1,15 +1,10 @@
 /* The copy button and the light switch. */
 
 function copying() {
-  const chooser = byId("form"),
+  const button = byId("copy"),
     told = byId("copied");
-  if (!chooser) return;
-  const current = () => byId(`form-${chooser.value}`);
-  chooser.addEventListener("change", () => {
-    for (const form of document.querySelectorAll("pre.form")) form.hidden = form !== current();
-  });
-  byId("copy").addEventListener("click", async () => {
-    const done = await copy(current());
+  button?.addEventListener("click", async () => {
+    const done = await copy(byId("arguments"));
     told.textContent = done ? "copied" : "select it and press Ctrl-C";
     setTimeout(() => {
       told.textContent = "";
