@@ -135,7 +135,7 @@ BUDGETS = {
     "verification": 3_565,
     "diagnosis": 784,
     "reference": 991,
-    "gating": 1_684,
+    "gating": 1_680,
     "report": 2_968,
     "commands": 1_263,
 }

@@ -44,9 +44,8 @@ class Evidence:
 
     def need(self, kind: type[A]) -> A:
         """An artefact that a check needs and that is not there is an error, never a pass."""
-        there = [getattr(self.findings, field.name) for field in fields(self.findings)]
-        for artefact in there:
-            if isinstance(artefact, kind):
+        for field in fields(self.findings):
+            if isinstance(artefact := getattr(self.findings, field.name), kind):
                 return artefact
         raise InputError(
             f"a check needs {self.findings.folder / kind.default_path.name}, and it is not there",
@@ -56,11 +55,8 @@ class Evidence:
     def outputs(self, datasets: Sequence[DatasetProfile]) -> list[int]:
         """Room for the answers of each dataset: as in the plan, else the data, else the usual."""
         asked = self.findings.plan.request if self.findings.plan else PlanRequest()
-        most = asked.max_outputs
-        return [
-            dataset_output(one, asked.task, most.get(one.name, asked.max_output)).tokens
-            for one in datasets
-        ]
+        most = {one.name: asked.max_outputs.get(one.name, asked.max_output) for one in datasets}
+        return [dataset_output(one, asked.task, most[one.name]).tokens for one in datasets]
 
     def path(self, name: str) -> Path:
         """A file that the budget names, as seen from the budget file."""
@@ -331,9 +327,8 @@ def speed_values(figures: object) -> Values:
 
 def check_slo(limits: Any, evidence: Evidence) -> Iterator[Check]:
     """What is predicted of the plan, against limits."""
-    run = evidence.need(Plan).run
+    run, why = evidence.need(Plan).run, note("gate_not_simulated")
     values = speed_values(run.figures if run else None)
-    why = note("gate_not_simulated")
     yield from _compared("slo", SPEED, limits, values, why=why, subject="plan, predicted")
 
 
@@ -388,8 +383,8 @@ def check_doctor(limits: Any, evidence: Evidence) -> Iterator[Check]:
         "kv_use": max(uses, default=None),
         "prefix_hit_rate": min(rates, default=None),
     }
-    why = note("gate_log_silent")
-    for check in _compared("doctor", LOG, limits, values, why=why, subject="the log"):
+    about: dict[str, Any] = {"why": note("gate_log_silent"), "subject": "the log"}
+    for check in _compared("doctor", LOG, limits, values, **about):
         named = check.name == "doctor.findings" and rules
         yield replace(check, reason=note("gate_rules", rules=rules)) if named else check
 

@@ -132,9 +132,7 @@ class Saving(Note):
 
     tokens: int | None
     hours: float | None = None
-    simulated: bool = (
-        False  # the time; else it is the tokens at the run's own prefill rate
-    )
+    simulated: bool = False  # the time; else it is the tokens at the run's own prefill rate
 
 
 class Role(StrEnum):
