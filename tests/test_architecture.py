@@ -121,7 +121,7 @@ def lines_of(part: str) -> int:
 # Lines of Python at most: what a folder has today. It only shrinks; the aim is 30,000 in all.
 BUDGETS = {
     "top level": 600,
-    "sources": 2_195,
+    "sources": 1_947,
     "prompts": 3_469,
     "tokenizers": 1_393,
     "prefixes": 1_005,

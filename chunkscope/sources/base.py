@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from chunkscope.console import printable as printable
-from chunkscope.errors import ChunkscopeError, InputError
+from chunkscope.errors import InputError
 
 _SCHEME = re.compile(r"([a-z][a-z0-9+.]*)://(?=.)", re.IGNORECASE)
 # About how much data one chunk holds: large enough to keep the hot loops in C.
@@ -94,28 +94,19 @@ class Problems:
 
 
 def in_chunks(rows: Iterable[tuple[int, Any, int]]) -> Iterator[Chunk]:
-    """Rows, each with its position and size, in chunks of about a megabyte.
-
-    Where the file ends early, the rows before still come.
-    """
+    """Rows, each with its position and size, in chunks of about a megabyte."""
     positions: list[int] = []
     records: list[Any] = []
     size = 0
-    failure: ChunkscopeError | None = None
-    try:
-        for position, record, length in rows:
-            positions.append(position)
-            records.append(record)
-            size += length
-            if size >= CHUNK_BYTES:
-                yield Chunk(positions, records)
-                positions, records, size = [], [], 0
-    except ChunkscopeError as error:
-        failure = error
+    for position, record, length in rows:
+        positions.append(position)
+        records.append(record)
+        size += length
+        if size >= CHUNK_BYTES:
+            yield Chunk(positions, records)
+            positions, records, size = [], [], 0
     if records:
         yield Chunk(positions, records)
-    if failure:
-        raise failure
 
 
 def unique_names(names: Iterable[str], mark: str) -> list[str]:
@@ -154,14 +145,18 @@ def first_line(error: BaseException) -> str:
     return str(error).strip().split("\n")[0].rstrip(".") or type(error).__name__
 
 
-def too_long(path: str, what: str) -> InputError:
+def too_long(path: str, what: str, most: int = MOST_ROW_BYTES) -> InputError:
     return InputError(
-        f"{path}: {what} is longer than {MOST_ROW_BYTES >> 20} MB",
-        hint="is it the format that its name says? See input_format in `chunkscope help config`",
+        f"{path}: {what} is longer than {most >> 20:,} MB",
+        hint="write its rows as JSON Lines (`jq -c '.[]'`), or name its format: see input_format "
+        "in `chunkscope help config`",
     )
 
 
 def cannot_read(path: str, error: BaseException) -> InputError:
-    """What the system said about a file, as a sentence of ours."""
-    reason = (error.strerror if isinstance(error, OSError) else None) or first_line(error)
-    return InputError(f"cannot read {path}: {reason.lower()}", hint=f"see `ls -l {path}`")
+    """What the system or a library said about a file, as a sentence of ours."""
+    if isinstance(error, OSError) and error.strerror:
+        reason, hint = error.strerror.lower(), f"see `ls -l {path}`"
+    else:
+        reason, hint = first_line(error), "is it cut off or damaged? Fetch or write it again"
+    return InputError(f"cannot read {path}: {reason}", hint=hint)

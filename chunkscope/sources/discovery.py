@@ -14,7 +14,6 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
-from functools import lru_cache, partial
 from pathlib import Path, PurePosixPath
 
 from chunkscope.console import say
@@ -135,11 +134,11 @@ class _Search:
             source = replace(source, name=name, group=group, path=path)
         self.sources.append(source)
 
-    def _refuse(self, shown: str, error: Exception | str, *, explicit: bool = False) -> None:
+    def _refuse(self, shown: str, error: InputError, *, explicit: bool = False) -> None:
         """What was named must be readable; of a folder it is said that it is left out."""
-        if explicit and isinstance(error, Exception):
+        if explicit:
             raise error
-        reason = str(error).removeprefix(f"cannot read {shown}: ")
+        reason = error.message.removeprefix(f"cannot read {shown}: ")
         self.skipped.append(Skipped(printable(shown), printable(reason)))
 
     # --- walks -------------------------------------------------------------------------------
@@ -152,9 +151,8 @@ class _Search:
             raise InputError(f"there are no files in {shown}", hint="check the name or the pattern")
         for url, below, size in files:
             group = _join(root, below.rpartition("/")[0]) if root else ""
-            shown = without_secrets(url)
-            place = partial(Source, group=group, path=shown, file=None, url=url, bytes=size)
-            self._consider(place, below, url, explicit=not root)
+            source = Source(group=group, path=without_secrets(url), url=url, bytes=size)
+            self._consider(source, below, url, explicit=not root)
 
     def _glob(self, text: str) -> None:
         """What matches counts as found in the folder before the first `*`."""
@@ -166,82 +164,70 @@ class _Search:
             raise InputError(f"nothing matches {text}", hint=_SEARCH_HINT)
         for path in matches:
             below = os.path.relpath(path, root)
-            folders = map(str, PurePosixPath(below).parents)
-            if not all(self._is_wanted(folder, of_all=True) for folder in folders):
-                self.filtered += 1
-            elif not os.path.isdir(path):  # noqa: PTH112
-                self._below(root, _name_of(root), below, is_saved=False)
+            if not os.path.isdir(path):  # noqa: PTH112
+                self._below(root, below)
             elif not path.endswith("/"):  # the place where `**` begins
                 self._folder(root, below)
 
     def _folder(self, root: str, inner: str = "") -> None:
         """All that is in a folder, or in one inside it, sorted."""
-        start, root_name = _join(root, inner), _name_of(root)
-        entries: list[tuple[str, bool]] = []
+        entries: list[str] = []
         seen: set[Hashable] = set()  # a link may lead back to a folder above
 
         def refuse(error: OSError) -> None:
             self._refuse(error.filename, cannot_read(error.filename, error), explicit=not seen)
 
-        for folder, folders, names in os.walk(start, onerror=refuse, followlinks=True):
+        for folder, folders, names in os.walk(_join(root, inner), onerror=refuse, followlinks=True):
             below, status = folder[len(root) :].strip("/"), os.stat(folder)  # noqa: PTH116
-            is_saved = {"state.json", "dataset_info.json"} <= {*names}
-            if is_saved or (status.st_dev, status.st_ino) in seen:
-                entries += [(below, True)] if is_saved else []
+            if {"state.json", "dataset_info.json"} <= {*names}:  # what `save_to_disk` wrote
+                entries.append(below)
                 folders.clear()
-                continue
-            seen.add((status.st_dev, status.st_ino))
-            entries += [(_join(below, name), False) for name in names if name[0] != "."]
-            wanted = (n for n in folders if self._is_wanted(_join(below, n), of_all=True))
-            folders[:] = [name for name in wanted if name[0] != "."]
-        for below, is_saved in sorted(entries, key=lambda entry: entry[0].split("/")):
-            self._below(root, root_name, below, is_saved=is_saved)
+            elif (status.st_dev, status.st_ino) in seen:
+                folders.clear()
+            else:
+                seen.add((status.st_dev, status.st_ino))
+                entries += [_join(below, name) for name in names if name[0] != "."]
+                folders[:] = [name for name in folders if name[0] != "."]
+        for below in sorted(entries, key=lambda below: below.split("/")):
+            self._below(root, below)
 
-    def _below(self, root: str, root_name: str, below: str, *, is_saved: bool) -> None:
-        """A file below a folder, or what `save_to_disk` wrote: a dataset, or a split of one."""
-        path, group = _join(root, below), _join(root_name, below.rpartition("/")[0])
+    def _below(self, root: str, below: str) -> None:
+        path, root_name = _join(root, below), os.path.basename(os.path.abspath(root)) or "/"  # noqa: PTH100, PTH119
         shown = below if root in (".", "./") else path  # x, not ./x
-        if not is_saved:
-            self._file(path, shown, below, group)
-        elif self._is_wanted(name := below or root_name):
-            place = Source(path=shown, name=name, group=group, format="saved", file=Path(path))
-            try:
-                size = sum(file.stat().st_size for file in saved_files(Path(path), shown))
-                self._add(replace(place, bytes=size), os.path.realpath(path))
-            except (InputError, OSError) as error:
-                self._refuse(shown, error, explicit=not below)
+        group = _join(root_name, below.rpartition("/")[0])
+        self._file(path, shown, below or root_name, group, explicit=not below)
 
     # --- files -------------------------------------------------------------------------------
 
     def _file(
         self, path: str, shown: str, below: str, group: str, *, explicit: bool = False
     ) -> None:
-        """A file on disk; its size is None for a pipe or a device."""
+        """A file on disk, whose size is None for a pipe; or a saved dataset's folder."""
+        source = Source(group=group, path=shown, file=Path(path))
         try:
             status = os.stat(path)  # noqa: PTH116
+            identity = status.st_dev, status.st_ino
+            if not stat.S_ISDIR(status.st_mode):
+                size = status.st_size if stat.S_ISREG(status.st_mode) else None
+                self._consider(replace(source, bytes=size), below, identity, explicit=explicit)
+            elif self._is_wanted(below):
+                size = sum(file.stat().st_size for file in saved_files(Path(path), shown))
+                self._add(replace(source, name=below, format="saved", bytes=size), identity)
         except (OSError, ValueError) as error:
             self._refuse(shown, cannot_read(shown, error), explicit=explicit)
-            return
-        size = status.st_size if stat.S_ISREG(status.st_mode) else None
-        place = partial(Source, group=group, path=shown, file=Path(path), bytes=size)
-        self._consider(place, below, (status.st_dev, status.st_ino), explicit=explicit)
+        except InputError as error:
+            self._refuse(shown, error, explicit=explicit)
 
     def _consider(
-        self,
-        place: Callable[..., Source],
-        below: str,
-        identity: Hashable,
-        *,
-        explicit: bool = False,
-        in_archive: bool = False,
+        self, source: Source, below: str, identity: Hashable, *, explicit: bool = False
     ) -> None:
         """Take what is data, look into archives, and leave out or refuse what is neither."""
         kind, suffix = format_of_name(below)
-        is_archive = kind == "archive" and not in_archive
-        if not self._is_wanted(below, of_all=is_archive):
+        is_archive = kind == "archive" and source.member is None
+        if not self._is_wanted(below, is_archive=is_archive):
             return
         kind = kind if is_archive else self.input_format or kind
-        source = place(name=_name(below, suffix), format=kind)
+        source = replace(source, name=_name(below, suffix), format=kind)
         try:
             if not explicit and not is_archive:
                 _refuse_other_than_data(source, below)
@@ -260,35 +246,32 @@ class _Search:
         if identity in self.taken:
             return
         self.taken.add(identity)
-        members = open_archive(archive).members()
-        names = [name for name, _ in members]
+        sizes = open_archive(archive).sizes
         for one in CLAIMS:
-            if one.claims_members and one.claims_members(names):
+            if one.claims_members and one.claims_members(sizes):
                 if self._is_wanted(below):
                     self._add(replace(archive, format=one.name), (archive.path, one.name))
                 return
-        last = {name: place for place, name in enumerate(names)}
         group = _join(archive.group, below.rpartition("/")[2])
-        for place, (name, size) in enumerate(members):
+        for name, size in sizes.items():
             shown, parts = _join(archive.path, name), PurePosixPath(name).parts
             if "__MACOSX" in parts or any(p[0] == "." and p not in (".", "..") for p in parts):
                 continue
             if ".." in parts:
-                self._refuse(shown, "its path leads out of the archive")
-            elif last[name] != place:  # as it happens when an archive is unpacked
-                self._refuse(shown, "a later file of the archive has the same name")
+                self._refuse(shown, InputError("its path leads out of the archive"))
             else:
-                inside = partial(replace, archive, group=group, path=shown, member=name, bytes=size)
-                self._consider(inside, _join(below, name), shown, in_archive=True)
+                member = replace(archive, group=group, path=shown, member=name, bytes=size)
+                self._consider(member, _join(below, name), shown)
 
-    # --- include and exclude -----------------------------------------------------------------
-
-    def _is_wanted(self, below: str, *, of_all: bool = False) -> bool:
-        """Whether a path is included, of folders and archives any, and is not excluded."""
-        is_wanted = of_all or not self.include or any(_fits(below, p) for p in self.include)
-        is_wanted = is_wanted and not any(_fits(below, pattern) for pattern in self.exclude)
-        self.filtered += not is_wanted and not of_all
-        return is_wanted
+    def _is_wanted(self, below: str, *, is_archive: bool = False) -> bool:
+        """Whether a path is included, and neither it nor a folder it is in is excluded. Of an
+        archive, its members may be included.
+        """
+        is_included = is_archive or not self.include or any(_fits(below, p) for p in self.include)
+        places = (below, *map(str, PurePosixPath(below).parents)) if self.exclude else ()
+        is_excluded = any(_fits(place, p) for p in self.exclude for place in places)
+        self.filtered += is_excluded or not is_included
+        return is_included and not is_excluded
 
 
 def _refuse_other_than_data(source: Source, below: str) -> None:
@@ -300,12 +283,10 @@ def _refuse_other_than_data(source: Source, below: str) -> None:
     if source.file is not None and source.member is None:
         if source.bytes is None:
             raise InputError("a pipe or a device")
-        try:  # not by pathlib and io, which take longer: files are many
-            descriptor = os.open(source.file, os.O_RDONLY)
-            start = os.read(descriptor, START_BYTES)
-            os.close(descriptor)
-        except OSError as error:
-            raise cannot_read(source.path, error) from error
+        # Not by pathlib and io, which take longer: files are many.
+        descriptor = os.open(source.file, os.O_RDONLY)
+        start = os.read(descriptor, START_BYTES)
+        os.close(descriptor)
         if looks_binary(start) and not COMPRESSED.match(start):
             form = READERS.get(source.format)
             is_log = kind_of_bytes(start) == "zip" and form is not None and form.task_name
@@ -321,16 +302,9 @@ def _refuse_other_than_data(source: Source, below: str) -> None:
 
 
 def _fits(below: str, pattern: str) -> bool:
-    """Does the path below the root, or the name alone, fit the pattern?"""
-    matches = _glob_matcher(pattern)
-    return bool(matches(below) or matches(below.rpartition("/")[2]))
-
-
-@lru_cache
-def _glob_matcher(pattern: str) -> Callable[[str], re.Match[str] | None]:
-    """`*` is any characters, also of folders; `**/` is any folders or none."""
-    translated = fnmatch.translate(pattern.replace("**/", "\0"))
-    return re.compile(translated.replace("\0", "(?:.*/)?")).match
+    """Does the path below the root, or the name alone, fit the pattern? `**/` may be no folder."""
+    names, patterns = (below, below.rpartition("/")[2]), (pattern, pattern.replace("**/", ""))
+    return any(fnmatch.fnmatchcase(name, one) for name in names for one in patterns)
 
 
 # --- names -----------------------------------------------------------------------------------
@@ -366,10 +340,6 @@ def _named(sources: list[Source], names: Sequence[str]) -> list[Source]:
         source if source.name == name else replace(source, name=printable(name))
         for source, name in zip(sources, names, strict=True)
     ]
-
-
-def _name_of(root: str) -> str:
-    return os.path.basename(os.path.abspath(root)) or "/"  # noqa: PTH100, PTH119
 
 
 def _join(folder: str, name: str) -> str:

@@ -4,24 +4,15 @@ The hot path hands whole blocks of lines to orjson without a Python call per row
 that holds something odd is looked at line by line.
 """
 
-import io
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from json import JSONDecoder
-from typing import IO, Any, cast
+from typing import Any
 
 import orjson
 
-from chunkscope.errors import ChunkscopeError, InputError
-from chunkscope.sources.base import (
-    CHUNK_BYTES,
-    MOST_ROW_BYTES,
-    Chunk,
-    first_line,
-    in_chunks,
-    too_long,
-)
+from chunkscope.errors import InputError
+from chunkscope.sources.base import CHUNK_BYTES, MOST_ROW_BYTES, Chunk, too_long
 from chunkscope.sources.reader import Format, RecordReader, register
 from chunkscope.sources.streams import Stream
 
@@ -118,7 +109,6 @@ def not_utf8(byte: int, column: int) -> str:
 # --- a document ------------------------------------------------------------------------------
 
 MOST_DOCUMENT_BYTES = 1 << 30  # it needs several times as much memory
-_BETWEEN = {*" \t\r\n,"}  # elements of an array
 _CHAT_KEYS = frozenset({"messages", "conversations", "conversation", "chat", "dialogue"})
 _SPEAKERS = frozenset((
     "system", "developer", "user", "assistant", "tool", "function", "ipython", "human", "gpt",
@@ -131,35 +121,19 @@ def document_rows(
 ) -> Iterator[Chunk]:
     """The rows of a .json: an array, an object that holds them, columns, or a single row. Where it
     is known `under` which key they are, other lists are no rows.
-
-    It is parsed as a whole, so that a large object has the same rows as a small one. The rows of an
-    array that is too large for that, or broken somewhere, are read one by one.
     """
     path, stream = reader.source.path, reader.stream
     if is_json_lines(stream.peek(CHUNK_BYTES)):
         yield from json_lines(reader)
         return
-    data = stream.peek(MOST_DOCUMENT_BYTES + 1)
+    data = stream.read_whole(path, MOST_DOCUMENT_BYTES)
     if not data.strip():
         return
-    is_array = data.lstrip()[:1] == b"["
-    if len(data) > MOST_DOCUMENT_BYTES and is_array:
-        yield from in_chunks(_elements(cast("IO[bytes]", stream), path))
-        return
-    if len(data) > MOST_DOCUMENT_BYTES:
-        raise InputError(
-            f"{path} is a JSON object of more than {MOST_DOCUMENT_BYTES >> 20:,} MB",
-            hint="write its rows as JSON Lines, which are read one by one: `jq -c '.rows[]'`",
-        )
     try:
-        stream.read(len(data))
-        stream.peek(1)  # raises the error in which it ends
         value = parse_value(data)
-    except (ChunkscopeError, ValueError) as problem:
-        error = problem if isinstance(problem, ChunkscopeError) else _no_document(path, problem)
-        if is_array:
-            yield from in_chunks(_elements(io.BytesIO(data), path, error))
-        raise error from None
+    except ValueError as error:
+        hint = "is it cut off? Check it with `python -m json.tool`"
+        raise InputError(f"{path} is no JSON document: {error}", hint=hint) from None
     reader.rows_at, records = rows_of(value, under)
     if reader.rows_at is not None:
         reader.metadata = {key: held for key, held in value.items() if key != reader.rows_at}
@@ -167,41 +141,6 @@ def document_rows(
     for start in range(0, len(records), per_chunk):
         part = records[start : start + per_chunk]
         yield Chunk(range(start + 1, start + 1 + len(part)), part)
-
-
-def _elements(
-    file: IO[bytes], path: str, error: ChunkscopeError | None = None
-) -> Iterator[tuple[int, Any, int]]:
-    """The elements of an array one by one, each with its number and size, up to the error."""
-    lines, decode = io.TextIOWrapper(file, "utf-8", "surrogateescape"), JSONDecoder().raw_decode
-    text, place, number = lines.read(CHUNK_BYTES).lstrip()[1:], 0, 1
-    problem: Exception = EOFError("it ends early")
-    while True:
-        while text[place : place + 1] in _BETWEEN:
-            place += 1
-        if text[place : place + 1] == "]":
-            break
-        try:
-            value, end = decode(text, place)
-            is_whole = end < len(text)  # else a number may go on
-        except (ValueError, RecursionError) as refused:
-            problem, is_whole = refused, False
-        if is_whole:
-            yield number, value, end - place
-            place, number = end, number + 1
-        elif more := lines.read(max(CHUNK_BYTES, len(text))):
-            text, place = text[place:] + more, 0
-        else:
-            raise error or _no_document(path, problem)
-    if error:
-        raise error
-
-
-def _no_document(path: str, problem: Exception) -> InputError:
-    return InputError(
-        f"{path} is no JSON document: {first_line(problem)}",
-        hint="is it cut off? Check it with `python -m json.tool`",
-    )
 
 
 def is_json_lines(data: bytes) -> bool:
@@ -292,7 +231,7 @@ def plain_text(reader: RecordReader, _: Sequence[str] | None) -> Iterator[Chunk]
         reader.unit = "line"
         for first, lines in line_blocks(reader.stream, path):
             yield _one_by_one(reader, first, [line.removesuffix(b"\r") for line in lines], _text)
-    elif data := reader.stream.read_whole(path, "the text"):
+    elif data := reader.stream.read_whole(path):
         yield _one_by_one(reader, 1, [data], _text)
 
 

@@ -11,25 +11,20 @@ import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from posixpath import splitext
 from typing import IO, Any
 
-from chunkscope.errors import ChunkscopeError, InputError
-from chunkscope.sources.base import (
-    CHUNK_BYTES,
-    Chunk,
-    Problems,
-    ReadOptions,
-    Source,
-    cannot_read,
-)
+from chunkscope.errors import InputError
+from chunkscope.sources.base import CHUNK_BYTES, Chunk, Problems, ReadOptions, Source, cannot_read
+from chunkscope.sources.remote import explaining
 from chunkscope.sources.streams import (
     COMPRESSED_SUFFIXES,
     Stream,
     as_utf8,
+    blocks_of,
     decompressed,
     looks_binary,
     open_raw,
@@ -127,7 +122,7 @@ _HEAD_CHUNKS = 3  # may hold a row of 100 MB each, so not more are kept waiting
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """A source, or those of its rows that begin between two bytes of its file."""
+    """A source, or those of its rows that begin after one byte of its file and up to another."""
 
     source: Source
     start: int = 0
@@ -194,8 +189,18 @@ class RecordReader(AbstractContextManager["RecordReader"]):
         """The source's bytes, decompressed. They can be read once."""
         if self.part.is_whole:
             return decompressed(open_raw(self.source), self.source.path)
-        raw = open_raw(self.source, start=max(0, self.part.start - 1))
-        return Stream(_lines_of(self.part, raw), raw, partial(cannot_read, self.source.path))
+        from fsspec.utils import seek_delimiter
+
+        part, path, end = self.part, self.source.path, sys.maxsize
+        with explaining(path):
+            file = open_whole(self.source)
+            if part.end is not None:
+                file.seek(part.end)
+                seek_delimiter(file, b"\n", CHUNK_BYTES)  # of the line that the end is in
+                end = file.tell()
+            file.seek(part.start)
+            seek_delimiter(file, b"\n", CHUNK_BYTES)
+            return Stream(blocks_of(file, path, end - file.tell()), file)
 
     @cached_property
     def stream(self) -> Stream:
@@ -229,16 +234,11 @@ class RecordReader(AbstractContextManager["RecordReader"]):
     def head(self) -> list[Any]:
         """The first records, which `chunks` gives again: enough to find the prompt field."""
         rest, ahead, records = self._rows(None), list[Chunk](), list[Any]()
-        try:
-            for chunk in rest:
-                ahead.append(chunk)
-                records += chunk.records
-                if len(records) >= HEAD_RECORDS or len(ahead) == _HEAD_CHUNKS:
-                    break
-        except ChunkscopeError as error:
-            if not records:
-                raise
-            rest = _raising(error)  # when the rows before it have been read
+        for chunk in rest:
+            ahead.append(chunk)
+            records += chunk.records
+            if len(records) >= HEAD_RECORDS or len(ahead) == _HEAD_CHUNKS:
+                break
         self._chunks = chain(ahead, rest)
         return records[:HEAD_RECORDS]
 
@@ -289,25 +289,3 @@ class RecordReader(AbstractContextManager["RecordReader"]):
                 hint='say so in chunkscope.toml: [analyze] input_format = "jsonl"',
             )
         return READERS[kind]
-
-
-def _raising(error: ChunkscopeError) -> Iterator[Chunk]:
-    raise error
-    yield  # a generator: the error comes when the first chunk is asked for
-
-
-def _lines_of(part: Part, raw: Stream) -> Iterator[bytes]:
-    """The lines that begin between two bytes of a file, whose stream is at the byte before."""
-    place = max(0, part.start - 1)  # a newline there means that a line begins at `start`
-    end = sys.maxsize if part.end is None else part.end
-    newline = 0
-    while part.start and (block := raw.peek(CHUNK_BYTES)):
-        newline = block.find(b"\n") + 1
-        place += len(raw.read(newline or len(block)))
-        if newline:
-            break
-    last = 0 if place < end else 1
-    while not last and (block := raw.read(CHUNK_BYTES)):
-        last = block.find(b"\n", max(0, end - 1 - place)) + 1
-        yield block[:last] if last else block
-        place += len(block)

@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 from typing import IO, Any
 
 from chunkscope.errors import ChunkscopeError, InputError, MissingError, UsageError
-from chunkscope.sources.base import first_line, is_remote, without_secrets
+from chunkscope.sources.base import cannot_read, first_line, is_remote, without_secrets
 
 _AHEAD_BYTES = 8 << 20  # of a file that is read from front to back
 _JUMP_BYTES = 1 << 20  # of one that is jumped about in
@@ -54,20 +54,14 @@ def is_web(url: str) -> bool:
     return url.lower().startswith(("http://", "https://"))
 
 
-def open_remote(
-    url: str, *, ahead: bool = False, size: int | None = None, start: int = 0
-) -> IO[bytes]:
-    """A file to be jumped about in, or to be read `ahead`, from one of its bytes on."""
+def open_remote(url: str, *, ahead: bool = False) -> IO[bytes]:
+    """A file to be jumped about in, or to be read `ahead`, from front to back."""
     how: dict[str, Any] = {"block_size": _JUMP_BYTES}
     if ahead:
-        how = {"block_size": _AHEAD_BYTES, "cache_type": "readahead", "size": size}
-    if ahead and size is None:
-        how = {"block_size": 0} if is_web(url) else {}
+        how = {"block_size": _AHEAD_BYTES, "cache_type": "readahead"}
     with explaining(url):
         system, path = _system(url)
-        file: IO[bytes] = system.open(path, "rb", **how)
-        if start:
-            file.seek(start)
+        file: IO[bytes] = system.open(path, "rb", **({"block_size": 0} if is_web(url) else how))
     return file
 
 
@@ -80,7 +74,7 @@ def _system(url: str) -> tuple[Any, str]:
 
 # --- what libraries say ---------------------------------------------------------------------------
 
-_AGAIN = "did the server fail? Run it again"
+_AGAIN = "did the server fail, or is the file damaged? Run it again"
 _ACCESS = (
     "give credentials as the library for it takes them (for s3: AWS_ACCESS_KEY_ID and "
     "AWS_SECRET_ACCESS_KEY, or AWS_PROFILE; a public bucket: FSSPEC_S3_ANON=true)"
@@ -127,6 +121,8 @@ def explaining(shown: str, *, is_search: bool = False) -> Iterator[None]:
 
 def explained(shown: str, error: BaseException) -> ChunkscopeError:
     """What a library said about a file or a dataset, as a sentence of ours."""
+    if not is_remote(shown) and not shown.startswith("hf:"):
+        return cannot_read(shown, error)
     shown, chain = without_secrets(shown), [error]
     while cause := chain[-1].__cause__ or chain[-1].__context__:
         chain.append(cause)

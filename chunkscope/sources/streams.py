@@ -1,8 +1,7 @@
 """The door for all bytes: of a file, standard input, another machine or a member of an archive,
 their compression undone, their text UTF-8. What is too large or unpacks to too much stays outside.
 
-Compression is found by the first bytes, not by the name, and undone in bounded memory. Rows before
-the place where a file is cut or damaged are still delivered: the error comes after them.
+Compression is found by the first bytes, not by the name, and undone in bounded memory.
 """
 
 import atexit
@@ -12,23 +11,15 @@ import re
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from typing import IO, Any, cast
 
 from chunkscope.errors import ChunkscopeError, InputError, UsageError
-from chunkscope.sources.base import (
-    CHUNK_BYTES,
-    MOST_ROW_BYTES,
-    Source,
-    cannot_read,
-    first_line,
-    too_long,
-)
-from chunkscope.sources.remote import explained, is_web, open_remote
+from chunkscope.sources.base import CHUNK_BYTES, MOST_ROW_BYTES, Source, too_long
+from chunkscope.sources.remote import explaining, is_web, open_remote
 
 COMPRESSED_SUFFIXES = {".gz": "gzip", ".bz2": "bzip2", ".xz": "xz", ".zst": "zstd"}
 COMPRESSED = re.compile(
@@ -39,7 +30,6 @@ COMPRESSED = re.compile(
 )
 _MOST_RATIO = 1000
 _RATIO_FROM_BYTES = 16 << 20
-_PACKED_BYTES = 1 << 17  # compressed, at a time
 _WIDE_BOMS = {
     codecs.BOM_UTF32_LE: "utf-32",
     codecs.BOM_UTF32_BE: "utf-32",
@@ -49,75 +39,60 @@ _WIDE_BOMS = {
 
 
 class Stream(io.BufferedIOBase):
-    """Bytes read once from front to back, in blocks and with a look ahead.
+    """Blocks of bytes, read once from front to back, with a look ahead.
 
-    An error among the blocks becomes one of ours by `explain`, and waits until all bytes that came
-    before it have been read. `below` is closed with the stream; if it is a stream, too, that one
-    knows how much of the file on disk was read.
+    An error among the blocks waits until all bytes that came before it have been read. `below` is
+    closed with the stream; if it is a stream, too, it knows how much of the file on disk was read.
     """
 
-    def __init__(
-        self,
-        blocks: Iterator[bytes],
-        below: "IO[bytes] | Stream | None",
-        explain: Callable[[Exception], ChunkscopeError],
-    ) -> None:
+    def __init__(self, blocks: Iterator[bytes], below: Any = None) -> None:
         self._blocks = blocks
         self._below = below
         # Whether the bytes are those of the file: nothing had to be made of them first.
         self.is_raw = not isinstance(below, Stream)
-        self._explain = explain
         self._ahead = b""
-        self._at = 0  # how much of it was read
         self._taken = 0
-        self._is_end = False
         self._error: ChunkscopeError | None = None
 
     @property
     def bytes_read(self) -> int:
         """How much of the file (as it is on disk) was read, for progress."""
-        return self._taken if self.is_raw else self._below.bytes_read  # type: ignore[union-attr]
+        return self._taken if self.is_raw else int(self._below.bytes_read)
 
     def readable(self) -> bool:
         return True
 
     def peek(self, size: int) -> bytes:
         """The next `size` bytes, or fewer at the end; they stay unread."""
-        have = len(self._ahead) - self._at
-        if have < size and not self._is_end:
-            parts = [self._ahead[self._at :]] if have else []
-            while have < size and not self._is_end:
-                try:
-                    block = next(self._blocks, b"")
-                except ChunkscopeError as error:
-                    self._error, block = error, b""
-                except Exception as error:  # each library has error classes of its own
-                    self._error, block = self._explain(error), b""
-                self._is_end = not block
+        parts, have = [self._ahead] if self._ahead else [], len(self._ahead)
+        try:
+            while have < size and (block := next(self._blocks, b"")):
                 parts.append(block)
                 have += len(block)
                 self._taken += len(block)
-            self._ahead, self._at = b"".join(parts), 0
-        if self._error is not None and not have:
+        except ChunkscopeError as error:
+            self._error = error
+        self._ahead = b"".join(parts)
+        if self._error and not self._ahead:
             raise self._error
-        return self._ahead[self._at : self._at + size]
+        return self._ahead[:size]
 
     def read(self, size: int | None = CHUNK_BYTES, /) -> bytes:
         """The next `size` bytes (a megabyte unless told), or fewer at the end."""
         data = self.peek(CHUNK_BYTES if size is None or size < 0 else size)
-        self._at += len(data)
-        return data
-
-    def read_whole(self, shown: str, what: str = "what it holds") -> bytes:
-        """All that is left, at most as much as one row may be; raises the error it ends in."""
-        data = self.read(MOST_ROW_BYTES + 1)
-        if len(data) > MOST_ROW_BYTES:
-            raise too_long(shown, what)
-        self.peek(1)
+        self._ahead = self._ahead[len(data) :]
         return data
 
     def read1(self, size: int = CHUNK_BYTES, /) -> bytes:
-        return self.read(max(size, 1 << 16))  # TextIOWrapper asks for 8 KiB at a time
+        return self.read(max(size, CHUNK_BYTES))  # TextIOWrapper asks for 8 KiB at a time
+
+    def read_whole(self, shown: str, most: int = MOST_ROW_BYTES) -> bytes:
+        """All that is left, unless it is too much; raises the error it ends in."""
+        data = self.read(most + 1)
+        if len(data) > most:
+            raise too_long(shown, "what it holds", most)
+        self.peek(1)
+        return data
 
     def close(self) -> None:
         super().close()
@@ -125,61 +100,43 @@ class Stream(io.BufferedIOBase):
             self._below.close()
 
 
-def open_raw(source: Source, *, start: int = 0) -> Stream:
-    """The source's bytes as they are, from one of them on."""
-    shown = source.path
+def open_raw(source: Source) -> Stream:
+    """The source's bytes as they are."""
     if source.member is not None:
-        return open_archive(source).open(source.member, shown)
-    if source.url is not None:
-        remote = open_remote(source.url, ahead=True, size=source.bytes, start=start)
-        most = None if source.bytes is None else source.bytes - start
-        return Stream(_all_blocks(remote, most, shown), remote, partial(explained, shown))
-    if source.file is None:
+        return open_archive(source).open(source.member, source.path)
+    with explaining(source.path):
+        if source.url is not None:
+            file = open_remote(source.url, ahead=True)
+        elif source.file is not None:
+            file = cast("IO[bytes]", io.FileIO(str(source.file)))
         # Tests and notebooks may have put something else there.
-        if (stdin := getattr(sys.stdin, "buffer", None)) is None:
+        elif (stdin := getattr(sys.stdin, "buffer", None)) is None:
             hint = "name a file instead of `-`"
             raise InputError("there is no standard input to read", hint=hint)
-        return Stream(blocks_of(stdin), None, partial(cannot_read, "standard input"))
-    try:
-        file = cast("IO[bytes]", io.FileIO(str(source.file)))
-        if start:
-            file.seek(start)
-    except OSError as error:
-        raise cannot_read(shown, error) from error
-    return Stream(blocks_of(file), file, partial(cannot_read, shown))
+        else:
+            return Stream(blocks_of(stdin, "standard input"))
+    return Stream(blocks_of(file, source.path), file)
 
 
-def blocks_of(file: IO[bytes]) -> Iterator[bytes]:
-    return iter(partial(file.read, CHUNK_BYTES), b"")
-
-
-def _all_blocks(file: IO[bytes], expected: int | None, shown: str) -> Iterator[bytes]:
-    """That a file ends early is an error, which comes at the end."""
-    count = 0
-    for block in blocks_of(file):
-        count += len(block)
-        yield block
-    if expected is not None and count < expected:
-        raise InputError(
-            f"{shown} ends early: {count:,} of {expected:,} bytes came",
-            hint="was it replaced meanwhile? Run it again",
-        )
+def blocks_of(file: Any, shown: str, size: int = sys.maxsize) -> Iterator[bytes]:
+    """As much as a file gives at once, so that what comes before an error is not lost with it."""
+    read = getattr(file, "read1", file.read)
+    with explaining(shown):
+        while size > 0 and (block := read(min(CHUNK_BYTES, size))):
+            size -= len(block)
+            yield block
 
 
 def open_whole(source: Source) -> IO[bytes]:
-    """The bytes of a file, or of a member's archive, to be read in any order; what is on the web
-    is copied first.
-    """
-    try:
+    """The bytes of a file to be read in any order; what is on the web is copied first."""
+    with explaining(source.path):
         if source.file is not None:
             return source.file.open("rb")
-    except OSError as error:
-        raise cannot_read(source.path, error) from error
-    if source.url is None:
-        raise InputError(f"{source.path} is no file", hint="save it to one")
-    if not is_web(source.url):
-        return open_remote(source.url)
-    with open_raw(replace(source, member=None)) as stream:
+        if source.url is None:
+            raise InputError(f"{source.path} is no file", hint="save it to one")
+        if not is_web(source.url):
+            return open_remote(source.url)
+    with open_raw(source) as stream:
         return spooled(stream, source.path)
 
 
@@ -190,7 +147,7 @@ def spooled(stream: Stream, shown: str) -> IO[bytes]:
         try:
             while block := stream.read():
                 file.write(block)
-                refuse_bomb(file.tell(), stream.bytes_read, shown)
+                _refuse_bomb(file.tell(), stream.bytes_read, shown)
             file.seek(0)
         except OSError as error:
             raise InputError(
@@ -201,7 +158,7 @@ def spooled(stream: Stream, shown: str) -> IO[bytes]:
     return file
 
 
-def refuse_bomb(unpacked: int, packed: int, shown: str) -> None:
+def _refuse_bomb(unpacked: int, packed: int, shown: str) -> None:
     """Text is packed to a hundredth, at most: what unpacks to a thousand times its size is none."""
     if unpacked > max(_RATIO_FROM_BYTES, _MOST_RATIO * packed):
         raise InputError(
@@ -217,7 +174,7 @@ def decompressed(raw: Stream, shown: str) -> Stream:
     """What a stream holds, a megabyte at most at a time: a bomb cannot fill the memory."""
     start = raw.peek(10)
     if (match := COMPRESSED.match(start)) and (name := match.lastgroup):
-        return Stream(_unpacked(raw, name), raw, partial(_damaged, raw, name, shown))
+        return Stream(blocks_of(_unpacking(raw, name), shown), raw)
     if named := COMPRESSED_SUFFIXES.get(shown[shown.rfind(".") :].lower()):
         raw.close()
         begins = f"it starts with {start!r}" if start else "it is empty"
@@ -228,48 +185,18 @@ def decompressed(raw: Stream, shown: str) -> Stream:
     return raw
 
 
-def _damaged(raw: Stream, name: str, shown: str, error: Exception) -> InputError:
-    is_cut = isinstance(error, EOFError)
-    what = f"truncated {name}" if is_cut else f"bad {name} data ({first_line(error)})"
-    return InputError(
-        f"{shown} is cut off or damaged: {what} after {raw.bytes_read:,} bytes",
-        hint="was the download or the copy interrupted? Fetch or compress the file again",
-    )
-
-
-def _unpacked(raw: Stream, name: str) -> Iterator[bytes]:
-    """All members of a compressed file, one after the other. The file objects of the libraries
-    would give nothing of the last megabyte before a cut.
-    """
-    data = raw.read(_PACKED_BYTES)
-    while data.strip(b"\0"):  # zeros may fill up the last block of a tape
-        member, block, wants_more = _decompressor(name), b"", True
-        while not member.eof:
-            if wants_more and not data and len(block) < CHUNK_BYTES:
-                raise EOFError
-            if block := member.decompress(data, CHUNK_BYTES):
-                yield block
-            wants_more = getattr(member, "needs_input", True)
-            data = member.unused_data if member.eof else getattr(member, "unconsumed_tail", b"")
-            if not data and (member.eof or wants_more):
-                data = raw.read(_PACKED_BYTES)
-
-
-def _decompressor(name: str) -> Any:
+def _unpacking(raw: Stream, name: str) -> Any:
+    """A file object of the library for this compression."""
     if name == "bzip2":
-        return import_module("bz2").BZ2Decompressor()
+        return import_module("bz2").BZ2File(raw)
     if name == "xz":
-        return import_module("lzma").LZMADecompressor()
+        return import_module("lzma").LZMAFile(raw)
     if name == "zstd":
-        zstd: Any = import_module(
-            "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
-        )
+        python = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
+        zstd: Any = import_module(python)
         # 2 GiB windows are what `zstd --long=31` writes; memory follows the file's own window.
-        return zstd.ZstdDecompressor(options={zstd.DecompressionParameter.window_log_max: 31})
-    try:
-        return import_module("isal.isal_zlib").decompressobj(31)
-    except ImportError:
-        return import_module("zlib").decompressobj(31)
+        return zstd.ZstdFile(raw, options={zstd.DecompressionParameter.window_log_max: 31})
+    return import_module("gzip").GzipFile(fileobj=raw)
 
 
 # --- encodings -------------------------------------------------------------------------------
@@ -294,17 +221,13 @@ def as_utf8(raw: Stream, shown: str, encoding: str = "utf-8") -> Stream:
         raise UsageError(
             f"unknown text encoding: {encoding}", hint="try utf-8, latin-1, cp1252 or utf-16"
         ) from error
-    return Stream(
-        (
-            part.encode("utf-8", "surrogateescape")
-            for part in iter(partial(text.read, CHUNK_BYTES), "")
-        ),
-        raw,
-        lambda error: InputError(
-            f"{shown} is not text in this encoding ({error})",
-            hint="set another encoding in chunkscope.toml",
-        ),
-    )
+
+    def blocks() -> Iterator[bytes]:
+        with explaining(shown):
+            for part in iter(partial(text.read, CHUNK_BYTES), ""):
+                yield part.encode("utf-8", "surrogateescape")
+
+    return Stream(blocks(), raw)
 
 
 def looks_binary(start: bytes) -> bool:
@@ -320,31 +243,24 @@ def looks_binary(start: bytes) -> bool:
 
 # --- archives --------------------------------------------------------------------------------
 
-_HINT = "fetch or pack the archive again"
-_MOST_ARCHIVES = 16
 _LINK, _KIND = 0o120000, 0o170000  # of a file, in the upper half of its attributes
 
 
-_archives: dict[Hashable, "Zip | Tar"] = {}  # open ones, for all threads that read their members
+_MOST_ARCHIVES = 16
+_archives: dict[tuple[Source, int], "Archive"] = {}  # open ones, for all threads
 
 
-def open_archive(source: Source) -> "Zip | Tar":
+def open_archive(source: Source) -> "Archive":
     """The archive that a source is, or is a member of; open until `close_archives`."""
-    try:
-        key = source.file, source.url, source.file and source.file.stat().st_mtime_ns
-    except OSError as error:
-        raise cannot_read(source.path, error) from error
-    if archive := _archives.get(key):
-        return archive
-    file, shown = open_whole(source), source.path.removesuffix(f"/{source.member}")
-    try:
-        archive = (Zip if file.read(4)[:2] == b"PK" else Tar)(file, shown)
-    except BaseException:
-        file.close()
-        raise
-    while len(_archives) >= _MOST_ARCHIVES:  # closed when nobody reads from it any more
-        _archives.pop(next(iter(_archives)))
-    _archives[key] = archive
+    with explaining(source.path):
+        changed_ns = source.file.stat().st_mtime_ns if source.file else 0
+    path = source.path.removesuffix(f"/{source.member}")
+    key = Source(path=path, file=source.file, url=source.url), changed_ns
+    if (archive := _archives.get(key)) is None:
+        archive = Archive(open_whole(key[0]), path)
+        while len(_archives) >= _MOST_ARCHIVES:  # closed when nobody reads from it any more
+            _archives.pop(next(iter(_archives)))
+        _archives[key] = archive
     return archive
 
 
@@ -355,77 +271,22 @@ def close_archives() -> None:
         _archives.popitem()[1].close()
 
 
-class Zip:
-    """A zip that was opened; `infos` are its files."""
-
-    def __init__(self, file: IO[bytes], shown: str) -> None:
-        knows_zstd = sys.version_info >= (3, 14)
-        zipfile: Any = import_module("zipfile" if knows_zstd else "backports.zstd.zipfile")
-        self._file = file
-        try:
-            self._zip = zipfile.ZipFile(file)
-        except (zipfile.BadZipFile, ValueError, NotImplementedError, OSError) as error:
-            raise InputError(
-                f"{shown} is not a readable zip archive: cut off or damaged ({first_line(error)})",
-                hint=_HINT,
-            ) from error
-        self.infos: list[Any] = [
-            info
-            for info in self._zip.infolist()
-            if not info.filename.endswith("/") and (info.external_attr >> 16) & _KIND != _LINK
-        ]
-
-    def close(self) -> None:
-        self._file.close()
-
-    __del__ = close
-
-    def members(self) -> list[tuple[str, int]]:
-        return [(info.filename, info.file_size) for info in self.infos]
-
-    def open(self, member: Any, shown: str) -> Stream:
-        """The bytes of a member, given its name or what `infos` has of it."""
-        try:
-            info = self._zip.getinfo(member) if isinstance(member, str) else member
-            file = self._zip.open(info)
-        except Exception as error:  # encrypted, gone, a method nobody knows
-            raise _damaged_member(shown, error) from error
-        return Stream(self._blocks(file, info, shown), file, partial(_damaged_member, shown))
-
-    def _blocks(self, file: IO[bytes], info: Any, shown: str) -> Iterator[bytes]:
-        for block in blocks_of(file):  # which hold on to the archive
-            refuse_bomb(file.tell(), info.compress_size, shown)
-            yield block
-
-
-def _damaged_member(shown: str, error: Exception) -> InputError:
-    words = first_line(error).strip("'\"")
-    return InputError(f"cannot read {shown}: {words}", hint=_HINT)
-
-
-class Tar:
-    """A tar that was opened, which threads read one after the other. A compressed one is unpacked
-    to a temporary file, so that its members can be read in any order.
+class Archive:
+    """A zip or tar that was opened, for all threads. `sizes` are the bytes of its files by name, in
+    the order of the archive; of a name that comes again the last counts, as when it is unpacked.
     """
 
     def __init__(self, file: IO[bytes], shown: str) -> None:
-        import tarfile
-
-        self._lock, self._files = threading.Lock(), [file]
-        file.seek(0)
-        plain = decompressed(Stream(blocks_of(file), None, partial(cannot_read, shown)), shown)
-        self._files += [] if plain.is_raw else [spooled(plain, shown)]
+        self._files, self._lock = [file], threading.Lock()
+        self._packed: dict[str, int] = {}  # as `sizes`, compressed
         try:
-            self._files[-1].seek(0)
-            self._tar = tarfile.open(fileobj=self._files[-1], mode="r:")  # noqa: SIM115
-            self._infos = [info for info in self._tar.getmembers() if info.isreg()]
-            # Python takes a broken header for the end of the archive.
-            self._files[-1].seek(self._tar.offset)
-            if self._files[-1].read(tarfile.BLOCKSIZE).strip(b"\0"):
-                raise tarfile.ReadError("bad header")
-        except (tarfile.TarError, EOFError, ValueError, OverflowError, OSError) as error:
-            what = f"{shown} is not a readable tar archive ({error})"
-            raise InputError(what, hint=_HINT) from error
+            with explaining(shown):
+                is_zip = file.read(2) == b"PK"
+                file.seek(0)
+                self.sizes = self._open_zip(file) if is_zip else self._open_tar(file, shown)
+        except ChunkscopeError:
+            self.close()
+            raise
 
     def close(self) -> None:
         for file in self._files:
@@ -433,17 +294,46 @@ class Tar:
 
     __del__ = close
 
-    def members(self) -> list[tuple[str, int]]:
-        return [(info.name, info.size) for info in self._infos]
+    def _open_zip(self, file: IO[bytes]) -> dict[str, int]:
+        knows_zstd = sys.version_info >= (3, 14)
+        zipfile: Any = import_module("zipfile" if knows_zstd else "backports.zstd.zipfile")
+        opened = zipfile.ZipFile(file)
+        infos = sorted(opened.infolist(), key=lambda info: info.header_offset)
+        infos = [i for i in infos if not i.is_dir() and (i.external_attr >> 16) & _KIND != _LINK]
+        self._open: Callable[[str], Any] = opened.open
+        self._packed = {info.filename: info.compress_size for info in infos}
+        return {info.filename: info.file_size for info in infos}
+
+    def _open_tar(self, file: IO[bytes], shown: str) -> dict[str, int]:
+        """A compressed one is unpacked to a temporary file, to read its members in any order."""
+        import tarfile
+
+        plain = decompressed(Stream(blocks_of(file, shown)), shown)
+        if not plain.is_raw:
+            file = spooled(plain, shown)
+            self._files.append(file)
+        file.seek(0)
+        opened = tarfile.open(fileobj=file, mode="r:")  # noqa: SIM115
+        infos = [info for info in opened.getmembers() if info.isreg()]
+        # Python takes a broken header for the end of the archive.
+        file.seek(opened.offset)
+        if file.read(tarfile.BLOCKSIZE).strip(b"\0"):
+            raise tarfile.ReadError("bad header")
+        self._open = opened.extractfile
+        return {info.name: info.size for info in infos}
 
     def open(self, member: str, shown: str) -> Stream:
-        file: Any = self._tar.extractfile(member)
-        return Stream(self._blocks(file), file, partial(_damaged_member, shown))
+        with explaining(shown):  # encrypted, a method nobody knows
+            file = self._open(member)
+        return Stream(self._blocks(file, shown, self._packed.get(member)), file)
 
-    def _blocks(self, file: IO[bytes]) -> Iterator[bytes]:
-        while True:
-            with self._lock:
-                block = file.read(CHUNK_BYTES)
-            if not block:
-                return
-            yield block
+    def _blocks(self, file: IO[bytes], shown: str, packed: int | None) -> Iterator[bytes]:
+        with explaining(shown):
+            while True:
+                with self._lock:  # which also holds on to the archive
+                    block = file.read(CHUNK_BYTES)
+                if not block:
+                    return
+                if packed is not None:
+                    _refuse_bomb(file.tell(), packed, shown)
+                yield block

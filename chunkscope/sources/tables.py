@@ -14,18 +14,11 @@ from typing import IO, Any, cast
 
 import orjson
 
-from chunkscope.errors import ChunkscopeError, InputError, UsageError
-from chunkscope.sources.base import (
-    MOST_ROW_BYTES,
-    Chunk,
-    first_line,
-    in_chunks,
-    too_long,
-    unique_names,
-)
+from chunkscope.errors import InputError, UsageError
+from chunkscope.sources.base import MOST_ROW_BYTES, Chunk, in_chunks, too_long, unique_names
 from chunkscope.sources.json_rows import not_utf8
 from chunkscope.sources.reader import Format, Part, RecordReader, register
-from chunkscope.sources.remote import explained
+from chunkscope.sources.remote import explaining
 
 _DELIMITERS = (",", "\t", ";", "|")
 _SAMPLE_BYTES = 1 << 16
@@ -243,10 +236,10 @@ def saved_files(folder: Path, shown: str) -> list[Path]:
 def _table_rows(
     reader: RecordReader, file: IO[bytes], columns: Sequence[str] | None
 ) -> Iterator[Chunk]:
-    file.seek(0)
-    start = file.read(8)
-    file.seek(0)
-    try:
+    with explaining(reader.source.path):
+        file.seek(0)
+        start = file.read(8)
+        file.seek(0)
         if start.startswith(b"PAR1"):
             batches = _parquet_batches(reader.part, file, columns)
         else:
@@ -257,15 +250,6 @@ def _table_rows(
                 reader.positions += part.num_rows
                 reader.bytes_taken += part.nbytes
                 yield Chunk(range(row, row + part.num_rows), part.to_pylist())
-    except (ChunkscopeError, MemoryError, GeneratorExit):
-        raise
-    except Exception as error:  # pyarrow borrows from all over Python's own error tree
-        if reader.source.url is not None and not isinstance(error, ValueError):
-            raise explained(reader.source.path, error) from error
-        raise InputError(
-            f"cannot read {reader.source.path} as {reader.format}: {first_line(error)}",
-            hint="the file may be damaged or cut off; fetch or write it again",
-        ) from error
 
 
 def _parquet_batches(part: Part, file: IO[bytes], columns: Sequence[str] | None) -> Iterator[Any]:

@@ -1,8 +1,16 @@
-"""What the tests of sources share: a file read to its end."""
+"""What the tests of sources share: a file read to its end, and archives."""
 
+import bz2
+import gzip
+import io
+import lzma
+import tarfile
+import zipfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from backports import zstd
 
 from chunkscope.errors import ChunkscopeError
 from chunkscope.sources.base import Problems, ReadOptions, Source
@@ -42,3 +50,25 @@ def read(place: Path | str | Source, columns: list[str] | None = None, **options
     assert result.error is None or result.error.hint, "every error says what to do"
     result.bad = [(row.position, row.reason) for row in problems.rows]
     return result
+
+
+def archive(name: str, files: dict[str, bytes]) -> bytes:
+    """A zip or tar of these files, packed as its name says; a tar has a link, too."""
+    data = io.BytesIO()
+    if name.endswith(".zip"):
+        with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as packed:
+            packed.mkdir("inner")
+            for member, content in files.items():
+                packed.writestr(member, content)
+        return data.getvalue()
+    with tarfile.open(fileobj=data, mode="w") as tar:
+        for member, content in files.items():
+            info = tarfile.TarInfo(member)
+            info.size = len(content)
+            tar.addfile(info, io.BytesIO(content))
+        link = tarfile.TarInfo("link.jsonl")
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        tar.addfile(link)
+    pack = {"gz": gzip.compress, "tgz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress}
+    pack["zst"] = zstd.compress
+    return pack.get(name.rpartition(".")[2], bytes)(data.getvalue())

@@ -69,7 +69,7 @@ def test_a_cut_file_is_an_input_error(tmp_path, name, write, keep):
     size = int(len(data) * keep) if isinstance(keep, float) else keep
     (tmp_path / name).write_bytes(data[:size])
     result = read(tmp_path / name)
-    assert result.error.message.startswith(f"cannot read {tmp_path / name} as ")
+    assert result.error.message.startswith(f"cannot read {tmp_path / name}: ")
 
 
 def test_long_rows_come_in_small_chunks(tmp_path):

@@ -71,11 +71,10 @@ def test_the_rows_are_found_in_any_shape(document, value, rows_at, rows):
     assert result.positions == list(range(1, len(rows) + 1))
 
 
-def test_of_a_very_large_document_an_array_is_read_row_by_row(document, monkeypatch):
+def test_a_document_that_would_fill_the_memory_is_refused_and_lines_are_not(document, monkeypatch):
     monkeypatch.setattr(json_rows, "MOST_DOCUMENT_BYTES", CHUNK_BYTES)
-    array = [{"q": "x" * n, "n": n} for n in range(2000)] + [12345, "x" * 3 * CHUNK_BYTES, 9]
-    assert read(document(array)).records == array
-    assert "x.json" in read(document({"rows": array, "canary": 1})).error.message
+    for value in ([{"q": "x" * 1000}] * 2000, {"rows": ["x" * 3 * CHUNK_BYTES]}):
+        assert "x.json" in read(document(value)).error.message
     rows = b'{"q": "%s"}\n' % (b"x" * 100) * 20_000  # lines named .json: a row each
     assert len(read(document(rows)).records) == 20_000
 
@@ -96,18 +95,17 @@ def test_an_empty_file_has_no_rows(document, data):
 
 
 @pytest.mark.parametrize(
-    ("data", "rows"),
+    "data",
     [
-        pytest.param(b'[{"a": 1},\n {"a": 2},\n {"a": ', 2, id="cut inside a row"),
-        pytest.param(b'[{"a": 1}, 2] trailing', 2, id="more after the end"),
-        pytest.param(b'[{"a": "caf\xe9"}, {"a": "tea"}]', 2, id="not UTF-8"),
-        pytest.param(b"[" * 100_000, 0, id="nesting"),
-        pytest.param(b"[" + b"9" * 10_000 + b"]", 0, id="a huge number"),
-        pytest.param(b"oops", 0, id="not JSON at all"),
-        pytest.param(b"{a: 1}", 0, id="a bare key"),
+        pytest.param(b'[{"a": 1},\n {"a": 2},\n {"a": ', id="cut inside a row"),
+        pytest.param(b'[{"a": 1}, 2] trailing', id="more after the end"),
+        pytest.param(b'[{"a": "caf\xe9"}, {"a": "tea"}]', id="not UTF-8"),
+        pytest.param(b"[" * 100_000, id="nesting"),
+        pytest.param(b"[" + b"9" * 10_000 + b"]", id="a huge number"),
+        pytest.param(b"oops", id="not JSON at all"),
+        pytest.param(b"{a: 1}", id="a bare key"),
     ],
 )
-def test_a_broken_document_gives_the_rows_before_and_an_error(document, data, rows):
+def test_a_broken_document_is_refused_by_name(document, data):
     result = read(document(data))
-    assert len(result.records) == rows
-    assert "x.json" in result.error.message
+    assert (result.records, "x.json" in result.error.message) == ([], True)

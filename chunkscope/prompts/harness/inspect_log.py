@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from chunkscope.artefacts.note import Note, note
 from chunkscope.errors import InputError
@@ -29,10 +29,7 @@ from chunkscope.prompts.paths import UnusableError, json_type
 from chunkscope.sources.base import CHUNK_BYTES, Chunk, in_chunks, printable
 from chunkscope.sources.json_rows import document_rows, parse_value
 from chunkscope.sources.reader import RecordReader
-from chunkscope.sources.streams import Zip
-
-if TYPE_CHECKING:
-    from zipfile import ZipInfo
+from chunkscope.sources.streams import Archive
 
 FORMAT = "inspect"
 _MOCK = "mockllm/"
@@ -123,15 +120,13 @@ def _json_samples(reader: RecordReader) -> Iterator[tuple[int, Any, int]]:
 
 
 def _zip_samples(reader: RecordReader) -> Iterator[tuple[int, Any, int]]:
-    archive = Zip(reader.file, reader.source.path)
-    infos = sorted(archive.infos, key=lambda info: info.header_offset)
-    by_name = {printable(info.filename): info for info in infos}  # the last of each name
+    archive = Archive(reader.file, reader.source.path)
+    by_name = {printable(name): name for name in archive.sizes}
 
-    def unpack(info: "ZipInfo") -> tuple[Any, int]:
-        name = printable(info.filename)
-        reader.bytes_taken = max(reader.bytes_taken, info.header_offset + info.compress_size)
+    def unpack(name: str) -> tuple[Any, int]:
         shown = f"{reader.source.path}/{name}"
-        data = archive.open(info, shown).read_whole(shown)
+        data = archive.open(by_name[name], shown).read_whole(shown)
+        reader.bytes_taken = max(reader.bytes_taken, reader.file.tell())
         try:
             return parse_value(data), len(data)
         except ValueError as error:
@@ -139,11 +134,11 @@ def _zip_samples(reader: RecordReader) -> Iterator[tuple[int, Any, int]]:
 
     for name in _HEADERS:
         with suppress(InputError, KeyError):  # damaged: the other one says the same
-            reader.metadata = reader.metadata or as_dict(unpack(by_name[name])[0])
+            reader.metadata = reader.metadata or as_dict(unpack(name)[0])
     names = filter(_SAMPLE.fullmatch, by_name)
     for number, name in enumerate(names, start=1):
         try:
-            yield number, *unpack(by_name[name])
+            yield number, *unpack(name)
         except InputError as error:
             reader.problems.bad(number, error.message)
 
