@@ -37,7 +37,7 @@ from chunkscope.lengths.trace_export import TraceExport
 from chunkscope.prefixes.reuse import HowSent, PrefixReuse
 from chunkscope.prefixes.sharing import Sharing
 from chunkscope.prompts.harness.lm_eval import results_file
-from chunkscope.prompts.harness.log import LONGEST_FIRST, LogSummary, RequestSelection
+from chunkscope.prompts.harness.log import LONGEST_FIRST, LogSummary
 from chunkscope.prompts.select import selected
 from chunkscope.prompts.selection import Selection
 from chunkscope.sources.base import Chunk, Problems, Skipped, Source, cannot_read, printable
@@ -95,7 +95,6 @@ class Scan:
             on_prepare=self.listener.preparing,
         )
         self.pool = ThreadPoolExecutor(1)  # made anew for each pass
-        self.selections: dict[Any, Selection] = {}  # of small files, by their shape
         self.positions = 0  # of the part that was counted last
         self._options_key = cache(options.cache_key)  # by the prefix of a dataset
         self._counted: list[tuple[str, DatasetProfile]] = []  # to be kept
@@ -245,9 +244,7 @@ class DatasetScan:
         if not (head := reader.head()):
             return
         prefix = options.prefix_of(part.source.name)
-        self.selection = selection = selected(
-            reader, head, options.select, earlier=self.scan.selections, prefix=prefix
-        )
+        self.selection = selection = selected(reader, head, options.select, prefix=prefix)
         if not part.is_whole:
             # A log's requests belong together, as do the blocks that a trace's prompts name.
             belong = selection.kind == "requests" or selection.blocks is not None
@@ -285,7 +282,7 @@ class DatasetScan:
         source, reader, selection = self.part.source, self.reader, self.selection
         counter, outputs = self.counter, self.counter.output_lengths
         log: LogSummary | None = None
-        if isinstance(selection, RequestSelection):
+        if selection and selection.log:
             caps = {str(cap): n for cap, n in sorted(counter.output_caps.items())}
             kinds = dict(sorted(counter.request_kinds.items()))
             log = replace(selection.log.summary(kinds, caps), rendered=source.rendered)
@@ -349,7 +346,7 @@ class DatasetScan:
         if selection is None:
             return
         yield from selection.notes
-        if isinstance(selection, RequestSelection):
+        if selection.log:
             yield from selection.log.notes()
             if self.options.apply_chat_template and not self.part.source.rendered:
                 yield note("unused_with_log", option="--apply-chat-template")

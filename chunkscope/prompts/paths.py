@@ -8,10 +8,10 @@ import json
 import re
 from codecs import utf_16_le_encode
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import lru_cache, reduce
+from functools import lru_cache
 from types import EllipsisType
 from typing import Any
 
@@ -20,8 +20,10 @@ from chunkscope.errors import UsageError
 
 # A key, a position in a list, or `...` for every element of a list.
 Step = str | int | EllipsisType
+Steps = tuple[Step, ...]
 
 EXAMPLE_CHARS = 60
+JOINER = "\n\n"  # between the fields a prompt is made of, and between the texts of a list
 
 
 class UnusableError(Exception):
@@ -36,18 +38,13 @@ class FieldPath:
     ['a', 'b']
     """
 
-    text: str
-    steps: tuple[Step, ...]
+    steps: Steps
     as_json: bool = False  # `tools|json`: whatever is there, written as JSON
 
-    @classmethod
-    def to(cls, *keys: str) -> "FieldPath":
-        """The path to a key, or to a key within others, whatever characters they hold."""
-        return cls(printable(keys[0]), keys) if len(keys) == 1 else reduce(cls.then, keys, RECORD)
-
-    def then(self, step: str | int) -> "FieldPath":
-        text = f"[{step}]" if isinstance(step, int) else dotted(step)
-        return FieldPath((self.text + text).removeprefix("."), (*self.steps, step))
+    @property
+    def text(self) -> str:
+        """As it has to be written for `parse_path`."""
+        return "".join(map(_written, self.steps)).removeprefix(".")
 
     @property
     def column(self) -> str | None:
@@ -55,45 +52,38 @@ class FieldPath:
         first = self.steps[0] if self.steps else None
         return first if isinstance(first, str) else None
 
-    @property
-    def key(self) -> str | None:
-        """The key of a path that is nothing but a key: such columns are read at once."""
-        return self.column if len(self.steps) == 1 else None
-
-    @property
-    def holder(self) -> "FieldPath":
-        """The object that holds it: of `question[0]` the record, of `body.messages` the body."""
-        keys = [place for place, step in enumerate(self.steps) if isinstance(step, str)]
-        return FieldPath(self.text, self.steps[: keys[-1]] if keys else ())
-
-    def get(self, record: Any) -> Any:
-        """The value. Raises UnusableError where there is none."""
-        return _value_at(record, self.steps, self.text)
-
     def find(self, record: Any) -> Any:
         """The value, or None where there is none."""
-        try:
+        with suppress(UnusableError):
             return self.get(record)
-        except UnusableError:
-            return None
+        return None
+
+    def get(self, value: Any, start: int = 0) -> Any:
+        """The value. Raises UnusableError where there is none."""
+        for place, step in enumerate(self.steps[start:], start=start + 1):
+            container: type[Any] = dict if isinstance(step, str) else list
+            if not isinstance(value, container):
+                reason = f"{json_type(value)} where {_TYPES[container]} should be"
+                raise UnusableError(f'field "{printable(self.text)}" is missing ({reason})')
+            if isinstance(step, EllipsisType):
+                return [self.get(element, place) for element in value]
+            try:
+                value = value[step]
+            except LookupError:
+                raise UnusableError(f'field "{printable(self.text)}" is missing') from None
+        return value
 
 
-RECORD = FieldPath("", ())
+RECORD = FieldPath(())
 
 
-def _value_at(value: Any, steps: Sequence[Step], text: str) -> Any:
-    for place, step in enumerate(steps):
-        container: type[Any] = dict if isinstance(step, str) else list
-        if not isinstance(value, container):
-            reason = f"{json_type(value)} where {_TYPES[container]} should be"
-            raise UnusableError(f'field "{text}" is missing ({reason})')
-        if isinstance(step, EllipsisType):
-            return [_value_at(element, steps[place + 1 :], text) for element in value]
-        try:
-            value = value[step]
-        except LookupError:
-            raise UnusableError(f'field "{text}" is missing') from None
-    return value
+def _written(step: Step) -> str:
+    if not isinstance(step, str):
+        return "[]" if step is ... else f"[{step}]"
+    if step and not re.search(r"[.\[\]{}\"'\\]", step) and step == step.strip():
+        return f".{step}"
+    escaped = step.replace("\\", "\\\\").replace('"', '\\"')
+    return f'["{escaped}"]'
 
 
 _TYPES = {bool: "true or false", str: "text", list: "a list", dict: "an object"}
@@ -106,20 +96,18 @@ def json_type(value: Any) -> str:
     return "null" if value is None else _TYPES.get(type(value), f"a {type(value).__name__}")
 
 
-def text_at(record: Any, path: FieldPath, joiner: str, *, numbers: bool = False) -> str:
+def text_at(record: Any, path: FieldPath, *, joiner: str = JOINER, numbers: bool = False) -> str:
     """The text a path leads to; a list of texts is joined. Raises UnusableError otherwise."""
     value = path.get(record)
     if isinstance(value, str):
         return value
-    name = f'field "{path.text}"' if path.steps else "the row"
-    if path.as_json and value is not None:
-        return json.dumps(value, ensure_ascii=False, default=str)
-    if isinstance(value, list):
-        return joiner.join(_texts_in(value, name))
     if numbers and isinstance(value, int | float) and not isinstance(value, bool):
         return str(value)
-    if value is None:
-        raise UnusableError(f"{name} is null")
+    if path.as_json and value is not None:
+        return json.dumps(value, ensure_ascii=False, default=str)
+    name = f'field "{printable(path.text)}"' if path.steps else "the row"
+    if isinstance(value, list):
+        return joiner.join(_texts_in(value, name))
     as_json = f" (--field '{path.text}|json' counts it as JSON)" if isinstance(value, dict) else ""
     raise UnusableError(f"{name} is {json_type(value)}, not text{as_json}")
 
@@ -161,7 +149,7 @@ def parse_path(text: str) -> FieldPath:
     """Split `turns[0]`, `a.b`, `ctxs[].text` or `["odd key"]` into steps.
 
     >>> parse_path("tools|json")
-    FieldPath(text='tools', steps=('tools',), as_json=True)
+    FieldPath(steps=('tools',), as_json=True)
     """
     if text.endswith(_AS_JSON) and len(text) > len(_AS_JSON):
         return replace(parse_path(text.removesuffix(_AS_JSON)), as_json=True)
@@ -175,7 +163,7 @@ def parse_path(text: str) -> FieldPath:
             f"cannot read the field path {text!r}, from {text[end:]!r} on",
             hint='paths look like question, a.b, turns[0], ctxs[].text or ["odd key"]',
         )
-    return FieldPath(text, tuple(steps))
+    return FieldPath(tuple(steps))
 
 
 def _step(match: re.Match[str]) -> Step:
@@ -198,7 +186,7 @@ def parse_template(text: str, path: Callable[[str], FieldPath] = parse_path) -> 
     a brace itself is written twice.
 
     >>> parse_template(r"Q: {question}\n")
-    ['Q: ', FieldPath(text='question', steps=('question',), as_json=False), '\n']
+    ['Q: ', FieldPath(steps=('question',), as_json=False), '\n']
     """
     parts: list[Part] = []
     for part in filter(None, re.split(r"(\{\{|\}\}|\\[nt\\]|\{[^{}]+\})", text)):
@@ -216,21 +204,7 @@ def parse_template(text: str, path: Callable[[str], FieldPath] = parse_path) -> 
     return parts
 
 
-# --- writing them for people ----------------------------------------------------------------------
-
-
-def quote_key(key: str) -> str:
-    """A key as it has to be written at the start of a path."""
-    if key and not re.search(r"[.\[\]{}\"'\\]", key) and key == key.strip():
-        return key
-    escaped = key.replace("\\", "\\\\").replace('"', '\\"')
-    return f'["{escaped}"]'
-
-
-def dotted(key: str) -> str:
-    """A key as it has to be written after something else."""
-    quoted = quote_key(key)
-    return quoted if quoted.startswith("[") else f".{quoted}"
+# --- values ---------------------------------------------------------------------------------------
 
 
 def shorten(value: Any) -> str:

@@ -3,7 +3,7 @@
 import difflib
 import re
 import shlex
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
@@ -13,19 +13,11 @@ from chunkscope.artefacts.note import note
 from chunkscope.console import printable
 from chunkscope.errors import InputError, UsageError
 from chunkscope.prompts import chat, paths
-from chunkscope.prompts.harness import LOGS, SIGNS
+from chunkscope.prompts.harness import LOGS
 from chunkscope.prompts.harness.inspect_log import FORMAT as INSPECT
 from chunkscope.prompts.harness.inspect_log import InspectLog
-from chunkscope.prompts.harness.log import HarnessLog, requests_of, scored
-from chunkscope.prompts.paths import (
-    RECORD,
-    FieldPath,
-    UnusableError,
-    dotted,
-    json_in,
-    parse_path,
-    quote_key,
-)
+from chunkscope.prompts.harness.log import HarnessLog, SentRequest, rows_in
+from chunkscope.prompts.paths import RECORD, FieldPath, Steps, UnusableError, json_in, parse_path
 from chunkscope.prompts.selection import (
     ChoiceList,
     Selection,
@@ -42,43 +34,71 @@ from chunkscope.prompts.selection import (
 )
 from chunkscope.sources.reader import RecordReader
 
-_SMALL_HEAD = 3  # records: too few to tell labels from prompts
-
 
 def selected(
-    reader: RecordReader,
-    head: Sequence[Any],
-    options: SelectOptions,
-    *,
-    prefix: str = "",
-    earlier: dict[Any, Selection] | None = None,
+    reader: RecordReader, head: Sequence[Any], options: SelectOptions, *, prefix: str = ""
 ) -> Selection:
-    """What the prompts of a source are: the requests of a harness's log, or a part of each row.
-
-    `earlier` keeps what was selected of small files, for others of the same folder and shape.
-    """
+    """What the prompts of a source are: the requests of a harness's log, or a part of each row."""
     named = options.fields or options.each or options.template is not None
-    if not named and (log := recognise(head, reader)):
-        return requests_of(log, options, prefix)
-    if earlier is None or len(head) > _SMALL_HEAD:
+    log = None if named else recognise(head, reader)
+    if log is None:
         selection = select(head, options, prefix=prefix, rows_at=reader.rows_at)
-    else:
-        key = (reader.source.group, reader.format, options, prefix, shape_of(head))
-        if key not in earlier:
-            earlier[key] = select(head, options, prefix=prefix, rows_at=reader.rows_at)
-        selection = earlier[key]
-    return scored(selection) if options.task == "loglikelihood" else selection
+        return _scored(selection) if options.task == "loglikelihood" else selection
+    given = {
+        "--prefix-file": prefix,
+        "--choices": options.choices,
+        "--output-field": options.output_field,
+    }
+    return Selection(
+        kind="requests",
+        label=f"requests ({log.harness})",
+        paths=tuple(FieldPath((name,)) for name in log.columns) or (RECORD,),
+        prompt=log.requests,
+        log=log,
+        notes=tuple(note("unused_with_log", option=name) for name in given if given[name]),
+    )
 
 
 def recognise(head: Sequence[Any], reader: RecordReader) -> HarnessLog | None:
-    """The reader of a harness's log, found by the keys of its first records."""
+    """The reader of a harness's log, which has certain keys in most of its first rows."""
     if reader.format == INSPECT:
-        return InspectLog(reader)
-    keys = {key for record in head if isinstance(record, dict) for key in record}
-    if SIGNS.isdisjoint(keys) and not any(k.isdecimal() or k.startswith("label: ") for k in keys):
-        return None
-    logs = (log.recognise(head, reader) for log in LOGS)
-    return next(filter(None, logs), None)
+        return InspectLog(head, reader)
+    rows = [row for record in head for row in rows_in(record)]
+    for log in LOGS:
+        fitting = [
+            row for row in rows if isinstance(row, dict) and any(row.keys() >= k for k in log.keys)
+        ]
+        if len(fitting) * 2 > len(rows):
+            return log(head, reader)
+    return None
+
+
+class ScoredRows(HarnessLog):
+    """Plain rows, for each of whose choices a likelihood is asked."""
+
+    harness = "rows"
+    order = "as read"
+
+    def __init__(self, selection: Selection, choices: ChoiceList) -> None:
+        super().__init__()
+        self.selection, self.choices = selection, choices
+
+    def requests(self, row: Any) -> Iterator[SentRequest]:
+        """As lm-eval sends MMLU: the letter of each choice after the whole question."""
+        context = self.selection.prefix + self.selection.prompt(row)
+        for label, _ in self.choices.labelled(row):
+            yield SentRequest(
+                prompt=context, continuation=f" {label}", kind="likelihood", special_tokens=True
+            )
+        self.add_document()
+
+
+def _scored(selection: Selection) -> Selection:
+    """A request for each choice of the rows that a selection makes prompts of."""
+    if selection.choices is None:
+        return replace(selection, notes=(*selection.notes, note("nothing_to_score")))
+    log = ScoredRows(selection, selection.choices)
+    return replace(selection, kind="requests", prompt=log.requests, log=log, prefix="", output=None)
 
 
 def select(
@@ -101,23 +121,29 @@ def select(
         # `A,B,C,D` are four fields, unless one is called so.
         for name in ([text] if text in keys_of(head) else text.split(","))
     ]
-    if not given and options.task == "loglikelihood":
-        given = [*find_choices(head)]
     choices = ChoiceList(tuple(resolve(name, "--choices") for name in given))
-    unasked = find_choices(head) if not given and options.template is None else ()
-    columns = [path.column for path in (*choices.paths, output) if path] + [*unasked]
-    selection = _chosen(head, options, resolve, [name for name in columns if name])
+    unasked = ChoiceList(()) if given else find_choices(head)
+    if options.task == "loglikelihood" and not given:
+        choices, unasked = unasked, choices
+    answers = [path.steps for path in (*choices.paths, *unasked.paths, output) if path]
+    selection = _chosen(head, options, resolve, answers)
     unused = []
     if selection.kind == "text":
         selection = replace(selection, prefix=prefix)
         used = selection.columns
-        if given:
+        if choices.paths:
             selection = with_choices(selection, choices)
-        elif unasked and used is not None and not used & {*unasked}:
-            lacking = note("choices_uncounted", fields=",".join(unasked))
+        elif (
+            unasked.paths
+            and options.template is None
+            and used is not None
+            and not used & {path.text for path in unasked.paths}
+        ):
+            names = ",".join(path.text for path in unasked.paths)
+            lacking = note("choices_uncounted", fields=names)
             selection = replace(selection, uncounted=(*selection.uncounted, lacking))
     else:
-        unused += [note("choices_unused")] if given else []
+        unused += [note("choices_unused")] if choices.paths else []
         unused += [note("prefix_unused")] if prefix else []
     return replace(selection, output=output or selection.output, notes=(*selection.notes, *unused))
 
@@ -132,11 +158,10 @@ def _each(
     lists: list[FieldPath] = []
     records = list(head)
     for name in options.each:
-        lists.append(_resolve(name, "--each", head=records, rows_at=rows_at))
-        elements: list[Any] = []
-        for record in records:
-            if isinstance(lists[-1].find(record), list):
-                elements += spread(record, lists[-1:])
+        path = _resolve(name, "--each", head=records, rows_at=rows_at)
+        lists.append(path)
+        having = [record for record in records if isinstance(path.find(record), list)]
+        elements = [one for record in having for one in spread(record, [path])]
         if records and not elements:
             raise UsageError(f"no record has a list at {name}", hint="--each takes a list")
         records = elements
@@ -146,7 +171,7 @@ def _each(
 
 
 def _chosen(
-    head: Sequence[Any], options: SelectOptions, resolve: Resolve, closed: Sequence[str]
+    head: Sequence[Any], options: SelectOptions, resolve: Resolve, answers: Sequence[Steps]
 ) -> Selection:
     """By the template, by the fields, or by the first records; without prefix and output."""
     version = options.vllm_version
@@ -157,9 +182,9 @@ def _chosen(
             raise UsageError(
                 "the template names no field", hint="write --template 'Question: {question}'"
             )
-        return template_of(parts, "template", numbers=True)
+        return template_of(parts)
     if not options.fields:
-        return guess(head, closed, select_chat)
+        return guess(head, answers, select_chat)
     fields = [resolve(text, "--field") for text in options.fields]
     if len(fields) == 1:
         path = fields[0]
@@ -167,7 +192,7 @@ def _chosen(
         if chats * 2 > len(head):
             return select_chat(path)
         columns = trace_columns(head)
-        if columns and columns.prompt == path.key:
+        if columns and (columns.prompt,) == path.steps:
             return lengths_of(columns)
     return text_of(*fields)
 
@@ -183,7 +208,7 @@ def _resolve(
     if rows_at and rows_at not in keys:
         text = text.removeprefix(f"{rows_at}[].")
     if text in keys:
-        return FieldPath(text, (text,))
+        return FieldPath((text,))
     path = parse_path(text)
     for length in range(len(path.steps), 1, -1):
         name = ".".join(map(str, path.steps[:length]))
@@ -205,13 +230,13 @@ def _no_such_field(text: str, option: str, head: Sequence[Any]) -> InputError:
             f'no field "{printable(text)}": the records are plain values, not objects with fields',
             hint=f"leave {option} out",
         )
-    names = {path.lower(): printable(path) for path in leaves(head)}
-    names |= {str(key).lower(): printable(paths.quote_key(str(key))) for key in keys_of(head)}
+    fields = [*(leaf.path for leaf in leaves(head)), *(FieldPath((key,)) for key in keys_of(head))]
+    names = {path.text.lower(): printable(path.text) for path in fields}
     close = difflib.get_close_matches(text.lower(), list(names), n=1)
     name = names[close[0]] if close else ""
     name = f"{{{name}}}" if option == "--template" else name
     return InputError(
-        f'no record has a field "{printable(text)}"; there are:\n{field_table(head)}',
+        f'no record has a field "{printable(text)}"; there are:\n{field_table(leaves(head))}',
         hint=f"did you mean {option} {shlex.quote(name)}?"
         if close
         else f"name one of them with {option}",
@@ -296,35 +321,35 @@ def is_prose(text: str) -> bool:
 # --- what there is in the records -----------------------------------------------------------------
 
 _MOST_ELEMENTS = 50  # of a list, where it is only looked at
-_CHATS = {"messages", "conversations", "conversation", "prompt", "input"}  # whatever their roles
+# Messages of these names are chats whatever their roles.
+_CHATS = {(name,) for name in ("messages", "conversations", "conversation", "prompt", "input")}
 
 
 @dataclass(slots=True)
 class Leaf:
     """A path that leads to something simple or to a conversation, with what was seen there."""
 
-    path: str
+    path: FieldPath
     example: Any = None
     records: int = 0
     chars: int = 0
     texts: list[str] = field(default_factory=list)
-    prose: int = 0  # texts of more than one word
     chats: int = 0
 
 
-def leaves(records: Sequence[Any]) -> dict[str, Leaf]:
+def leaves(records: Sequence[Any]) -> list[Leaf]:
     """Every path in the records, four levels deep.
 
-    >>> list(leaves([{"id": 1, "ctxs": [{"text": "a"}]}]))
+    >>> [leaf.path.text for leaf in leaves([{"id": 1, "ctxs": [{"text": "a"}]}])]
     ['id', 'ctxs[].text']
     """
-    by_path: dict[str, Leaf] = {}
+    by_steps: dict[Steps, Leaf] = {}
     for record in records:
         seen = set()
-        for path, value, is_chat in _below("", record) if isinstance(record, dict) else ():
-            leaf = by_path.get(path) or by_path.setdefault(path, Leaf(path))
-            leaf.records += path not in seen
-            seen.add(path)
+        for steps, value, is_chat in _below((), record) if isinstance(record, dict) else ():
+            leaf = by_steps.get(steps) or by_steps.setdefault(steps, Leaf(FieldPath(steps)))
+            leaf.records += steps not in seen
+            seen.add(steps)
             if leaf.example is None:
                 leaf.example = value
             if is_chat:
@@ -333,11 +358,10 @@ def leaves(records: Sequence[Any]) -> dict[str, Leaf]:
             elif isinstance(value, str):
                 leaf.texts.append(value)
                 leaf.chars += len(value)
-                leaf.prose += is_prose(value)
-    return by_path
+    return list(by_steps.values())
 
 
-def _below(name: str, value: Any, levels: int = 4) -> Iterator[tuple[str, Any, bool]]:
+def _below(steps: Steps, value: Any, levels: int = 4) -> Iterator[tuple[Steps, Any, bool]]:
     """The leaves of a value, and whether they are conversations. A list is opened where its first
     elements are of one kind; of a list of conversations it is the first.
     """
@@ -347,20 +371,19 @@ def _below(name: str, value: Any, levels: int = 4) -> Iterator[tuple[str, Any, b
     messages = json_in(value) if may_be_chat else None
     if messages and (
         chat.begins_a_chat(messages)
-        or (name.rpartition(".")[2] in _CHATS and chat.looks_like_messages(messages))
+        or (steps[-1:] in _CHATS and chat.looks_like_messages(messages))
     ):
-        yield name, value, True
+        yield steps, value, True
     elif kinds == {list} and chat.begins_a_chat(elements[0]):
-        yield f"{name}[0]", elements[0], True
+        yield (*steps, 0), elements[0], True
     elif levels and isinstance(value, dict) and value:
         for key, child in value.items():
-            inner = f"{name}{dotted(str(key))}" if name else quote_key(str(key))
-            yield from _below(inner, child, levels - 1)
+            yield from _below((*steps, key), child, levels - 1)
     elif (levels and kinds in ({dict}, {list})) or kinds == {str}:
         for element in elements:
-            yield from _below(f"{name}[]", element, levels - (kinds == {list}))
+            yield from _below((*steps, ...), element, levels - (kinds == {list}))
     else:
-        yield name, value, False
+        yield steps, value, False
 
 
 def _chars(value: Any, depth: int = 0) -> int:
@@ -372,14 +395,14 @@ def _chars(value: Any, depth: int = 0) -> int:
     return sum(_chars(element, depth + 1) for element in inner)
 
 
-def field_table(records: Sequence[Any], *, most: int = 30) -> str:
+def field_table(fields: Sequence[Leaf], *, most: int = 30) -> str:
     """The fields of the records, one per line: path, kind, example."""
-    fields = list(leaves(records).values())
-    width = max((len(printable(leaf.path)) for leaf in fields[:most]), default=0)
+    names = [printable(leaf.path.text) for leaf in fields[:most]]
+    width = max(map(len, names), default=0)
     lines = [
-        f"  {printable(leaf.path):<{width}}  {paths.json_type(leaf.example):<9}  "
+        f"  {name:<{width}}  {paths.json_type(leaf.example):<9}  "
         f"{paths.shorten(leaf.example)}".rstrip()
-        for leaf in fields[:most]
+        for name, leaf in zip(names, fields, strict=False)
     ]
     if len(fields) > most:
         lines.append(f"  ... and {len(fields) - most} more")
@@ -391,31 +414,6 @@ def keys_of(head: Sequence[Any]) -> list[str]:
     return list(dict.fromkeys(k for record in head if isinstance(record, dict) for k in record))
 
 
-def shape_of(head: Sequence[Any]) -> tuple[Any, ...]:
-    """What `guess` goes by: short heads of the same shape have their prompt in the same place.
-
-    >>> shape_of([{"q": "Why so?"}]) == shape_of([{"q": "Who is it?"}]) != shape_of([{"q": "r2"}])
-    True
-    """
-    sizes = [{k: _chars(v) for k, v in r.items()} if isinstance(r, dict) else {} for r in head]
-    by_size = (tuple(sorted(size, key=size.__getitem__)) for size in sizes)
-    return (*map(_shape, head), *by_size)
-
-
-def _shape(value: Any, depth: int = 0) -> Any:
-    if isinstance(value, str):
-        # Of an object within a record, words such as "user" say what it is.
-        is_word = depth > 1 and len(value) < 20
-        return is_prose(value) or (
-            value if is_word else (are_identifiers([value]), value.strip() == "")
-        )
-    if depth < 6 and isinstance(value, dict):
-        return tuple((key, _shape(inner, depth + 1)) for key, inner in value.items())
-    if depth < 6 and isinstance(value, list):
-        return (len(value), *(_shape(element, depth + 1) for element in value))
-    return type(value)
-
-
 # --- candidates, the surest sign first: a name that makes it certain comes before a likely one ----
 
 # A form that records may have: how many have it, and what is then selected.
@@ -423,14 +421,14 @@ Candidate = tuple[int, Callable[[], Selection]]
 
 
 def guess(
-    head: Sequence[Any], closed: Collection[str], chat_of: Callable[..., Selection]
+    head: Sequence[Any], answers: Sequence[Steps], chat_of: Callable[..., Selection]
 ) -> Selection:
     """The first candidate that fits most records, else the one that fits the most of them.
 
-    `closed` are columns of answers and choices, which are not pointed at as text to include;
+    `answers` is where answers and choices are, which are not pointed at as text to include;
     `chat_of` selects the conversation at a path.
     """
-    guesses, best, build = _Guess(head, closed, chat_of), 0, None
+    guesses, best, build = _Guess(head, answers, chat_of), 0, None
     for count, candidate in guesses.candidates():
         if count and count * 2 >= len(head):
             return candidate()
@@ -438,124 +436,129 @@ def guess(
             best, build = count, candidate
     if build:
         return build()
-    table = field_table(head)
+    table = field_table(list(guesses.leaves.values()))
     if not table:
         message = "the records hold no fields" if head else "there are no records to look at"
         raise InputError(message, hint="expected objects with text in them")
     hint = "name it with --field, put it together with --template '{a} {b}', or see --each"
     for leaf in (guesses.likely or guesses.prose)[:1]:
-        name = shlex.quote(printable(leaf.path))
+        name = shlex.quote(printable(leaf.path.text))
         hint = f"is it --field {name}? Or put it together with --template '{{a}} {{b}}'"
     raise InputError(f"cannot tell which field is the prompt; there are:\n{table}", hint=hint)
 
 
 class _Guess:
     def __init__(
-        self, head: Sequence[Any], closed: Collection[str], chat_of: Callable[..., Selection]
+        self, head: Sequence[Any], answers: Sequence[Steps], chat_of: Callable[..., Selection]
     ) -> None:
-        self.head, self.closed, self.chat_of = head, closed, chat_of
+        self.head, self.answers, self.chat_of = head, answers, chat_of
         self.keys = keys_of(head)
-        self.leaves = leaves(head)
-        # Paths at which most records have a text.
-        self.common = {p for p, leaf in self.leaves.items() if len(leaf.texts) * 2 > len(head)}
-        prose = (f for f in self.leaves.values() if f.chats or f.prose * 2 > len(f.texts))
+        self.leaves = {leaf.path.steps: leaf for leaf in leaves(head)}
+        # Keys at which most records have a text, and those of them that ask something.
+        self.common = [
+            key
+            for key in self.keys
+            if (leaf := self.leaves.get((key,))) and len(leaf.texts) * 2 > len(head)
+        ]
+        self.asks = {key.lower() for key in self.common} & {*_QUESTIONS, "input"}
+        prose = (
+            leaf
+            for leaf in self.leaves.values()
+            if leaf.chats or sum(map(is_prose, leaf.texts)) * 2 > len(leaf.texts)
+        )
         self.prose = sorted(prose, key=lambda leaf: -leaf.chars)
         # Fields of prose that no name speaks against, those with the most text first.
-        self.likely = [leaf for leaf in self.prose if not is_no_prompt(leaf.path)]
+        self.likely = [leaf for leaf in self.prose if not is_no_prompt(leaf.path.text)]
 
     def candidates(self) -> Iterator[Candidate]:
         whole = "whole file" if len(self.head) == 1 else "line"
         lines = sum(isinstance(record, str) for record in self.head)
         yield lines, partial(text_of, RECORD, label=whole)
         # OpenAI's messages, and request bodies of its batch files.
-        yield from self._chats("messages", "body.messages", "body.input")
-        yield from self._texts("body.prompt", "body.input")
-        yield from self._chats("conversations", "conversation", "prompt")
+        yield from self._chats(("messages",), ("body", "messages"), ("body", "input"))
+        yield from self._texts(("body", "prompt"), ("body", "input"))
+        yield from self._chats(("conversations",), ("conversation",), ("prompt",))
         lists = [record for record in self.head if isinstance(record, list)]
         yield sum(map(chat.looks_like_messages, lists)), partial(self._chat, RECORD)
         trace = trace_columns(self.head)
         counted = sum(isinstance(r, dict) and trace.prompt in r for r in self.head) if trace else 0
         if trace and trace.output:
             yield counted, partial(lengths_of, trace)
-        chats = [f.path for f in self.likely if f.chats * 2 >= len(self.head)]
-        chats.sort(key=lambda path: len(parse_path(path).steps))
-        sure = [path for path in chats if self._is_the_request(path)]
+        chats = [f.path.steps for f in self.likely if f.chats * 2 >= len(self.head)]
+        chats.sort(key=len)
+        # Messages are what was sent, unless a question stands beside what went before it.
+        sure = [
+            steps for steps in chats if not self.asks or _RUNS & {str(s).lower() for s in steps}
+        ]
         yield from self._chats(*sure)
         yield from self._one_by_one()
-        spelled = {name: [key for key in self.keys if key.lower() == name] for name in TEXT_FIELDS}
-        names = [quote_key(key) for keys in spelled.values() for key in keys]
-        yield from self._texts(*names)
-        yield from self._chats(*(path for path in chats if path not in sure))
+        names = [key for key in self.keys if key.lower() in TEXT_FIELDS]
+        names.sort(key=lambda key: TEXT_FIELDS.index(key.lower()))
+        yield from self._texts(*((key,) for key in names))
+        yield from self._chats(*(steps for steps in chats if steps not in sure))
         # `question.stem`, `row.prompt`: the text of an object, and the prompt in one.
-        inner = [f"{name}.{key}" for name in names for key in _TEXT_KEYS]
-        keys = [quote_key(key) for key in self.keys if not is_no_prompt(key)]
-        inner += [f"{key}.{name}" for key in keys for name in TEXT_FIELDS]
-        yield from (self._text(path) for path in inner if path in self.leaves)
+        inner = [(name, key) for name in names for key in _TEXT_KEYS]
+        keys = [key for key in self.keys if not is_no_prompt(key)]
+        inner += [(key, name) for key in keys for name in TEXT_FIELDS]
+        yield from (self._text(self.leaves[steps]) for steps in inner if steps in self.leaves)
         # A lone input_length beside a text prompt says little: then the text is counted.
         if trace and not trace.output:
             yield counted, partial(lengths_of, trace)
         # The longest column of a table without a header, whose columns readers call column0...
         if self.keys and all(re.fullmatch(r"column\d+", key) for key in self.keys):
             column = max(self.leaves.values(), key=lambda leaf: leaf.chars)
-            notes = (note("no_header", field=column.path),)
-            yield len(column.texts), partial(text_of, parse_path(column.path), notes=notes)
+            notes = (note("no_header", field=column.path.text),)
+            yield len(column.texts), partial(text_of, column.path, notes=notes)
         # `question_content`, `user_prompt`: of names that sound like one, that with most text.
-        texts = [leaf.path for leaf in self.likely if not leaf.chats and parse_path(leaf.path).key]
-        yield from [self._text(path) for path in texts if _sounds_like_a_prompt(path)][:1]
+        texts = [leaf for leaf in self.likely if not leaf.chats and len(leaf.path.steps) == 1]
+        yield from [self._text(leaf) for leaf in texts if _sounds_like_a_prompt(leaf)][:1]
         # The only field that holds text in most records, unless it is there to name them.
-        most = [path for path in map(quote_key, self.keys) if path in self.common]
-        most = [path for path in most if not are_identifiers(self.leaves[path].texts)]
-        if len(most) != 1 or are_labels(self.leaves[most[0]].texts):
-            return
-        if not is_no_prompt(most[0]) or _sounds_like_a_prompt(most[0]):
-            yield self._text(most[0])
+        common = [self.leaves[(key,)] for key in self.common]
+        common = [leaf for leaf in common if not are_identifiers(leaf.texts)]
+        if len(common) == 1 and not are_labels(common[0].texts):
+            leaf = common[0]
+            if not is_no_prompt(leaf.path.text) or _sounds_like_a_prompt(leaf):
+                yield self._text(leaf)
 
-    def _chats(self, *fields: str) -> Iterator[Candidate]:
-        for path in fields:
-            if path in self.leaves:
-                yield self.leaves[path].chats, partial(self._chat, parse_path(path))
+    def _chats(self, *fields: Steps) -> Iterator[Candidate]:
+        for steps in fields:
+            if leaf := self.leaves.get(steps):
+                yield leaf.chats, partial(self._chat, leaf.path)
 
     def _chat(self, path: FieldPath) -> Selection:
         uncounted = []
         if path.steps and path.steps[-1] == 0:
-            outer = FieldPath(path.text.removesuffix("[0]"), path.steps[:-1])
+            outer = FieldPath(path.steps[:-1])
             lists = (outer.find(record) for record in self.head)
             count = max((len(chats) for chats in lists if isinstance(chats, list)), default=1)
             if count > 1:
                 uncounted.append(note("first_conversation_counted", field=outer.text, count=count))
-        if longer := self._longer_field(path, is_chat=True):
+        beside = [(name,) for name in (*chat.ROW_FIELDS, *filter(None, [path.column]))]
+        if longer := self._longer_field(path, beside, is_chat=True):
             uncounted.append(note("longer_field_beside_chat", field=path.text, longer=longer))
         return self.chat_of(path, uncounted=uncounted)
 
-    def _is_the_request(self, path: str) -> bool:
-        """Messages are what was sent, unless a question stands beside what went before it."""
-        names = {str(step).lower() for step in parse_path(path).steps}
-        asks = [quote_key(key) for key in self.keys if key.lower() in (*_QUESTIONS, "input")]
-        return bool(names & _RUNS) or self.common.isdisjoint(asks)
-
-    def _texts(self, *fields: str) -> Iterator[Candidate]:
+    def _texts(self, *fields: Steps) -> Iterator[Candidate]:
         """Fields of likely names, apart from those that hold labels or ids."""
-        by_name = {path.lower(): path for path in fields}
-        for path in fields:
-            values = self.leaves[path].texts if path in self.leaves else []
+        by_name = {str(steps[0]).lower(): steps for steps in fields}
+        for steps in fields:
+            name, leaf = str(steps[0]).lower(), self.leaves.get(steps)
+            values = leaf.texts if leaf else []
             labels = are_labels(values)
             is_a_word = (labels and not any(map(is_prose, values))) or are_identifiers(values)
-            if (labels and path.lower() in _OFTEN_LABELS) or (is_a_word and self.likely):
+            if (labels and name in _OFTEN_LABELS) or (is_a_word and self.likely):
                 continue
-            if path.lower() == "input" and (instruction := by_name.get("instruction")):
-                both = parse_path(instruction), parse_path(path)
-                if instruction in self.leaves:
-                    yield (
-                        len(self.leaves[instruction].texts),
-                        partial(text_of, *both, is_last_optional=True),
-                    )
-            if values:
-                yield self._text(path)
-            if listed := self.leaves.get(f"{path}[]"):
-                yield listed.records, partial(self._first_of_texts, parse_path(path))
+            instruction = self.leaves.get(by_name.get("instruction", ()))
+            if name == "input" and instruction:
+                both = instruction.path, FieldPath(steps)
+                yield len(instruction.texts), partial(text_of, *both, is_last_optional=True)
+            if leaf and values:
+                yield self._text(leaf)
+            if listed := self.leaves.get((*steps, ...)):
+                yield listed.records, partial(self._first_of_texts, FieldPath(steps))
 
-    def _text(self, path: str) -> Candidate:
-        return len(self.leaves[path].texts), partial(self._selected_text, parse_path(path))
+    def _text(self, leaf: Leaf) -> Candidate:
+        return len(leaf.texts), partial(self._selected_text, leaf.path)
 
     def _selected_text(self, path: FieldPath) -> Selection:
         tools = [
@@ -564,7 +567,7 @@ class _Guess:
             if name in self.keys
             and sum(chat.has_functions(name, record) for record in self.head) * 2 > len(self.head)
         ][:1]
-        longer = self._longer_field(path, closed=tools)
+        longer = self._longer_field(path, [(name,) for name in tools])
         if not tools and not longer:
             return text_of(path)
         more = [*(f"{name}|json" for name in tools), *filter(None, [longer])]
@@ -574,62 +577,56 @@ class _Guess:
     def _first_of_texts(self, path: FieldPath) -> Selection:
         longer = self._longer_field(path)
         uncounted = note("first_of_list_counted", field=path.text, longer=longer)
-        return text_of(path.then(0), uncounted=(uncounted,))
+        return text_of(FieldPath((*path.steps, 0)), uncounted=(uncounted,))
 
     def _one_by_one(self) -> Iterator[Candidate]:
         """A document and questions about it: L-Eval's with as many answers, or objects with both.
 
         Only where there is no question of the row as a whole.
         """
-        prose = [parse_path(leaf.path) for leaf in self.likely if not leaf.chats]
-        prose = [path for path in prose if path.key]
-        asks = [quote_key(key) for key in self.keys if key.lower() in _QUESTIONS]
-        if not prose or not self.common.isdisjoint(asks):
+        prose = [f.path for f in self.likely if not f.chats and len(f.path.steps) == 1]
+        if not prose or self.asks - {"input"}:
             return
         for key in self.keys:
-            listed = FieldPath.to(key)
-            by_name = [listed] if key.lower() in _ONE_BY_ONE else []
-            for path in (*by_name, *(FieldPath.to(key, name) for name in _QUESTIONS)):
-                count = sum(_holds_questions(listed, path, record) for record in self.head)
+            by_name = [(key,)] if key.lower() in _ONE_BY_ONE else []
+            for steps in (*by_name, *((key, name) for name in _QUESTIONS)):
+                count = sum(_holds_questions(steps, record) for record in self.head)
                 if count * 2 > len(self.head):
-                    yield count, partial(each_of, [listed], text_of(prose[0], path))
+                    text = text_of(prose[0], FieldPath(steps))
+                    yield count, partial(each_of, [FieldPath((key,))], text)
 
     def _longer_field(
-        self, path: FieldPath, *, is_chat: bool = False, closed: Collection[str] = ()
+        self, path: FieldPath, others: Sequence[Steps] = (), *, is_chat: bool = False
     ) -> str | None:
         """The likely field with the most text, if that is more than the chosen one has.
 
-        A chat's tools are no such field, nor is what another list of steps says again.
+        Answers and others that go with the prompt are no such field, nor is what another list of
+        steps says again of a chat.
         """
-        texts = [self.leaves.get(text) for text in (path.text, f"{path.text}[]")]
-        chars = sum(leaf.chars for leaf in texts if leaf)
-        names = [*self.closed, *closed, *(chat.ROW_FIELDS if is_chat else ())]
-        names += [path.column or ""] if is_chat else []
+        own = [path.steps, (*path.steps, ...)]
+        chars = sum(self.leaves[steps].chars for steps in own if steps in self.leaves)
+        apart = (*self.answers, *others)
         for leaf in self.likely:
+            steps, text = leaf.path.steps, printable(leaf.path.text)
             if leaf.chars <= chars:
                 return None
-            if (
-                leaf.path in (path.text, f"{path.text}[]")
-                or parse_path(leaf.path).column in names
-                or (is_chat and "[]." in leaf.path)
-                or leaf.path.startswith(tuple(f"{name}[" for name in (*self.closed, *closed)))
-            ):
-                continue
-            return printable(leaf.path)
+            is_apart = steps in own or any(steps[: len(one)] == one for one in apart)
+            if not is_apart and not (is_chat and "[]." in text):
+                return text
         return None
 
 
-def _sounds_like_a_prompt(path: str) -> bool:
-    return not _PROMPT_WORDS.isdisjoint(_name_parts(path))
+def _sounds_like_a_prompt(leaf: Leaf) -> bool:
+    return not _PROMPT_WORDS.isdisjoint(_name_parts(leaf.path.text))
 
 
-def _holds_questions(listed: FieldPath, path: FieldPath, record: Any) -> bool:
+def _holds_questions(steps: Sequence[str], record: Any) -> bool:
     """Whether a list holds questions as objects, or as texts with as many answers beside it."""
-    value = listed.find(record)
+    value = record.get(steps[0]) if isinstance(record, dict) else None
     if not isinstance(value, list) or not value:
         return False
-    if path is not listed:
-        return all(isinstance(q, dict) and isinstance(q.get(path.steps[1]), str) for q in value)
+    if len(steps) > 1:
+        return all(isinstance(q, dict) and isinstance(q.get(steps[1]), str) for q in value)
     return all(isinstance(question, str) for question in value) and any(
         isinstance(answers, list) and len(answers) == len(value) and is_no_prompt(str(key))
         for key, answers in record.items()

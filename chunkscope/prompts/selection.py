@@ -7,8 +7,8 @@ that is checked here and nowhere else, since nothing but the prompt has to be.
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import repeat
 from string import ascii_uppercase
 from typing import Any, Literal, NamedTuple
 
@@ -17,25 +17,23 @@ import orjson
 from chunkscope.artefacts.note import Note
 from chunkscope.artefacts.words import several
 from chunkscope.errors import UsageError
-from chunkscope.prompts import chat, paths
+from chunkscope.prompts import chat
+from chunkscope.prompts.harness.log import HarnessLog, SentRequest, rows_in
 from chunkscope.prompts.paths import (
+    JOINER,
     FieldPath,
     Part,
+    Steps,
     UnusableError,
     all_unicode,
     json_in,
     json_type,
-    parse_path,
-    quote_key,
     shorten,
     text_at,
 )
 from chunkscope.sources.base import Chunk, Problems
 
 Kind = Literal["text", "chat", "lengths", "requests"]
-
-# Between the fields a prompt is made of, and between the texts of a list.
-JOINER = "\n\n"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,13 +78,18 @@ class ChoiceList:
     def lines(self, record: Any) -> str:
         """What comes after the question. Raises UnusableError.
 
-        >>> ChoiceList((FieldPath.to("choices"),)).lines({"choices": ["yes", "no"]})
+        >>> ChoiceList((FieldPath(("choices",)),)).lines({"choices": ["yes", "no"]})
         '\\nA. yes\\nB. no\\nAnswer:'
         """
         pairs = self.labelled(record)
         has_labels = all(re.match(rf"\s*\(?{re.escape(a)}[).:]", text) for a, text in pairs)
         lines = (text if has_labels else f"{label}. {text}" for label, text in pairs)
         return "".join(f"\n{line}" for line in lines) + "\nAnswer:"
+
+    def are_in(self, record: Any) -> bool:
+        with suppress(UnusableError):
+            return bool(self.labelled(record))
+        return False
 
     def labelled(self, record: Any) -> list[tuple[str, str]]:
         """Each choice after its letter, which is what a model is asked for."""
@@ -130,53 +133,41 @@ def _choice_text(value: Any, name: str) -> str:
     raise UnusableError(f"{name} holds {json_type(value)}, not only text")
 
 
-def find_choices(head: Sequence[Any]) -> tuple[str, ...]:
-    """The fields that look like the choices of the question beside them; empty if there are none.
+def find_choices(head: Sequence[Any]) -> ChoiceList:
+    """The fields that look like the choices of the question beside them; none if there are none.
 
-    >>> find_choices([{"question": "So?", "A": "x", "B": "y", "C": "z", "answer": "B"}])
-    ('A', 'B', 'C')
+    >>> choices = find_choices([{"question": "So?", "A": "x", "B": "y", "C": "z", "answer": "B"}])
+    >>> [path.text for path in choices.paths]
+    ['A', 'B', 'C']
     """
     objects = [record for record in head if isinstance(record, dict)]
-    keys = list(dict.fromkeys(str(key) for record in objects for key in record))
-    for names in _likely_choices(objects, keys):
-        fields = (FieldPath.to(name) if name in keys else parse_path(name) for name in names)
-        choices = ChoiceList(tuple(fields))
-        if sum(_has_choices(choices, record) for record in objects) * 2 > len(head):
-            return names
-    return ()
+    for choices in map(ChoiceList, _likely_choices(objects)):
+        if sum(map(choices.are_in, objects)) * 2 > len(head):
+            return choices
+    return ChoiceList(())
 
 
-def _likely_choices(
-    objects: Sequence[dict[str, Any]], keys: Sequence[str]
-) -> Iterator[tuple[str, ...]]:
-    yield from ((key,) for key in keys if key.lower() in _LIST_NAMES)
+def _likely_choices(objects: Sequence[dict[str, Any]]) -> Iterator[tuple[FieldPath, ...]]:
+    keys = list(dict.fromkeys(key for record in objects for key in record))
+    yield from ((FieldPath((key,)),) for key in keys if key.lower() in _LIST_NAMES)
     for key, inner in objects[0].items() if objects else ():
         if isinstance(inner, dict):  # ARC's own files: the question is an object that has them
-            yield from ((f"{quote_key(key)}.{name}",) for name in inner if name in _LIST_NAMES)
-    columns: dict[str, list[str]] = {}
+            yield from ((FieldPath((key, name)),) for name in inner if name in _LIST_NAMES)
+    # MMLU's own files have no header: a question, its choices, and the letter of the answer.
+    letters = [*ascii_uppercase[: len(keys) - 2]]
+    is_bare = len(keys) > 2 and keys == [f"column{place}" for place in range(len(keys))]
+    columns = {
+        "right or wrong": list(filter(_RIGHT_OR_WRONG.fullmatch, keys)),
+        "no header": keys[1:-1]
+        if is_bare and all(record.get(keys[-1]) in letters for record in objects)
+        else [],
+    }
     for key in keys:
         if match := _COLUMN.fullmatch(key):
             columns.setdefault(match["name"] or "", []).append(key)
     for name, names in columns.items():
         if len(names) >= (2 if name.lower().rstrip("_ ") in _SURE_NAMES else _FEWEST_COLUMNS):
-            yield tuple(names)
-    answers = tuple(filter(_RIGHT_OR_WRONG.fullmatch, keys))
-    if len(answers) >= _FEWEST_COLUMNS:
-        yield answers
-    # MMLU's own files have no header: a question, its choices, and the letter of the answer.
-    between = tuple(keys[1:-1])
-    is_bare = keys == [f"column{place}" for place in range(len(keys))]
-    if is_bare and len(between) >= _FEWEST_COLUMNS:
-        letters = [*ascii_uppercase[: len(between)]]
-        if all(record.get(keys[-1]) in letters for record in objects):
-            yield between
-
-
-def _has_choices(choices: ChoiceList, record: Any) -> bool:
-    try:
-        return bool(choices.lines(record))
-    except UnusableError:
-        return False
+            yield tuple(FieldPath((key,)) for key in names)
 
 
 # --- traces, which hold lengths in tokens: there is nothing to tokenize ---------------------------
@@ -264,8 +255,9 @@ class Prompts(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Selection:
-    """Turns records into prompts, by `prompt` for one record, which may raise UnusableError, and
-    by `column` for many at once, which gives None where some row needs a closer look.
+    """Turns records into prompts, by `prompt` for one record, which may raise UnusableError. Of a
+    harness's log it gives all requests of a row, and the log counts its documents: such a selection
+    goes through a file once.
 
     `notes` are about the whole dataset, `uncounted` about what the prompts may lack.
     """
@@ -274,12 +266,13 @@ class Selection:
     label: str
     paths: tuple[FieldPath, ...]  # what is read of a record, apart from lists and output
     prompt: Callable[[Any], Any]
-    column: Callable[[list[Any]], list[Any] | None] | None = None
+    is_plain: bool = False  # the prompt is the text of one field, with nothing but a prefix
     prefix: str = ""  # goes before every text
     lists: tuple[FieldPath, ...] = ()  # a record stands for one prompt per element of these
     output: FieldPath | None = None
     blocks: FieldPath | None = None  # of a trace: the names of a prompt's blocks
     choices: ChoiceList | None = None  # that are written after the question
+    log: HarnessLog | None = None
     notes: tuple[Note, ...] = ()
     uncounted: tuple[Note, ...] = ()
 
@@ -290,51 +283,48 @@ class Selection:
         return None if None in names else frozenset(filter(None, names))
 
     def extract(self, chunk: Chunk, problems: Problems) -> Prompts:
-        """The prompts of a chunk: all at once, or one by one where a row needs a closer look."""
-        if self.lists:
-            chunk = self._one_by_one(chunk, problems)
-        items = self.column(chunk.records) if self.column else None
-        if items is None or not all_unicode(items):
-            return self._row_by_row(chunk, problems)
-        outputs = _text_column(chunk.records, self.output) if self.output else None
-        if self.output and (outputs is None or not all_unicode(outputs)):
-            outputs = [self.output_of(record) for record in chunk.records]
-        if self.prefix:
-            items = [self.prefix + item for item in items]
-        return Prompts(list(chunk.positions), items, outputs)
-
-    def _one_by_one(self, chunk: Chunk, problems: Problems) -> Chunk:
-        """The records that are left when each list becomes one of its elements."""
-        positions: list[int] = []
-        records: list[Any] = []
-        answers = self.output.key if self.output else None
-        for position, record in zip(chunk.positions, chunk.records, strict=True):
-            try:
-                elements = list(spread(record, self.lists, answers))
-            except UnusableError as error:
-                problems.bad(position, str(error))
-                continue
-            records += elements
-            positions += [position] * len(elements)
-        return Chunk(positions, records)
-
-    def _row_by_row(self, chunk: Chunk, problems: Problems) -> Prompts:
+        """The prompts of a chunk; rows that do not fit become problems."""
+        if self.lists or (self.log and self.log.keys):
+            chunk = self._rows(chunk, problems)
+        texts = _text_column(chunk.records, self.paths[0]) if self.is_plain else None
+        if texts is not None:  # all at once, which takes a fifth of the time
+            items = [self.prefix + text for text in texts] if self.prefix else texts
+            outputs = [self.output_of(record) for record in chunk.records] if self.output else None
+            return Prompts(list(chunk.positions), items, outputs)
         prompts = Prompts([], [], [] if self.output else None, [] if self.blocks else None)
         for position, record in zip(chunk.positions, chunk.records, strict=True):
             try:
-                item = self.prompt(record)
+                items = list(self.prompt(record)) if self.log else [self.prompt(record)]
                 output = self.output_of(record)
-                check_unicode(item)
+                for item in items:
+                    check_unicode(item)
             except (UnusableError, RecursionError) as error:
                 problems.bad(position, str(error))
                 continue
-            prompts.positions.append(position)
-            prompts.items.append(self.prefix + item if self.prefix else item)
+            prompts.positions.extend([position] * len(items))
+            prompts.items.extend([self.prefix + item for item in items] if self.prefix else items)
             if prompts.outputs is not None:
                 prompts.outputs.append(output)
             if prompts.blocks is not None and self.blocks:
                 prompts.blocks.append(self.blocks.find(record) or [])
         return prompts
+
+    def _rows(self, chunk: Chunk, problems: Problems) -> Chunk:
+        """The rows that the records hold: the entries of a log, or the record once for each
+        element of its lists."""
+        positions: list[int] = []
+        records: list[Any] = []
+        answers = self.output.steps if self.output else ()
+        for position, record in zip(chunk.positions, chunk.records, strict=True):
+            try:
+                rows = [*spread(record, self.lists, answers)] if self.lists else rows_in(record)
+            except UnusableError as error:
+                problems.bad(position, str(error))
+                continue
+            records += rows
+            is_document = not self.lists and len(rows) > 1
+            positions += range(1, len(rows) + 1) if is_document else [position] * len(rows)
+        return Chunk(positions, records)
 
     def output_of(self, record: Any) -> Any:
         """The reference output; a row without one is still a prompt."""
@@ -344,70 +334,62 @@ class Selection:
             value = self.output.find(record)
             return None if value in (None, "") else trace_length(value, self.output.text)
         try:
-            text = text_at(record, self.output, "\n", numbers=True)
+            text = text_at(record, self.output, joiner="\n", numbers=True)
         except (UnusableError, RecursionError):
             return None
         return text if all_unicode((text,)) else None
 
 
-def text_of(
-    *fields: FieldPath, label: str = "", is_last_optional: bool = False, **more: Any
-) -> Selection:
+def text_of(*fields: FieldPath, is_last_optional: bool = False, **more: Any) -> Selection:
     """The fields one after the other; of an instruction and its input a row may lack the last."""
-    names = label or " + ".join(path.text for path in fields)
-    if not is_last_optional:
-        parts: list[Part] = [part for path in fields for part in (JOINER, path)]
-        return template_of(parts[1:], names, **more)
 
     def prompt(record: Any) -> str:
+        if not is_last_optional:
+            return JOINER.join([text_at(record, path) for path in fields])
         present = fields if fields[-1].find(record) is not None else fields[:-1]
-        return JOINER.join(filter(None, (text_at(record, path, JOINER) for path in present)))
+        return JOINER.join(filter(None, (text_at(record, path) for path in present)))
 
-    return Selection(kind="text", label=names, paths=fields, prompt=prompt, **more)
+    return Selection(
+        kind="text",
+        label=more.pop("label", "") or " + ".join(path.text for path in fields),
+        paths=fields,
+        prompt=prompt,
+        is_plain=len(fields) == 1 and len(fields[0].steps) < 2,
+        **more,
+    )
 
 
-def template_of(
-    parts: Sequence[Part], label: str, *, numbers: bool = False, **more: Any
-) -> Selection:
+def template_of(parts: Sequence[Part]) -> Selection:
     """Literal text and fields."""
 
     def prompt(record: Any) -> str:
         return "".join(
-            part if isinstance(part, str) else text_at(record, part, JOINER, numbers=numbers)
-            for part in parts
+            part if isinstance(part, str) else text_at(record, part, numbers=True) for part in parts
         )
 
-    def column(records: list[Any]) -> list[str] | None:
-        columns: list[Any] = []
-        for part in parts:
-            texts = repeat(part) if isinstance(part, str) else _text_column(records, part)
-            if texts is None:
-                return None
-            columns.append(texts)
-        if len(columns) == 1:
-            return list(columns[0])
-        return ["".join(row) for row in zip(*columns, strict=False)]
-
     fields = tuple(part for part in parts if isinstance(part, FieldPath))
-    return Selection(kind="text", label=label, paths=fields, prompt=prompt, column=column, **more)
+    return Selection(kind="text", label="template", paths=fields, prompt=prompt)
 
 
 def chat_of(
     path: FieldPath, vllm: chat.Release | None = None, uncounted: Sequence[Note] = ()
 ) -> Selection:
+    # What holds the messages: of `question[0]` the record, of `body.messages` the body.
+    keys = [place for place, step in enumerate(path.steps) if isinstance(step, str)]
+    holder = FieldPath(path.steps[: keys[-1]]) if keys else None
+
     def prompt(record: Any) -> chat.Conversation:
-        messages = json_in(path.get(record))
-        if messages is None:
-            raise UnusableError(f'field "{path.text}" is null')
-        row = path.holder.find(record) if path.steps else None
-        return chat.conversation(messages, row if isinstance(row, dict) else {}, vllm)
+        row = holder.find(record) if holder else None
+        return chat.conversation(
+            json_in(path.get(record)), row if isinstance(row, dict) else {}, vllm
+        )
 
     # Tools and the like stand beside the messages; in a request body they come with it.
-    row_fields = () if path.holder.steps else map(FieldPath.to, chat.ROW_FIELDS)
+    beside = () if holder and holder.steps else chat.ROW_FIELDS
     return Selection(
         kind="chat",
         label=f"{path.text or 'record'} (chat)",
-        paths=(path, *row_fields),
+        paths=(path, *(FieldPath((name,)) for name in beside)),
         prompt=prompt,
         uncounted=tuple(uncounted),
     )
@@ -424,14 +406,14 @@ def with_choices(question: Selection, choices: ChoiceList) -> Selection:
         paths=(*question.paths, *choices.paths),
         prompt=prompt,
         choices=choices,
-        column=None,
+        is_plain=False,
     )
 
 
 def lengths_of(columns: TraceColumns) -> Selection:
     """Lengths that are in the data already, and the names of the prompts' blocks."""
-    path = FieldPath.to(columns.prompt)
-    output, blocks = (FieldPath.to(name) if name else None for name in columns[1:])
+    path = FieldPath((columns.prompt,))
+    output, blocks = (FieldPath((name,)) if name else None for name in columns[1:])
 
     def prompt(record: Any) -> int:
         if blocks and not are_blocks(blocks.find(record) or []):
@@ -451,20 +433,16 @@ def lengths_of(columns: TraceColumns) -> Selection:
 # --- one prompt for each element of a list --------------------------------------------------------
 
 
-def each_of(lists: Sequence[FieldPath], one: Selection, *notes: Note) -> Selection:
+def each_of(lists: Sequence[FieldPath], one: Selection) -> Selection:
     """What `one` selects, of every record that is left when each list becomes an element."""
-    return replace(
-        one,
-        label=f"{one.label}, each of {', '.join(path.text for path in lists)}",
-        lists=tuple(lists),
-        notes=(*one.notes, *notes),
-    )
+    label = f"{one.label}, each of {', '.join(path.text for path in lists)}"
+    return replace(one, label=label, lists=tuple(lists))
 
 
-def spread(record: Any, lists: Sequence[FieldPath], answers: str | None = None) -> Iterator[Any]:
+def spread(record: Any, lists: Sequence[FieldPath], answers: Steps = ()) -> Iterator[Any]:
     """The record once for each element, which stands where the list was, beside its answer.
 
-    >>> list(spread({"doc": "d", "q": ["a", "b"]}, [FieldPath.to("q")]))
+    >>> list(spread({"doc": "d", "q": ["a", "b"]}, [FieldPath(("q",))]))
     [{'doc': 'd', 'q': 'a'}, {'doc': 'd', 'q': 'b'}]
     """
     if not lists:
@@ -474,16 +452,16 @@ def spread(record: Any, lists: Sequence[FieldPath], answers: str | None = None) 
     elements = path.get(record)
     if not isinstance(elements, list):
         raise UnusableError(f'field "{path.text}" is {json_type(elements)}, not a list')
-    answer: Any = record.get(answers) if answers != path.key else None
+    answer: Any = record.get(answers[0]) if len(answers) == 1 and answers != path.steps else None
     paired = isinstance(answer, list) and len(answer) == len(elements)
     for place, element in enumerate(elements):
         single = _with(record, path.steps, element)
         if paired:
-            single = {**single, answers: answer[place]}
-        yield from spread(single, lists[1:], None if paired else answers)
+            single = _with(single, answers, answer[place])
+        yield from spread(single, lists[1:], () if paired else answers)
 
 
-def _with(value: Any, steps: Sequence[paths.Step], element: Any) -> Any:
+def _with(value: Any, steps: Steps, element: Any) -> Any:
     """A copy that has another value at that place."""
     if not steps:
         return element
@@ -498,25 +476,28 @@ def _with(value: Any, steps: Sequence[paths.Step], element: Any) -> Any:
 
 def check_unicode(item: Any) -> None:
     """Half a surrogate pair is no character: no tokenizer can encode it."""
-    text = item if isinstance(item, str) else ""
-    if isinstance(item, chat.Conversation):
-        # Writing JSON goes through every nested string at next to no cost.
-        everything = (item.messages, item.tools, item.template_kwargs)
-        try:
-            orjson.dumps(everything)
-        except TypeError:
-            # A surrogate, or something that orjson will not write, such as a very large number.
-            text = json.dumps(everything, ensure_ascii=False, default=str)
-    if not all_unicode((text,)):
-        raise UnusableError(
-            "the prompt holds a lone surrogate (\\ud800 to \\udfff), which is no character"
-        )
+    is_request = isinstance(item, SentRequest)
+    for part in (item.prompt, item.continuation, item.output) if is_request else (item,):
+        text = part if isinstance(part, str) else ""
+        if isinstance(part, chat.Conversation):
+            # Writing JSON goes through every nested string at next to no cost.
+            everything = (part.messages, part.tools, part.template_kwargs)
+            try:
+                orjson.dumps(everything)
+            except TypeError:
+                # A surrogate, or something that orjson will not write, such as a large number.
+                text = json.dumps(everything, ensure_ascii=False, default=str)
+        if not all_unicode((text,)):
+            raise UnusableError(
+                "the prompt holds a lone surrogate (\\ud800 to \\udfff), which is no character"
+            )
 
 
 def _text_column(records: list[Any], path: FieldPath) -> list[str] | None:
-    """One text per record, or None when some record has none there."""
+    """One text per record, or None where a row needs a closer look."""
+    key: Any = path.column
     try:
-        texts = [record[path.key] for record in records] if path.steps else records
+        texts = [record[key] for record in records] if path.steps else records
     except (KeyError, TypeError, IndexError):
         return None
-    return texts if set(map(type, texts)) <= {str} else None
+    return texts if {*map(type, texts)} <= {str} and all_unicode(texts) else None

@@ -9,7 +9,6 @@ import pytest
 from chunkscope.lengths.analyze import analyze
 from chunkscope.lengths.options import AnalyzeOptions
 from chunkscope.prompts.chat import Conversation
-from chunkscope.prompts.harness.log import RequestSelection
 from chunkscope.prompts.select import selected
 from chunkscope.prompts.selection import SelectOptions
 from chunkscope.sources.base import Problems, ReadOptions
@@ -27,7 +26,7 @@ def requests_in(folder: Path) -> dict[str, list]:
         problems = Problems()
         with RecordReader(source, ReadOptions(), problems) as reader:
             selection = selected(reader, reader.head(), SelectOptions())
-            assert isinstance(selection, RequestSelection)
+            assert selection.log
             for chunk in reader.chunks():
                 found[selection.log.task] += selection.extract(chunk, problems).items
         assert not problems.count

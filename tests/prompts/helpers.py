@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from chunkscope.prompts.harness.log import HarnessLog, RequestSelection, SentRequest
+from chunkscope.prompts.harness.log import HarnessLog, SentRequest
 from chunkscope.prompts.select import select, selected
 from chunkscope.prompts.selection import Prompts, Selection, SelectOptions
 from chunkscope.sources.base import Chunk, Problems, ReadOptions
@@ -60,7 +60,7 @@ def _read(source: Any) -> ReadLog:
     problems = Problems()
     with RecordReader(source, ReadOptions(), problems) as reader:
         selection = selected(reader, reader.head(), SelectOptions())
-        assert isinstance(selection, RequestSelection), selection.label
+        assert selection.log, selection.label
         result = ReadLog(selection.log)
         columns = None if selection.columns is None else sorted(selection.columns)
         for chunk in reader.chunks(columns):

@@ -10,10 +10,8 @@ from chunkscope.errors import UsageError
 from chunkscope.prompts.paths import (
     FieldPath,
     UnusableError,
-    dotted,
     parse_path,
     parse_template,
-    quote_key,
     text_at,
 )
 
@@ -75,7 +73,7 @@ def test_a_path_that_cannot_be_read_shows_the_place(path: str, rest: str) -> Non
 
 def fill(template: str, record: Any) -> str:
     return "".join(
-        part if isinstance(part, str) else text_at(record, part, ", ", numbers=True)
+        part if isinstance(part, str) else text_at(record, part, joiner=", ", numbers=True)
         for part in parse_template(template)
     )
 
@@ -108,8 +106,9 @@ def test_a_template_that_cannot_be_read_is_a_usage_error(template: str) -> None:
 @given(st.text(), st.text())
 def test_any_key_can_be_written_as_a_path(first: str, second: str) -> None:
     record = {first: {second: "value"}}
-    assert parse_path(quote_key(first) + dotted(second)).get(record) == "value"
-    assert FieldPath.to(first, second).get(record) == "value"
+    path = FieldPath((first, second))
+    assert parse_path(path.text) == path
+    assert path.get(record) == "value"
 
 
 @given(st.text())

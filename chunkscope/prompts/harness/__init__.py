@@ -1,28 +1,10 @@
-"""What harnesses sent: their logs, recognised by the keys of their records, and their tasks."""
+"""What harnesses sent: their logs, recognised by the keys of their rows, and their tasks."""
 
 from chunkscope.prompts.harness import inspect_log, lm_eval, small
-from chunkscope.prompts.harness.lm_eval import LmEvalLog
 from chunkscope.prompts.harness.log import HarnessLog
-from chunkscope.prompts.harness.small import (
-    EvalScopeLog,
-    HelmLog,
-    LightevalLog,
-    OpenAiEvalsLog,
-    OpenCompassLog,
-    PromptfooLog,
-    SimpleEvalsLog,
-)
 from chunkscope.sources.reader import Format, register
 
-LOGS: tuple[type[HarnessLog], ...] = (
-    *(LmEvalLog, HelmLog, LightevalLog, OpenCompassLog, OpenAiEvalsLog),
-    *(SimpleEvalsLog, EvalScopeLog, PromptfooLog),
-)
-# One of these is among the keys of every log; OpenCompass numbers its entries.
-SIGNS = frozenset((
-    "doc_id", "versions", "request", "request_states", "full_prompt", "model_response", "convos",
-    "origin_prompt", "testing input", "event_id", "model_output", "results", "vars",
-))  # fmt: skip
+LOGS: tuple[type[HarnessLog], ...] = (lm_eval.LmEvalLog, *small.LOGS)
 
 # What `sources` cannot know of files: which belong to a harness, and how to read them.
 register(

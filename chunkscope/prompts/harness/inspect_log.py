@@ -280,8 +280,8 @@ class InspectLog(HarnessLog):
     harness = "Inspect"
     order = AS_SENT
 
-    def __init__(self, reader: RecordReader) -> None:
-        super().__init__()
+    def __init__(self, head: Sequence[Any], reader: RecordReader) -> None:
+        super().__init__(head, reader)
         self._reader = reader
         run = as_dict(reader.metadata.get("eval"))
         self.version = as_text(as_dict(run.get("packages")).get("inspect_ai"))
@@ -296,17 +296,17 @@ class InspectLog(HarnessLog):
     def documents(self) -> int:
         return int(self._reader.state)
 
-    def requests(self, record: Any) -> Iterable[SentRequest]:
-        cap, counted = record["max_tokens"], record["input_tokens"]
-        self._models[str(record["model"])] += 1
+    def requests(self, row: Any) -> Iterable[SentRequest]:
+        cap, counted = row["max_tokens"], row["input_tokens"]
+        self._models[str(row["model"])] += 1
         rendered = self._reader.source.rendered  # then nobody counted or answered
         if counted is None or rendered:
-            prompt = conversation(record["messages"], record)
-            answer = None if rendered else record["completion"]
+            prompt = conversation(row["messages"], row)
+            answer = None if rendered else row["completion"]
             yield SentRequest(prompt=prompt, output_cap=cap, output=answer)
             return
-        self._counted_by_mock |= str(record["model"]).startswith(_MOCK)
-        yield SentRequest(prompt=counted, output_cap=cap, output=record["output_tokens"])
+        self._counted_by_mock |= str(row["model"]).startswith(_MOCK)
+        yield SentRequest(prompt=counted, output_cap=cap, output=row["output_tokens"])
 
     def notes(self) -> Iterable[Note]:
         if len(self._models) > 1:

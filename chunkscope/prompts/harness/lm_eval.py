@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
-from typing import Any, Self
+from typing import Any
 
 import orjson
 
@@ -30,7 +30,7 @@ from chunkscope.prompts.paths import UnusableError, json_in, json_type
 from chunkscope.sources.base import Source
 from chunkscope.sources.reader import RecordReader
 
-_NEEDED = frozenset({"doc_id", "arguments", "resps"})
+_NEEDED = ("arguments", "doc_id", "resps")
 _CAPS = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")
 _DEFAULT_OUTPUT_CAP = 256
 _RESULTS_KEYS = {"results", "configs", "versions", "config"}
@@ -100,11 +100,17 @@ class LmEvalLog(HarnessLog):
     """A document comes again for each filter, which sends nothing: it is counted once."""
 
     harness = "lm-eval"
-    keys = (("doc_id", "arguments"),)
+    keys = ({"doc_id", "arguments"}, _RESULTS_KEYS)
     columns = _NEEDED
 
-    def learn(self, head: Sequence[Any], reader: RecordReader) -> None:  # noqa: ARG002
+    def __init__(self, head: Sequence[Any], reader: RecordReader) -> None:
+        super().__init__(head, reader)
         source = reader.source
+        if any(has(record, *_RESULTS_KEYS) for record in head):
+            raise InputError(
+                f"{source.path} holds lm-eval's results, not what it sent",
+                hint="name the samples_*.jsonl beside it; lm-eval writes them with --log_samples",
+            )
         self._whole_texts = self._with_media = 0
         file = results_file(source)
         results = (_results_in(file) if file else None) or {}
@@ -147,25 +153,15 @@ class LmEvalLog(HarnessLog):
         numbers = [int(number) for number in re.findall(r"\d+", self.version or "")[:3]]
         return self._max_length - (0 if numbers and numbers < [0, 4, 10] else 1)
 
-    @classmethod
-    def recognise(cls, head: Sequence[Any], reader: RecordReader) -> Self | None:
-        if any(has(record, *_RESULTS_KEYS) for record in head):
-            raise InputError(
-                f"{reader.source.path} holds lm-eval's results, not what it sent",
-                hint="name the samples_*.jsonl beside it; lm-eval writes them with --log_samples",
-            )
-        return super().recognise(head, reader)
-
-    def requests(self, record: Any) -> Iterator[SentRequest]:
-        if not has(record, *_NEEDED):
-            missing = ", ".join(sorted(_NEEDED - as_dict(record).keys()))
-            raise UnusableError(f"no sample of lm-eval: {missing} missing")
+    def requests(self, row: Any) -> Iterator[SentRequest]:
+        if not has(row, *_NEEDED):
+            raise UnusableError(f"no sample of lm-eval, which has {', '.join(_NEEDED)}")
         # Every filter has the same prompt and the same answers; a file of several tasks has others.
-        document = str(hash(json.dumps([record[key] for key in sorted(_NEEDED)])))
+        document = str(hash(json.dumps([row[key] for key in _NEEDED])))
         if document in self.ids:
             return
-        answers = record["resps"]
-        sent = _argument_lists(record["arguments"])
+        answers = row["resps"]
+        sent = _argument_lists(row["arguments"])
         if not isinstance(answers, list) or len(answers) != len(sent):
             raise UnusableError(f"resps are not a list for each of {len(sent)} requests")
         for arguments, answered in zip(sent, answers, strict=True):

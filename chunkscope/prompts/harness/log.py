@@ -1,29 +1,21 @@
 """The seam of all harness logs: a request as it was sent, and what a log says of itself.
 
-A log is recognised by the keys of its records, never by its name. Its reader, a `HarnessLog`, then
-turns each record into the requests that were sent for it: several, one, or none.
+A log is recognised by the keys of its rows, never by its name. Its reader, a `HarnessLog`, then
+turns each row into the requests that were sent for it: several, one, or none.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal, Self
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
 
-from chunkscope.artefacts.note import Note, note
+from chunkscope.artefacts.note import Note
 from chunkscope.prompts.chat import Conversation, conversation
-from chunkscope.prompts.paths import RECORD, FieldPath, UnusableError, json_type
-from chunkscope.prompts.selection import (
-    ChoiceList,
-    Prompts,
-    Selection,
-    SelectOptions,
-    check_unicode,
-)
-from chunkscope.sources.base import Chunk, Problems
-from chunkscope.sources.reader import RecordReader
+from chunkscope.prompts.paths import UnusableError, json_type
 
 RequestKind = Literal["generate", "likelihood"]
 AS_LOGGED, AS_SENT, LONGEST_FIRST = "as logged", "as sent", "longest first"
+_LABEL = "label: "  # of an answer whose likelihood OpenCompass asked for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,21 +72,22 @@ class LogSummary:
 
 
 class HarnessLog(ABC):
-    """Reads the records of one log, in order and once.
+    """Reads the rows of one log, in order and once.
 
     What is known of the whole may become known on the way: it is asked for at the end.
     """
 
     harness: ClassVar[str]
+    keys: ClassVar[tuple[set[str], ...]] = ()  # a row has all of one of these
+    columns: ClassVar[Sequence[str]] = ()  # top-level fields that are read; none is all
     version: str | None = None
     task: str | None = None
     shots: int | None = None
     order: str = AS_LOGGED  # in which the harness sent the requests
     concurrency: int | None = None
-    keys: tuple[tuple[str, ...], ...] = ()  # of a row: all of one of these
-    columns: frozenset[str] | None = None  # top-level fields that are read; None is all
 
-    def __init__(self) -> None:
+    def __init__(self, *_: Any) -> None:
+        """From the first records and the reader, which say something of the whole."""
         self.ids: set[str] = set()  # of the documents seen so far
 
     @property
@@ -105,28 +98,8 @@ class HarnessLog(ABC):
         """One that comes again under its name is counted once; without a name each is new."""
         self.ids.add(str(len(self.ids) if name is None else name))
 
-    @classmethod
-    def recognise(cls, head: Sequence[Any], reader: RecordReader) -> Self | None:
-        """The reader of this log, or None when most of the first rows are not of this harness."""
-        log = cls()
-        rows = [row for record in head for row in (log.entries(record) or [record])]
-        if sum(map(log.is_row, rows)) * 2 <= len(rows):
-            return None
-        log.learn(head, reader)
-        return log
-
-    def entries(self, record: Any) -> list[Any] | None:  # noqa: ARG002
-        """The rows of a document that holds all of them; None for a record that is one row."""
-        return None
-
-    def is_row(self, row: Any) -> bool:
-        return any(has(row, *keys) for keys in self.keys)
-
-    def learn(self, head: Sequence[Any], reader: RecordReader) -> None:  # noqa: B027
-        """What the first records say of the whole."""
-
     @abstractmethod
-    def requests(self, record: Any) -> Iterable[SentRequest]:
+    def requests(self, row: Any) -> Iterable[SentRequest]:
         """What was sent for one row. Raises UnusableError."""
 
     def notes(self) -> Iterable[Note]:
@@ -141,80 +114,27 @@ class HarnessLog(ABC):
         return LogSummary(**about, requests=requests, kinds=kinds, output_caps=output_caps)
 
 
-@dataclass(frozen=True, kw_only=True)
-class RequestSelection(Selection):
-    """What a harness sent, row by row. Its state is the log's: it goes through a file once."""
+def rows_in(record: Any) -> list[Any]:
+    """The rows of a document that holds all of them, in one form; of anything else, itself.
 
-    log: HarnessLog
-
-    def extract(self, chunk: Chunk, problems: Problems) -> Prompts:
-        prompts = Prompts([], [], None)
-        if self.lists:
-            chunk = self._one_by_one(chunk, problems)
-        for position, record in zip(chunk.positions, chunk.records, strict=True):
-            entries = self.log.entries(record)
-            rows = [(position, record)] if entries is None else enumerate(entries, start=1)
-            for at, row in rows:
-                try:
-                    requests: list[SentRequest] = list(self.prompt(row))
-                except UnusableError as error:
-                    problems.bad(at, str(error))
-                    continue
-                prompts.positions.extend([at] * len(requests))
-                prompts.items.extend(requests)
-        return prompts
-
-
-def requests_of(log: HarnessLog, options: SelectOptions, prefix: str) -> RequestSelection:
-    def requests(record: Any) -> Iterator[SentRequest]:
-        for request in log.requests(record):
-            for part in (request.prompt, request.continuation, request.output):
-                check_unicode(part)
-            yield request
-
-    given = {
-        "--prefix-file": prefix,
-        "--choices": options.choices,
-        "--output-field": options.output_field,
-    }
-    return RequestSelection(
-        kind="requests",
-        label=f"requests ({log.harness})",
-        paths=(RECORD,) if log.columns is None else tuple(map(FieldPath.to, log.columns)),
-        prompt=requests,
-        log=log,
-        notes=tuple(note("unused_with_log", option=name) for name in given if given[name]),
-    )
-
-
-class ScoredRows(HarnessLog):
-    """Plain rows, for each of whose choices a likelihood is asked."""
-
-    harness = "rows"
-    order = "as read"
-
-    def __init__(self, selection: Selection, choices: ChoiceList) -> None:
-        super().__init__()
-        self._selection = selection
-        self._choices = choices
-
-    def requests(self, record: Any) -> Iterator[SentRequest]:
-        """As lm-eval sends MMLU: the letter of each choice after the whole question."""
-        context = self._selection.prefix + self._selection.prompt(record)
-        for label, _ in self._choices.labelled(record):
-            yield SentRequest(
-                prompt=context, continuation=f" {label}", kind="likelihood", special_tokens=True
-            )
-        self.add_document()
-
-
-def scored(selection: Selection) -> Selection:
-    """A request for each choice of the rows that a selection makes prompts of."""
-    if selection.choices is None:
-        return replace(selection, notes=(*selection.notes, note("nothing_to_score")))
-    rows = requests_of(ScoredRows(selection, selection.choices), SelectOptions(), "")
-    names = ("label", "paths", "lists", "notes", "uncounted")
-    return replace(rows, **{name: getattr(selection, name) for name in names})
+    >>> rows_in({"0": {"origin_prompt": "Why?"}, "1": {"label: A": {}, "label: B": {}}})
+    [{'origin_prompt': 'Why?'}, {'labels': [{}, {}]}]
+    """
+    rows: Any = [record]
+    if isinstance(record, dict) and record:
+        if record.keys() >= {"adapter_spec", "request_states"}:  # HELM
+            rows = record["request_states"]
+        elif record.keys() >= {"score", "htmls", "convos"}:  # simple-evals
+            rows = [{"convo": convo} for convo in as_list(record["convos"])]
+        elif isinstance(results := record.get("results"), dict) and "results" in results:
+            rows = results["results"]  # promptfoo
+        elif all(key.isdecimal() for key in record):  # OpenCompass
+            rows = list(record.values())
+    rows = [*as_list(rows)]
+    for place, row in enumerate(rows):
+        if isinstance(row, dict) and any(key.startswith(_LABEL) for key in row):
+            rows[place] = {"labels": [v for key, v in row.items() if key.startswith(_LABEL)]}
+    return rows or [record]
 
 
 # --- what logs have in common ---------------------------------------------------------------------

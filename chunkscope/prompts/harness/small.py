@@ -1,6 +1,7 @@
 """The logs of seven harnesses, each a form to recognise and a mapping to requests."""
 
 from collections.abc import Iterator, Sequence
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
 
@@ -61,21 +62,18 @@ class HelmLog(HarnessLog):
     """`scenario_state.json`: every request with its result, under `request_states`."""
 
     harness = "HELM"
-    keys = (("instance", "request", "result"),)
+    keys = ({"instance", "request", "result"},)
 
-    def learn(self, head: Sequence[Any], reader: RecordReader) -> None:
+    def __init__(self, head: Sequence[Any], reader: RecordReader) -> None:
+        super().__init__(head, reader)
         # Beside a second list, of annotators, it is no list of rows.
         about = as_dict(reader.metadata or head[0])
         folder = reader.source.file.parent.name if reader.source.file else ""
         self.task = folder if ":" in folder else None  # called `mmlu:subject=...,model=...`
         self.shots = as_count(as_dict(about.get("adapter_spec")).get("max_train_instances")) or None
 
-    def entries(self, record: Any) -> list[Any] | None:
-        is_whole = has(record, "adapter_spec", "request_states")
-        return as_list(record["request_states"]) if is_whole else None
-
-    def requests(self, record: Any) -> Iterator[SentRequest]:
-        request, result = (as_dict(as_dict(record).get(key)) for key in ("request", "result"))
+    def requests(self, row: Any) -> Iterator[SentRequest]:
+        request, result = (as_dict(as_dict(row).get(key)) for key in ("request", "result"))
         if "prompt" not in request and "messages" not in request:
             raise UnusableError("the request has neither a prompt nor messages")
         echoes = request.get("echo_prompt") is True
@@ -87,12 +85,11 @@ class HelmLog(HarnessLog):
             output_cap=None if echoes else as_count(request.get("max_tokens")) or None,
             output=None if echoes else single(answers),
         )
-        self.add_document(as_dict(record.get("instance")).get("id"))
+        self.add_document(as_dict(row.get("instance")).get("id"))
 
 
 # --- OpenCompass ----------------------------------------------------------------------------------
 
-_LABEL = "label: "
 _ROLES = {"HUMAN": "user", "BOT": "assistant", "SYSTEM": "system"}
 
 
@@ -100,34 +97,30 @@ class OpenCompassLog(HarnessLog):
     """An object of entries "0", "1", ...; a line each while it is written."""
 
     harness = "OpenCompass"
-    keys = (("origin_prompt", "prediction"), ("testing input", "prompt", "choices"))
+    keys = ({"origin_prompt", "prediction"}, {"testing input", "prompt", "choices"}, {"labels"})
 
-    def is_row(self, row: Any) -> bool:
-        is_labelled = isinstance(row, dict) and any(key.startswith(_LABEL) for key in row)
-        return is_labelled or super().is_row(row)
-
-    def learn(self, head: Sequence[Any], reader: RecordReader) -> None:  # noqa: ARG002
+    def __init__(self, head: Sequence[Any], reader: RecordReader) -> None:
+        super().__init__(head, reader)
         self.task = reader.source.name.rpartition("/")[2]
 
-    def entries(self, record: Any) -> list[Any] | None:
-        is_numbered = isinstance(record, dict) and all(key.isdecimal() for key in record)
-        return list(record.values()) if is_numbered else None
-
-    def requests(self, record: Any) -> Iterator[SentRequest]:
-        if not self.is_row(record):
-            raise UnusableError("neither origin_prompt and prediction nor a label's prompt")
-        labels = [value for key, value in record.items() if key.startswith(_LABEL)]
-        labels += [record] if has(record, *self.keys[1]) else []  # by the next token's chances
+    def requests(self, row: Any) -> Iterator[SentRequest]:
+        by_next_token = has(row, "testing input", "prompt", "choices")
+        labels = [row] if by_next_token else as_list(as_dict(row).get("labels"))
         for label in labels:
             prompt = _compass_prompt(as_dict(label).get("prompt"))
             yield SentRequest(prompt=prompt, kind="likelihood", special_tokens=True)
         if not labels:
-            prompt, answers = record["origin_prompt"], record.get("prediction")
+            if not has(row, "origin_prompt", "prediction"):
+                raise UnusableError("neither origin_prompt and prediction nor a label's prompt")
+            prompt, answers = row["origin_prompt"], row["prediction"]
             is_rounds = bool(as_list(prompt)) and all(isinstance(part, list) for part in prompt)
             texts = as_list(answers) if is_rounds else [answers]
-            for number, sent in enumerate(prompt if is_rounds else [prompt]):
-                answer = as_text(texts[number]) if number < len(texts) else None
-                yield SentRequest(prompt=_compass_prompt(sent), special_tokens=True, output=answer)
+            rounds = zip(
+                prompt if is_rounds else [prompt], chain(texts, repeat(None)), strict=False
+            )
+            for sent, answer in rounds:
+                prompt = _compass_prompt(sent)
+                yield SentRequest(prompt=prompt, special_tokens=True, output=as_text(answer))
         self.add_document()
 
 
@@ -151,15 +144,15 @@ class OpenAiEvalsLog(HarnessLog):
     """A line per event; the first has the `spec`, the last the `final_report`."""
 
     harness = "OpenAI Evals"
+    keys = ({"run_id", "event_id", "sample_id", "type", "data"}, {"spec"}, {"final_report"})
 
-    keys = (("run_id", "event_id", "sample_id", "type", "data"), ("spec",), ("final_report",))
-
-    def learn(self, head: Sequence[Any], reader: RecordReader) -> None:  # noqa: ARG002
+    def __init__(self, head: Sequence[Any], reader: RecordReader) -> None:
+        super().__init__(head, reader)
         spec = next((as_dict(record["spec"]) for record in head if has(record, "spec")), {})
         self.task = as_text(spec.get("eval_name")) or as_text(spec.get("base_eval"))
 
-    def requests(self, record: Any) -> Iterator[SentRequest]:
-        event = as_dict(record)
+    def requests(self, row: Any) -> Iterator[SentRequest]:
+        event = as_dict(row)
         data, kind = as_dict(event.get("data")), event.get("type")
         if kind not in ("sampling", "cond_logp"):
             return
@@ -186,15 +179,10 @@ class SimpleEvalsLog(HarnessLog):
     """`convos`, each a conversation that ends in its answer."""
 
     harness = "simple-evals"
+    keys = ({"convo"},)
 
-    def entries(self, record: Any) -> list[Any] | None:
-        return as_list(record["convos"]) if has(record, "score", "htmls", "convos") else None
-
-    def is_row(self, row: Any) -> bool:
-        return isinstance(row, list)
-
-    def requests(self, record: Any) -> Iterator[SentRequest]:
-        sent, answer = _without_answer(record)
+    def requests(self, row: Any) -> Iterator[SentRequest]:
+        sent, answer = _without_answer(as_dict(row).get("convo"))
         yield SentRequest(prompt=sent, output=answer)
         self.add_document()
 
@@ -203,13 +191,14 @@ class EvalScopeLog(HarnessLog):
     """A line per sample, with its messages and the model's output."""
 
     harness = "evalscope"
-    keys = (("index", "messages", "model_output"),)
+    keys = ({"index", "messages", "model_output"},)
 
-    def learn(self, head: Sequence[Any], reader: RecordReader) -> None:  # noqa: ARG002
+    def __init__(self, head: Sequence[Any], reader: RecordReader) -> None:
+        super().__init__(head, reader)
         self.task = reader.source.name.rpartition("/")[2]
 
-    def requests(self, record: Any) -> Iterator[SentRequest]:
-        row = as_dict(record)
+    def requests(self, row: Any) -> Iterator[SentRequest]:
+        row = as_dict(row)
         if row.get("agent_trace"):
             raise UnusableError("an agent's run, of which the log has only the sum of its requests")
         usage = as_dict(as_dict(row.get("model_output")).get("usage"))
@@ -225,28 +214,23 @@ class PromptfooLog(HarnessLog):
     """One document, or a line per result."""
 
     harness = "promptfoo"
+    keys = ({"prompt", "vars", "provider", "response"},)
 
-    def learn(self, head: Sequence[Any], reader: RecordReader) -> None:  # noqa: ARG002
+    def __init__(self, head: Sequence[Any], reader: RecordReader) -> None:
+        super().__init__(head, reader)
         self.version = as_text(as_dict(as_dict(head[0]).get("metadata")).get("promptfooVersion"))
 
-    def is_row(self, row: Any) -> bool:
-        return has(row, "prompt", "vars", "provider") and "raw" in as_dict(row["prompt"])
-
-    def entries(self, record: Any) -> list[Any] | None:
-        is_whole = has(record, "results") and not self.is_row(record)
-        return as_list(as_dict(record["results"]).get("results")) if is_whole else None
-
-    def requests(self, record: Any) -> Iterator[SentRequest]:
-        raw = as_dict(as_dict(record).get("prompt")).get("raw")
+    def requests(self, row: Any) -> Iterator[SentRequest]:
+        raw = as_dict(as_dict(row).get("prompt")).get("raw")
         if not isinstance(raw, str):
             raise UnusableError("the result has no prompt.raw")
-        self.add_document(record.get("testIdx"))
-        response = as_dict(record.get("response"))
+        self.add_document(row.get("testIdx"))
+        response = as_dict(row.get("response"))
         if response.get("cached") is True:
             return  # nothing was sent
         usage, answer = as_dict(response.get("tokenUsage")), as_text(response.get("output"))
         tokens = usage.get("prompt"), usage.get("completion")
-        prompt = _promptfoo_prompt(raw, record.get("provider"))
+        prompt = _promptfoo_prompt(raw, row.get("provider"))
         yield _measured(prompt, *tokens, answer, special_tokens=True)
 
 
@@ -270,10 +254,10 @@ class LightevalLog(HarnessLog):
     """
 
     harness = "lighteval"
-    keys = (("full_prompt", "num_effective_few_shots"), ("doc", "model_response"))
+    keys = ({"full_prompt", "num_effective_few_shots"}, {"doc", "model_response"})
 
-    def requests(self, record: Any) -> Iterator[SentRequest]:
-        row = as_dict(record)
+    def requests(self, row: Any) -> Iterator[SentRequest]:
+        row = as_dict(row)
         yield from self._nested(row) if "model_response" in row else self._flat(row)
         self.add_document()
 
@@ -329,3 +313,9 @@ def _id_lists(value: Any) -> list[list[Any]]:
     """Lists of ids; a single one may stand by itself."""
     lists = [ids for ids in as_list(value) if isinstance(ids, list)]
     return lists if lists or not as_list(value) else [value]
+
+
+LOGS: tuple[type[HarnessLog], ...] = (
+    *(HelmLog, LightevalLog, OpenCompassLog, OpenAiEvalsLog, SimpleEvalsLog, EvalScopeLog),
+    PromptfooLog,
+)
