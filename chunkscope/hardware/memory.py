@@ -184,12 +184,13 @@ class MemoryModel:
         """
         shape, tp = self.shape, self.tp
         a, expanded = shape.attention, min(context, MOST_EXPANDED)
-        splits = _splits(a.heads // tp, max(1, a.kv_heads // tp), a.head_dim, longest, keys)
-        partial = 4 * splits * a.heads // tp * (a.head_dim + 1) if splits > 1 else 0
+        heads, kv_heads = a.heads // tp, max(1, a.kv_heads // tp)
+        splits = 1 if a.latent else _splits(heads, kv_heads, a.head_dim, longest, keys)
+        partial = 4 * splits * heads * (a.head_dim + 1)
         expanding = expanded * shape.expanded_bytes_per_token(tp, copied=True)
         return max(
             self._forward_bytes(tokens),
-            0 if a.latent else tokens * (shape.attention_bytes_per_token(tp) + partial),
+            tokens * (shape.attending_bytes_per_token(tp) + partial) if splits > 1 else 0,
             expanding + tokens * shape.latent_bytes_per_token(tp),
         )
 
@@ -291,7 +292,8 @@ def _packed(
 def _splits(heads: int, kv_heads: int, head_dim: int, longest: int, keys: int) -> int:
     """Over how many SMs FlashAttention 3 spreads a block (`num_splits_heuristic` in its source).
 
-    Up to four blocks of keys are not worth it, and there is no more to spread than blocks.
+    Up to four blocks of keys are not worth it, and there is no more to spread than blocks. Where
+    every head has keys of its own, one more was measured (OLMoE).
     """
     key_blocks = -(-keys // KEYS_PER_BLOCK)
     rows = 128 if head_dim > 96 else 192
@@ -300,4 +302,5 @@ def _splits(heads: int, kv_heads: int, head_dim: int, longest: int, keys: int) -
         return 1
     waves = [blocks * splits / SMS for splits in range(1, min(128, key_blocks) + 1)]
     busy = [wave / math.ceil(wave) for wave in waves]
-    return next(n for n, share in enumerate(busy, 1) if share >= 0.85 * max(busy))
+    fewest = next(n for n, share in enumerate(busy, 1) if share >= 0.85 * max(busy))
+    return fewest + (heads == kv_heads)

@@ -19,8 +19,10 @@ from chunkscope.models.shape import BYTES, Attention, ModelShape
 MATMUL = 0.64
 ATTENTION = 0.60  # 0.81 to 0.88 ns per pair of 524,288 FLOP, 1.28 of 786,432 (0.62)
 FEW_HEADS, WITH_FEW_HEADS = 16, 1.08  # fewer take longer: 0.308 ns of 172,032 with 12 (0.565)
-EIGHT_BIT = 1.07  # Qwen3-8B in fp8 blocks: 13.8 us per token, 0.7 of it to quantise activations
-EXPERTS = 0.58  # Qwen3-30B-A3B: 8.5 us per token of 3.6 GFLOP, 2.2 of it to move rows
+EIGHT_BIT = 1.13  # Qwen3-8B in fp8 blocks: 13.1 us per token, 0.7 of it to quantise activations
+# Qwen3-30B-A3B: 8.5 us per token of 3.6 GFLOP, 2.2 of it to move rows. 4-bit ones have a kernel of
+# their own, which is as fast as dense products (gpt-oss-20b).
+EXPERTS = 0.58
 # -- the share of the bandwidth that reads reach --
 WEIGHTS = 0.90  # 5.1 ms for 15.0 GB and 2.0 ms for 3.1 GB, launch included
 WEIGHTS_OF_EXPERTS = 0.82  # 14.7 ms for the 58 GB of Qwen3-30B-A3B, once all are chosen
@@ -41,10 +43,11 @@ MIXED = 1.55
 # 50, 45 and 49 us with the rest of a layer (Llama-3.1-8B, Qwen2.5-1.5B, Gemma-2-9B); 18.5 ms are
 # launched with 28 to 36 of them (and Qwen3-8B), and more are taken to need more.
 LAYER_S, LAUNCH_S, LAUNCH_LAYERS = 42e-6, 18.5e-3, 36
-# Routing and sorting: 61 us (Qwen3-30B-A3B); launched in 87 ms with 48 layers, 31 with 16 (OLMoE).
-EXPERTS_S, EXPERTS_LAUNCH_S = 19e-6, 1.86e-3
+# Routing and sorting: 61 us (Qwen3-30B-A3B). Launched in 72 to 98 ms with 48 layers, in 25 to 38
+# with 16 (OLMoE), in 51 with 32 (Granite-3.1-3B-A800M): hosts differ, and are not steady.
+EXPERTS_S, EXPERTS_LAUNCH_S = 19e-6, 1.69e-3
 SHARED_LAUNCH_S = 0.17e-3  # an MLP of its own beside the experts: Qwen1.5-MoE-A2.7B
-FOUR_BIT_S, FOUR_BIT_LAUNCH_S = 25e-6, 0.45e-3  # gpt-oss-20b: 2.95 ms for one token; 56 ms launched
+FOUR_BIT_S, FOUR_BIT_LAUNCH_S = 25e-6, 0.60e-3  # gpt-oss-20b: 2.95 ms for one token; 56 ms launched
 # DeepSeek-V2-Lite: 3.4 ms for one token, 79 ms launched with 27 layers; 11 us for one more request.
 LATENT_S, LATENT_LAUNCH_S, LATENT_REQUEST_S = 22e-6, 1.0e-3, 0.25e-6
 QUANTISE_S = 28e-6  # Qwen3-8B in fp8: 4.45 ms for one token instead of 3.4
@@ -154,7 +157,8 @@ def _token_flops(shape: ModelShape) -> float:
     fast = p.attention * ("attention" in eight_bit) + p.mlp * ("mlp" in eight_bit)
     flops = (dense - fast) / MATMUL + fast / EIGHT_BIT
     if e is not None:
-        share = EXPERTS * (EIGHT_BIT / MATMUL if "experts" in eight_bit else 1.0)
+        share = MATMUL if _four_bit_experts(shape) else EXPERTS
+        share *= EIGHT_BIT / MATMUL if "experts" in eight_bit else 1.0
         flops += p.experts * e.active / e.count / share
     return 2 * flops
 

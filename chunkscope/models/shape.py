@@ -182,11 +182,13 @@ class ModelShape:
         if e and e.shared_intermediate:  # beside the experts' input and output
             shared = 3 * e.shared_intermediate // tp + 2 * self.hidden + e.count
             bytes_ = max(bytes_, BYTES * shared)
-        return max(bytes_ + BYTES * 3 * self.hidden, self.attention_bytes_per_token(tp))
+        return max(bytes_, BYTES * self._attention_width(tp)) + BYTES * 3 * self.hidden
 
-    def attention_bytes_per_token(self, tp: int = 1) -> int:
-        """The widest moment of attention, beside hidden state and residual."""
-        return BYTES * (self._attention_width(tp) + 3 * self.hidden)
+    def attending_bytes_per_token(self, tp: int = 1) -> int:
+        """While attention runs: queries, keys, values, the first two rotated, output, residual."""
+        a = self.attention
+        q, k = a.heads * a.head_dim // tp, max(1, a.kv_heads // tp) * a.head_dim
+        return BYTES * (3 * q + 3 * k + self.hidden)
 
     def workspace_bytes_per_token(self, tp: int = 1) -> int:
         """What the experts' kernel keeps from step to step: two copies of each token for each of

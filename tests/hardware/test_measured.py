@@ -21,16 +21,8 @@ from tests.benchmarks.kinds_accuracy import FOLDER, LIMITS, errors, measured, ro
 
 FIT = {(row["model"], row["budget"], row["eager"]): row for row in rows("fit")}
 HELD_OUT = {(row["model"], row["budget"]): row for row in rows("held-out")}
-# What is further off than was asked for. The reasons are in reports/h200/README.md.
-MISSED = {
-    ("qwen1.5-moe-a2.7b", 2_048): {"itl_p50_s"},
-    ("gemma-3-4b-text", 2_048): {"activation_gib"},
-    ("granite-3.1-3b-a800m", 2_048): set(LIMITS) - {"kv_tokens"},
-    ("gemma-2-2b", 2_048): {"activation_gib"},
-    ("mixtral-8x7b", 8_192): {"makespan_s"},
-    ("gpt-oss-120b", 8_192): set(LIMITS) - {"kv_tokens", "activation_gib", "itl_p50_s"},
-    ("llama-3.1-8b-fp8", 2_048): {"makespan_s", "e2e_p95_s", "itl_p50_s"},
-}
+# What is further off than was asked for: steps of these makespans compiled a kernel.
+MISSED = {("mixtral-8x7b", 8_192): {"makespan_s"}, ("llama-3.1-8b-fp8", 2_048): {"makespan_s"}}
 
 
 def too_far(off):
@@ -60,13 +52,15 @@ def test_no_held_out_row_is_predicted_worse_than_before_it_was_measured():
         seen = measured(row)
         for name, error in errors(row).items():
             worst = max(LIMITS[name], abs(before[key][name] / seen[name] - 1))
-            assert abs(error) <= worst + 0.02 or name in MISSED[key], (key, name)
+            assert abs(error) <= worst + 0.02, (key, name)
 
 
 @pytest.mark.parametrize("traits", [t for t in MEASURED if t], ids=lambda t: "+".join(sorted(t)))
 def test_the_range_of_a_kind_is_that_of_its_rows(traits):
     alike = [
-        (1 + errors(row)["makespan_s"]) / (1 - row.get("compiled_s", 0) / row["makespan_s"]) - 1
+        (1 + errors(row)["makespan_s"])
+        / (1 - row.get("compiled_s", 0) / measured(row)["makespan_s"])
+        - 1
         for row in (*FIT.values(), *HELD_OUT.values())
         if "repeats" in row and traits_of(shape_of(row["model"])) == traits
     ]
