@@ -140,7 +140,7 @@ class Simulator:
     def complete(self, settings: Settings) -> Settings:
         """What the scheduler obeys: nothing left open."""
         full = self.deployment.effective(settings)
-        if not full.has_sizes:
+        if not (full.step_tokens and full.step_requests):
             raise _unknown("vLLM's defaults are not known without a GPU")
         return full
 

@@ -49,7 +49,7 @@ def with_prediction(
     simulator = Simulator(request=request, deployment=there, workload=workload)
     with suppress(ChunkscopeError):  # what the simulator would refuse, an engine may have taken
         run = replace(run, predicted_prefix_hit_rate=_prefix_hit_rate(run, simulator))
-    if gpu is None or not Settings.of(run.engine).has_sizes:
+    if gpu is None or not Settings.of(run.engine).step_tokens:
         return run
     with suppress(ChunkscopeError):
         run = replace(run, predicted_figures=simulator.run(run.settings).figures)

@@ -13,7 +13,7 @@ from chunkscope.vllm.enums import Entry
 from chunkscope.vllm.flags import Release, dotted, flags_of
 from chunkscope.vllm.measured import MeasuredFit
 from chunkscope.vllm.rules import Off
-from chunkscope.vllm.settings import NAMES, KvPool, Settings
+from chunkscope.vllm.settings import NAMES, UNUSUAL, KvPool, Settings
 
 OWN = Settings()  # everything left to vLLM
 THRESHOLD = "long_prefill_token_threshold"
@@ -48,34 +48,27 @@ class Deployment:
         shape, rules = self.shape, self.release.rules
         own = self.release.batch_defaults(self.gpu, self.entry) if self.gpu else OWN
         context = settings.max_model_len or (shape.limit if shape else None)
-        chunking = settings.enable_chunked_prefill is not False
-        seqs = settings.max_num_seqs or own.max_num_seqs
-        budget = settings.max_num_batched_tokens
-        if budget is None and own.max_num_batched_tokens is not None:
-            budget = own.max_num_batched_tokens
-            if context:
-                budget = budget if chunking else max(budget, context)
-                budget = min(budget, (seqs or 1) * context)
+        budget, seqs = own.max_num_batched_tokens, settings.max_num_seqs or own.max_num_seqs
+        if budget and context:
+            budget = max(budget, context if settings.enable_chunked_prefill is False else 0)
+            budget = min(budget, (seqs or 1) * context)
+        budget = settings.max_num_batched_tokens or budget
         if settings.max_num_seqs is None and seqs and budget:
             seqs = min(seqs, budget)
-        rest = Settings(
+        usual = Settings(
+            max_model_len=context,
+            max_num_batched_tokens=budget,
+            max_num_seqs=seqs,
             long_prefill_token_threshold=0,
             enable_chunked_prefill=True,
             enable_prefix_caching=not (shape and shape.hybrid) or rules.hybrid_caches_prefixes,
             gpu_memory_utilization=rules.gpu_memory_utilization,
             tensor_parallel_size=1,
         )
-        batch = Settings(max_model_len=context, max_num_batched_tokens=budget, max_num_seqs=seqs)
-        full = settings.over(batch).over(rest)
-        active, adapts = full.max_num_active_seqs, full.long_prefill_token_threshold_adaptive
-        return replace(
-            full,
-            long_prefill_token_threshold_adaptive=adapts or None,
-            max_num_active_seqs=None if active == full.max_num_seqs else active,
-            data_parallel_size=None if full.data_parallel_size == 1 else full.data_parallel_size,
-            enable_expert_parallel=full.enable_expert_parallel or None,
-            kv_cache_dtype=None if full.kv_cache_dtype == "auto" else full.kv_cache_dtype,
-        )
+        full = settings.over(usual)
+        without = (False, full.max_num_seqs, 1, False, "auto")  # is to do without: not said
+        unsaid = [n for n, v in zip(UNUSUAL, without, strict=True) if getattr(full, n) == v]
+        return replace(full, **dict.fromkeys(unsaid))
 
     def memory_model(self, settings: Settings = OWN) -> MemoryModel | None:
         """None without a model or a GPU."""

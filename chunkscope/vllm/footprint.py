@@ -9,7 +9,6 @@ from chunkscope.artefacts.codec import plain
 from chunkscope.artefacts.note import Label, Note
 from chunkscope.artefacts.words import one_of
 from chunkscope.errors import UsageError
-from chunkscope.hardware.accuracy import kind_of, traits_of
 from chunkscope.hardware.gpus import LOCAL, Gpu, doubts, find_gpu
 from chunkscope.hardware.memory import Memory
 from chunkscope.hardware.parallel import Parallel
@@ -47,13 +46,9 @@ class Footprint:
 
     def to_frame(self) -> "pd.DataFrame":
         """One row per part of a GPU's memory."""
-        return frame(self._parts())
-
-    def _parts(self) -> list[dict[str, Any]]:
         parts = [(line.name, line.gib, line.label) for line in self.memory.lines]
-        label = self.memory.kv_cache_label or Label.PREDICTED
-        parts.append(("kv_cache", self.memory.kv_cache_gib, label))
-        return [{"part": name, "gib": gib, "label": label.value} for name, gib, label in parts]
+        parts.append(("kv_cache", self.memory.kv_cache_gib, Label.PREDICTED))
+        return frame({"part": name, "gib": gib, "label": label.value} for name, gib, label in parts)
 
     def requests_of(self, tokens: int) -> int:
         """How many requests of that many tokens, answer included, the KV cache holds at once."""
@@ -93,27 +88,11 @@ class Footprint:
         )
 
     def to_json(self) -> dict[str, Any]:
-        memory = self.memory
-        return {
-            "model": self.shape.load_name,
-            "kind": kind_of(traits_of(self.shape)),
-            "gpu": self.gpu.title,
-            "vllm": self.deployment.release.text,
-            "entry": self.deployment.entry,
-            "label": "predicted",
-            "logprobs_gib": None,  # unless there is such a line
-            **{f"{line.name}_gib": line.gib for line in memory.lines},
-            "kv_cache_gib": memory.kv_cache_gib,
-            "kv_cache_tokens": memory.kv_cache_tokens,
-            "allowed_gib": memory.requested_gib,
-            "total_gib": memory.total_gib,
-            "settings": self.settings.given(),
-            "requests": [{"tokens": n, "fit": fit} for n, fit in self.requests.items()],
-            "starts": not self.refusals,
-            "refusals": plain(self.refusals),
-            "lines": plain(memory.lines),
-            "notes": plain(self.notes),
-        }
+        requests = [{"tokens": tokens, "fit": fit} for tokens, fit in self.requests.items()]
+        facts = {"refusals": plain(self.refusals), "notes": plain(self.notes)}
+        facts |= {"vllm": self.deployment.release.text, "entry": self.deployment.entry.value}
+        figures = {name: value for name, value in plain(self).items() if name != "deployment"}
+        return {**figures, "requests": requests, "starts": not self.refusals, **facts}
 
 
 def memory(

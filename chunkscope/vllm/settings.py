@@ -25,6 +25,7 @@ class Settings:
     enable_prefix_caching: bool | None = None
     gpu_memory_utilization: float | None = None
     tensor_parallel_size: int | None = None
+    # What vLLM does without where it is not set; the first two came with 0.31.
     long_prefill_token_threshold_adaptive: bool | None = None
     max_num_active_seqs: int | None = None
     data_parallel_size: int | None = None
@@ -87,11 +88,6 @@ class Settings:
         return min((cap for cap in caps if cap), default=0)
 
     @property
-    def has_sizes(self) -> bool:
-        """Are both known?"""
-        return None not in (self.max_num_batched_tokens, self.max_num_seqs)
-
-    @property
     def most_running(self) -> int:
         """Requests that are admitted at once: fewer, if asked for, than there are places."""
         return self.max_num_active_seqs or self.step_requests
@@ -99,33 +95,24 @@ class Settings:
     def at_budget(self, budget: int) -> "Settings":
         """Another budget, and no more requests than it has tokens.
 
-        >>> Settings(max_num_seqs=64, max_num_active_seqs=48).at_budget(32).given()
+        >>> Settings(max_num_seqs=64).at_budget(32).given()
         {'max_num_batched_tokens': 32, 'max_num_seqs': 32}
         """
         seqs = min(self.max_num_seqs or budget, budget)
-        active = min(self.max_num_active_seqs or seqs, seqs)
-        return replace(
-            self,
-            max_num_batched_tokens=budget,
-            max_num_seqs=seqs,
-            max_num_active_seqs=active if active < seqs else None,
-        )
+        return replace(self, max_num_batched_tokens=budget, max_num_seqs=seqs)
 
 
 NAMES = tuple(field.name for field in fields(Settings))
-# Where one of these is not set, vLLM's own is to do without: nobody needs to hear of it.
-SINCE_0_31 = ("long_prefill_token_threshold_adaptive", "max_num_active_seqs")
-UNUSUAL = (*SINCE_0_31, "data_parallel_size", "enable_expert_parallel", "kv_cache_dtype")
+UNUSUAL = NAMES[-5:]
 
 
 def check_settings(settings: Settings, *, has_fair_shares: bool) -> None:
     """The combinations with which vLLM would not start; settings are complete."""
-    for name in SINCE_0_31:
-        if getattr(settings, name) and not has_fair_shares:
-            raise UsageError(f"this vLLM version has no {name}: it came with 0.31")
-    budget, seqs, running = settings.step_tokens, settings.step_requests, settings.most_running
+    if not has_fair_shares and settings.given().keys() & UNUSUAL[:2]:
+        raise UsageError(f"{' and '.join(UNUSUAL[:2])} came with vLLM 0.31")
     if (settings.long_prefill_token_threshold or 0) < 0:
         raise UsageError("long_prefill_token_threshold must not be negative")
+    budget, seqs, running = settings.step_tokens, settings.step_requests, settings.most_running
     if not budget >= seqs >= running >= 1:
         raise UsageError(
             f"vLLM refuses to start: max_num_batched_tokens ({budget:,}) must be at least "

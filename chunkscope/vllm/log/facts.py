@@ -8,6 +8,7 @@ import ast
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, get_args, get_type_hints
 
 from chunkscope.vllm.flags import flags_of
@@ -54,20 +55,20 @@ PREEMPTED = "total_num_cumulative_preemption="
 REFUSED_PROMPT, REFUSED_REQUEST = "decoder prompt (length", "maximum context length is "
 FAILURE, ERROR = "failure", "error"  # an error says little before an engine is known
 
-_GIB = r"[\d.]+"
+_NUMBER = r"\d+(?:\.\d+)?"
 MESSAGES = {  # of a line with several, the first counts
     PERIODIC: r"(?:Engine (?P<engine>\d+): |(?P<engines>\d+) Engines Aggregated: )?"
-    r"Avg prompt throughput: (?P<prompt_tokens_per_s>[\d.]+) tokens/s, "
-    r"Avg generation throughput: (?P<output_tokens_per_s>[\d.]+) tokens/s, "
+    rf"Avg prompt throughput: (?P<prompt_tokens_per_s>{_NUMBER}) tokens/s, "
+    rf"Avg generation throughput: (?P<output_tokens_per_s>{_NUMBER}) tokens/s, "
     r"Running: (?P<running>\d+) reqs, "
     r"(?:Swapped: \d+ reqs, Pending|Waiting): (?P<waiting>\d+) reqs"
     r"(?:, Preemptions: (?P<preemptions>\d+))?"
     r"(?:, Deferred: (?P<deferred>\d+) reqs)?.*?"
-    r"KV cache usage: (?P<kv_use>[\d.]+)%"
-    r"(?:, Prefix cache hit rate: (?P<hit_rate>[\d.]+)%)?",
+    rf"KV cache usage: (?P<kv_use>{_NUMBER})%"
+    rf"(?:, Prefix cache hit rate: (?P<hit_rate>{_NUMBER})%)?",
     STEP: r"Iteration\(\d+\): (?P<prefills>\d+) context requests, "
     r"(?P<prompt_tokens>\d+) context tokens, (?P<decodes>\d+) generation requests, "
-    r"\d+ generation tokens, iteration elapsed time: (?P<ms>[\d.]+) ms",
+    rf"\d+ generation tokens, iteration elapsed time: (?P<ms>{_NUMBER}) ms",
     STARTED: r"engine \(v(?P<version>[^)\s]+)\) with config: (?P<config>.*)",
     ARGUMENTS: r"args: (?P<arguments>.*)",
     "Using max model len ": r"model len (?P<max_model_len>\d+)",
@@ -75,19 +76,19 @@ MESSAGES = {  # of a line with several, the first counts
     BANNER: r"█  version (?P<version>\d\S+)",
     "█  model   ": r"█  model   (?P<model>\S.*)",
     "Auto-fit max_model_len: reduced": r"from (?P<fitted_from>[\d,]+) to (?P<fitted_to>[\d,]+)",
-    "Model loading took ": rf"took (?P<weights_gib>{_GIB}) GiB",
-    "Available KV cache memory: ": rf"memory: (?P<kv_cache_gib>{_GIB}) GiB",
+    "Model loading took ": rf"took (?P<weights_gib>{_NUMBER}) GiB",
+    "Available KV cache memory: ": rf"memory: (?P<kv_cache_gib>{_NUMBER}) GiB",
     "KV cache size: ": r"KV cache size: (?P<kv_cache_tokens>[\d,]+) tokens"
     r"(?:, Maximum concurrency for [\d,]+ tokens per request: (?P<kv_concurrency>[\d.,]+)x)?",
     "Maximum concurrency for ": r"request: (?P<kv_concurrency>[\d.,]+)x",
-    "Graph capturing finished in ": rf"took (?P<graphs_gib>-?{_GIB}) GiB",
+    "Graph capturing finished in ": rf"took (?P<graphs_gib>-?{_NUMBER}) GiB",
     "init engine (profile, create kv cache, warmup model) took ": r"took (?P<init_s>[\d.]+) s",
     "Desired GPU memory utilization is ": (
-        rf"/(?P<device_gib>{_GIB}) GiB\) on startup\. "
-        rf"Desired GPU memory utilization is \((?P<utilization>{_GIB}),.*?"
-        rf"(?P<activation_gib>{_GIB}) GiB for peak activation"
+        rf"/(?P<device_gib>{_NUMBER}) GiB\) on startup\. "
+        rf"Desired GPU memory utilization is \((?P<utilization>{_NUMBER}),.*?"
+        rf"(?P<activation_gib>{_NUMBER}) GiB for peak activation"
     ),
-    "torch peak memory increase: ": rf"memory increase: (?P<activation_gib>{_GIB}) ?GiB",
+    "torch peak memory increase: ": rf"memory increase: (?P<activation_gib>{_NUMBER}) ?GiB",
     PREEMPTED: r"cumulative_preemption=(?P<preemptions>\d+)",
     REFUSED_PROMPT: r"prompt \(length (?P<length>\d+)\).*?maximum model length of (?P<limit>\d+)",
     # 0.10 to 0.17 say "you requested T tokens (N in the messages, ...)" or "your request has N
@@ -123,21 +124,28 @@ _RENAMED = {
 _GIVEN = re.compile(r"'(\w+)': (True|False|-?\d+(?:\.\d+)?(?:e-?\d+)?\b|'[^']{0,60}')")
 _NESTED = re.compile(r"[\[({][^\[\](){}]*[\])}]")
 _NAME = re.compile(r"[\w./:@+ -]{1,200}")  # of a model or a type: no prompt and no key looks so
-_KINDS: dict[str, type] = {
-    name: get_args(hint)[0] for name, hint in get_type_hints(EngineFacts).items()
-}
-_CONFIG = {*_KINDS, *_RENAMED} - {"max_model_len", "version"}  # a draft model has its own
+_CONFIG = {*get_type_hints(EngineFacts), *_RENAMED} - {
+    "max_model_len",
+    "version",
+}  # a draft model has its own
 _PAIR = re.compile(rf"\b({'|'.join(sorted(_CONFIG))})=('[^']*'|[^,\s]+)")
 
 
-def values_of(said: Mapping[str, str]) -> dict[str, Any]:
-    """Words of a message as facts; what is no value of that fact is left out.
+def values_of(record: type, words: Mapping[str, str]) -> dict[str, Any]:
+    """Words of a message as fields of a record; what is no value of that field is left out.
 
-    >>> values_of({"kv_cache_tokens": "919,824", "enforce_eager": "False", "engine": "000"})
+    >>> words = {"kv_cache_tokens": "919,824", "enforce_eager": "False", "engine": "000"}
+    >>> values_of(EngineFacts, words)
     {'kv_cache_tokens': 919824, 'enforce_eager': False}
     """
-    values = {name: _value(text, _KINDS[name]) for name, text in said.items() if name in _KINDS}
+    kinds = _kinds(record)
+    values = {name: _value(text, kinds[name]) for name, text in words.items() if name in kinds}
     return {name: value for name, value in values.items() if value is not None}
+
+
+@cache
+def _kinds(record: type) -> dict[str, type]:
+    return {n: (get_args(hint) or (hint,))[0] for n, hint in get_type_hints(record).items()}
 
 
 def _value(text: str, kind: type) -> Any:

@@ -133,50 +133,40 @@ class FailureReader:
     def __init__(self) -> None:
         self.failure: LoggedFailure | None = None
         self._frame_line = -_DEPTH
-        self._error: LoggedFailure | None = None
-        self._died_of: LoggedFailure | None = None
+        self._error: LoggedFailure | None = None  # the last; of those after a failure the first
         self._stopping = False
 
     def add(self, text: str, line: int, *, loading: bool, serving: bool) -> None:
-        self._add_cause(text, line, loading=loading, serving=serving)
-        self._stopping = self._stopping or STOPPING in text
-        self._add_error(text, line)
-
-    def _add_cause(self, text: str, line: int, *, loading: bool, serving: bool) -> None:
         if any(frame in text for frame in LOGPROB_FRAMES):
             self._frame_line = line
         kind = next((kind for kind, sign in SIGNS if sign in text), None)
-        if kind is None or (self.failure is not None and not self._is_cause(kind)):
-            return
-        if kind is Failure.DIED and self._stopping:
-            return  # an engine that is ended is missed by its server for a moment
-        if kind is Failure.REFUSED and serving:
-            return  # a request's values, not the engine's
         if kind is Failure.OOM_START and line - self._frame_line < _DEPTH:
             kind = Failure.OOM_LOGPROBS
         elif kind is Failure.OOM_START and (loading or serving):
             kind = Failure.OOM_RUNNING if serving else Failure.OOM_LOADING
-        matches = {name: re.search(pattern, text) for name, pattern in _FIGURES.items()}
-        figures = {name: _number(match[1]) for name, match in matches.items() if match}
-        if self.failure is not None:
-            figures = {**self.failure.figures, **figures}
-        match = _REASON.search(text) if kind is Failure.REFUSED else None
-        reason = shortened(match[1]) if match else None
-        self.failure = LoggedFailure(kind=kind, line=line, figures=figures, reason=reason)
+        # An engine that is ended is missed by its server for a moment; and while it serves, the
+        # values that are refused are those of a request.
+        passing = (kind is Failure.DIED and self._stopping) or (kind is Failure.REFUSED and serving)
+        if kind and not passing and (self.failure is None or self._is_cause(kind)):
+            self.failure = self._failure(kind, text, line)
+        self._stopping = self._stopping or STOPPING in text
+        error, before = _ERROR.search(text), self._error.line if self._error else -1
+        first = self.failure is None or before < self.failure.line
+        if error and first and not any(word in text for word in CONSEQUENCES):
+            self._error = LoggedFailure(kind=Failure.DIED, line=line, figures={}, error=error[1])
 
-    def _add_error(self, text: str, line: int) -> None:
-        """An error of any kind: the last, but the first after the engine is said to have died."""
-        if self._died_of is not None or any(word in text for word in CONSEQUENCES):
-            return
-        if (error := _ERROR.search(text)) is None:
-            return
-        self._error = LoggedFailure(kind=Failure.DIED, line=line, figures={}, error=error[1])
-        if self.failure is not None:
-            self._died_of = self._error
+    def _failure(self, kind: Failure, text: str, line: int) -> LoggedFailure:
+        figures = dict(self.failure.figures) if self.failure else {}
+        for name, pattern in _FIGURES.items():
+            if match := re.search(pattern, text):
+                figures[name] = _number(match[1])
+        reason = _REASON.search(text) if kind is Failure.REFUSED else None
+        said = shortened(reason[1]) if reason else None
+        return LoggedFailure(kind=kind, line=line, figures=figures, reason=said)
 
     def ended(self, *, ready: bool, last_line: int) -> LoggedFailure | None:
         """What ended it: if it never was ready, an error after which it said nothing more."""
-        failure, error = self.failure, self._died_of or self._error
+        failure, error = self.failure, self._error
         if failure is None:
             return error if error and not ready and error.line > last_line else None
         named = error and failure.kind is Failure.DIED and failure.line - error.line < _DEPTH

@@ -80,7 +80,7 @@ class _Engine(EngineStart):
 
     def learn(self, words: dict[str, str], line: int) -> None:
         """The first to say it counts, of several workers; but the KV cache is that of the least."""
-        values = facts.values_of(words)
+        values = facts.values_of(EngineFacts, words)
         if "fitted_to" in values:
             values["max_model_len"] = values["fitted_to"]
         for name, value in values.items():

@@ -6,6 +6,8 @@ A log of weeks has millions of such lines: past so many, two neighbours become o
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from chunkscope.vllm.log.facts import values_of
+
 MOST_WINDOWS = 2_048
 INTERVAL_S = 10.0  # VLLM_LOG_STATS_INTERVAL, unless the lines say otherwise
 _LONGEST_S = 600.0  # farther apart, nothing was logged between: the engine was idle
@@ -67,22 +69,11 @@ class Timeline:
         self._interval: float | None = None  # the least time between two lines
 
     def add(self, words: Mapping[str, str], at: float | None, line: int) -> None:
-        seconds, rate = self._length(at), words.get("hit_rate")
+        seconds, values = self._length(at), values_of(LogWindow, words)
+        shares = {name: values[name] / 100 for name in ("kv_use", "hit_rate") if name in values}
         before = self.windows[-1].end_s if self.windows else 0.0
-        window = LogWindow(
-            end_s=before + seconds if at is None else at,
-            seconds=seconds,
-            prompt_tokens_per_s=float(words["prompt_tokens_per_s"]),
-            output_tokens_per_s=float(words["output_tokens_per_s"]),
-            running=int(words["running"]),
-            waiting=int(words["waiting"]),
-            kv_use=float(words["kv_use"]) / 100,
-            hit_rate=None if rate is None else float(rate) / 100,
-            deferred=int(words.get("deferred", 0)),
-            line=line,
-            engine=words.get("engine", ""),
-            engines=int(words.get("engines", 1)),
-        )
+        end_s = before + seconds if at is None else at
+        window = LogWindow(**values | shares, end_s=end_s, seconds=seconds, line=line)
         self.windows.append(window)
         if len(self.windows) == MOST_WINDOWS:
             pairs = zip(self.windows[::2], self.windows[1::2], strict=True)
