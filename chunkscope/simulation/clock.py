@@ -37,10 +37,11 @@ class Arrivals:
         return bool(self._coming) and free and self.next_s <= now
 
     def due(self, now: float) -> Iterator[RequestState]:
-        while self.is_due(now):
-            request = self._coming.popleft()
-            if self._free is not None:
-                request.arrival_s = max(request.arrival_s, self._free.popleft())
+        coming, free = self._coming, self._free
+        while coming and coming[0].arrival_s <= now and (free is None or free):
+            request = coming.popleft()
+            if free is not None:
+                request.arrival_s = max(request.arrival_s, free.popleft())
             yield request
 
     def ended(self, requests: int, now: float) -> None:

@@ -29,7 +29,7 @@ class FastScheduler(Scheduler):
 
     @property
     def _can_come(self) -> bool:
-        return bool(self.waiting) and len(self.running) < self.settings.most_running
+        return bool(self.waiting) and len(self.running) < self.most_running
 
     def schedule(self) -> Step:
         """Where nobody must be asked and nobody can come, the step only decodes."""
@@ -152,6 +152,7 @@ class DecodingGroup:
         size = groups.window + groups.keeps_running
         self._context = PastWindow(window.tokens, block_size) if window.tokens else None
         self._rows = PastWindow(size, block_size) if groups.window else None
+        self._windows = [window for window in (self._context, self._rows) if window]
         self._members: dict[RequestState, None] = {}
         self._clock = 0
         self._offset = 0  # the sum over all members
@@ -179,8 +180,10 @@ class DecodingGroup:
 
     def can_join(self, request: RequestState) -> bool:
         """Has it given back what a request that was decoding before would have?"""
-        before = request.num_computed_tokens - 1 - self._groups.keeps_running
-        return request.num_skipped_blocks == self._groups.skipped(before)
+        return request.num_skipped_blocks == self._skipped(request)
+
+    def _skipped(self, request: RequestState) -> int:
+        return self._groups.skipped(request.num_computed_tokens - 1 - self._groups.keeps_running)
 
     def context_after(self, steps: int) -> float:
         """What they look back on, each at itself too, so many steps after the last scheduled."""
@@ -197,7 +200,7 @@ class DecodingGroup:
     def _count(self, offset: int, by: int) -> None:
         self._offset += by * offset
         self._phases[offset % self._block_size] += by
-        for window in filter(None, (self._context, self._rows)):
+        for window in self._windows:
             window.count(offset, self._clock, by)
 
     def advance(self) -> list[RequestState]:
@@ -233,8 +236,7 @@ class DecodingGroup:
         request.num_tokens = request.num_computed_tokens + 1
         request.last_step = request.scheduled_at = last_step
         request.num_scheduled = 1
-        before = request.num_computed_tokens - 1 - self._groups.keeps_running
-        request.num_skipped_blocks = self._groups.skipped(before)
+        request.num_skipped_blocks = self._skipped(request)
 
 
 class PastWindow:

@@ -86,9 +86,11 @@ class GroupBlocks:
         outside = tokens - self.window + 1
         return outside // self._block_size if self.window and outside > 0 else 0
 
-    def to_reserve(self, tokens: int, computed: int = 0) -> int:
+    def to_reserve(self, tokens: int, held: int = 0) -> int:
         """For rows that vLLM wants to be free before it lets a request of so many tokens in."""
-        rows, held = self.rows(tokens), self.rows(computed)
+        rows = self.rows(tokens)
+        if not self.sliding:
+            return self.full * (rows - held)
         sliding = rows if self._most_rows is None else min(rows, self._most_rows)
         return self.full * (rows - held) + self.sliding * max(0, sliding - held)
 
@@ -164,23 +166,24 @@ class KvCache:
             if skipped > request.num_skipped_blocks:
                 self.give_back(groups.sliding * (skipped - request.num_skipped_blocks))
                 request.num_skipped_blocks = skipped
-        after = computed + num_new_tokens
-        need = most = groups.per_row * (groups.rows(after) - groups.rows(computed))
+        held, after = groups.rows(computed), computed + num_new_tokens
+        need = most = groups.per_row * (groups.rows(after) - held)
         if full_sequence_must_fit:
-            most = max(need, groups.to_reserve(request.num_tokens, computed))
-        evictable = groups.full * hit.evictable if hit else 0
-        beside = 0
+            most = max(need, groups.to_reserve(request.num_tokens, held))
+        free = self.num_free
         if hit is not None:  # what it holds besides rows of full groups
-            rows = groups.rows(computed) - groups.skipped(computed)
-            beside = groups.state + groups.sliding * rows
-        if beside + most > self.num_free - evictable:
+            skipped = groups.skipped(computed)
+            beside = groups.state + groups.sliding * (held - skipped)
+            free -= beside + groups.full * hit.evictable
+        if most > free:
             return False
         if hit is not None:
             self._touch(request, hit)
-            request.num_skipped_blocks = groups.skipped(computed)
+            request.num_skipped_blocks = skipped
             need += beside
         self.get_new_blocks(need)
-        self._cache_full_blocks(request, after)
+        if request.path and self._caching:
+            self._cache_full_blocks(request, after)
         return True
 
     def get_new_blocks(self, count: int) -> None:
@@ -189,15 +192,16 @@ class KvCache:
         blank = min(count, self._blank)
         self._blank -= blank
         count -= blank
+        full = self.groups.full
         while count > 0:
             unused = next(iter(self._queue))
-            taken = min(-(-count // self.groups.full), len(unused))
+            taken = min(-(-count // full), unused.end - unused.start)
             unused.end -= taken
             if unused.end == unused.start:
                 del self._queue[unused]
                 if isinstance(unused, SharedRun):
                     del self._cached[unused.stretch][unused]
-            count -= taken * self.groups.full
+            count -= taken * full
         self._blank -= count  # of a row that was not needed whole
 
     def _touch(self, request: RequestState, hit: CacheHit) -> None:
@@ -216,8 +220,6 @@ class KvCache:
 
     def _cache_full_blocks(self, request: RequestState, tokens: int) -> None:
         """Full blocks are cached when they are scheduled: the next in this very step finds them."""
-        if not self._caching or not request.path:
-            return
         full = min(tokens // self.block_size, request.path[-1].end)
         held = request.num_tracked
         if held >= full:

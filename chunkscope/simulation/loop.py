@@ -80,32 +80,31 @@ def run_setting(
 def check_requests(
     requests: Iterable[Request], settings: Settings, pool: KvPool, rules: Rules
 ) -> None:
-    """InputError for requests that no engine could ever serve with this setting."""
-    place, blocks = 0, GroupBlocks(settings, pool, rules)
-    chunked = settings.enable_chunked_prefill or settings.long_prefill_token_threshold
-    limit = settings.max_model_len
-    for place, request in enumerate(requests, start=1):
-        tokens = request.prompt_tokens + request.output_tokens
-        if blocks.to_reserve(tokens - 1) + blocks.state > pool.num_blocks:
-            raise InputError(  # the last token is never read back, so it needs no room
-                f"request {place:,} can never fit: {tokens - 1:,} tokens, and the KV cache holds "
-                f"{max(0, round(pool.num_blocks * pool.tokens_per_block)):,}",
-                hint="give a larger --kv-cache-tokens, or leave such requests out",
-            )
-        if limit is not None and tokens > limit:
-            raise InputError(
-                f"request {place:,} has {tokens:,} tokens in all, max_model_len is {limit:,}: "
-                "vLLM would refuse or cut it"
-            )
-        # A request that is preempted at its end is read again whole, with all but its last token.
-        if not chunked and tokens - 1 > settings.step_tokens:
-            raise InputError(
-                f"request {place:,} may have {tokens - 1:,} tokens to read, and with chunking off "
-                f"one step takes {settings.step_tokens:,}",
-                hint="raise the budget to max_model_len, or leave chunking on",
-            )
-    if not place:
+    """InputError where no engine could ever serve the longest request with this setting."""
+    totals = [request.prompt_tokens + request.output_tokens for request in requests]
+    if not totals:
         raise InputError("there are no requests", hint="an empty profile or trace has no run")
+    tokens, blocks = max(totals), GroupBlocks(settings, pool, rules)
+    place, limit = totals.index(tokens) + 1, settings.max_model_len
+    chunked = settings.enable_chunked_prefill or settings.long_prefill_token_threshold
+    if blocks.to_reserve(tokens - 1) + blocks.state > pool.num_blocks:
+        raise InputError(  # the last token is never read back, so it needs no room
+            f"request {place:,} can never fit: {tokens - 1:,} tokens, and the KV cache holds "
+            f"{max(0, round(pool.num_blocks * pool.tokens_per_block)):,}",
+            hint="give a larger --kv-cache-tokens, or leave such requests out",
+        )
+    if limit is not None and tokens > limit:
+        raise InputError(
+            f"request {place:,} has {tokens:,} tokens in all, max_model_len is {limit:,}: "
+            "vLLM would refuse or cut it"
+        )
+    # A request that is preempted at its end is read again whole, with all but its last token.
+    if not chunked and tokens - 1 > settings.step_tokens:
+        raise InputError(
+            f"request {place:,} may have {tokens - 1:,} tokens to read, and with chunking off "
+            f"one step takes {settings.step_tokens:,}",
+            hint="raise the budget to max_model_len, or leave chunking on",
+        )
 
 
 def _states(scenario: Scenario, block_size: int) -> list[RequestState]:
@@ -234,9 +233,9 @@ def _result(
     ends = [clocks[state.id % len(clocks)].ends for state in states]
     times = [
         RequestTimes(
-            ttft_s=end[state.first_step] - state.arrival_s,
-            e2e_s=end[state.last_step] - state.arrival_s,
-            output_tokens=state.max_tokens,
+            end[state.first_step] - state.arrival_s,
+            end[state.last_step] - state.arrival_s,
+            state.max_tokens,
         )
         for state, end in zip(states, ends, strict=True)
     ]

@@ -28,6 +28,7 @@ class Scheduler:
         window: AttentionWindow = NO_WINDOW,
     ) -> None:
         self.settings = settings
+        self.most_running = settings.most_running
         self.window = window
         self.rules = rules
         self.policy = policy
@@ -80,10 +81,11 @@ class Scheduler:
 
     def _schedule_waiting(self, step: Step, token_budget: int) -> None:
         skipped: list[RequestState] = []
-        while self.waiting and token_budget > 0 and len(self.running) < self.settings.most_running:
+        cache, running = self.kv_cache, self.running
+        while self.waiting and token_budget > 0 and len(running) < self.most_running:
             request = self.waiting.peek()
-            hit = self.kv_cache.get_computed_blocks(request)
-            request.num_computed_tokens = hit.blocks * self.kv_cache.block_size
+            hit = cache.get_computed_blocks(request)
+            request.num_computed_tokens = hit.blocks * cache.block_size
             num_new_tokens = self._num_new_tokens(request)
             if not self.settings.enable_chunked_prefill and num_new_tokens > token_budget:
                 if self.rules.unchunked_stops_the_queue:
@@ -91,7 +93,7 @@ class Scheduler:
                 skipped.append(self.waiting.pop())
                 continue
             num_new_tokens = min(num_new_tokens, token_budget)
-            if not self.kv_cache.allocate_slots(
+            if not cache.allocate_slots(
                 request, num_new_tokens, hit, full_sequence_must_fit=self.rules.reserves_full_prompt
             ):
                 break

@@ -7,6 +7,7 @@ A limit is on a percentile over all requests or gaps. Goodput counts single requ
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from chunkscope.artefacts.figures import Ranked
 from chunkscope.artefacts.units import SECONDS, exceeds
@@ -90,8 +91,7 @@ def _limit(text: str) -> Limit:
     return Limit(metric=metric, at=at, seconds=seconds)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestTimes:
+class RequestTimes(NamedTuple):
     """What one request saw, in seconds."""
 
     ttft_s: float
