@@ -1,11 +1,12 @@
 """Do the tests notice? Break one line at a time and run the core tests of that folder on it.
 
     python tests/benchmarks/break_code.py --seed 24 --breaks 40 > table.md
+    python tests/benchmarks/break_code.py --part 1/2 > one.md &   # every second one, side by side
 
 A break turns a comparison, changes a number, drops a branch or swaps two arguments. Breaks are
 drawn by the seed, spread over the folders by their lines, none of them in words, help or messages.
-Each is tried in a copy of the checkout: the folder's tests, then the golden files, then the tests
-of the commands, up to the first failure. A break that no test notices is listed as a survivor.
+Each is tried in a copy of the checkout: the folder's tests, then the golden files, up to the first
+failure. A break that no test notices is listed as a survivor.
 """
 
 import argparse
@@ -114,12 +115,12 @@ def drawn(seed: int, count: int) -> list[Break]:
 
 
 def tests_of(broken: Break) -> list[list[str]]:
-    """What is run on it, in turn: the folder's tests, then what people see, then the commands."""
+    """What is run on it, in turn: the folder's tests, then what people see."""
     part = broken.path.relative_to(REPOSITORY / "chunkscope").parts[0]
     own = REPOSITORY / "tests" / part
     top = [str(p.relative_to(REPOSITORY)) for p in sorted((REPOSITORY / "tests").glob("test_*.py"))]
     first = [f"tests/{part}"] if own.is_dir() else [name for name in top if "golden" not in name]
-    return [first, ["tests/test_golden.py"], ["tests/commands"]]
+    return [first, ["tests/test_golden.py"]]
 
 
 def caught_by(broken: Break, checkout: Path) -> str | None:
@@ -155,9 +156,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seed", type=int, default=24)
     parser.add_argument("--breaks", type=int, default=40)
+    parser.add_argument("--part", default="1/1", help="2/3: the second of three parts")
     parser.add_argument("--list", action="store_true", help="show the breaks, run nothing")
     options = parser.parse_args()
     print("| where | break | line with it | caught by |\n|---|---|---|---|")
+    part, parts = map(int, options.part.split("/"))
+    chosen = drawn(options.seed, options.breaks)[part - 1 :: parts]
     caught = 0
     with tempfile.TemporaryDirectory() as folder:
         checkout = Path(folder) / "checkout"
@@ -167,14 +171,14 @@ def main() -> None:
             shared = REPOSITORY.parent / "shared"
             if shared.is_dir():
                 (Path(folder) / "shared").symlink_to(shared)
-        for broken in drawn(options.seed, options.breaks):
+        for broken in chosen:
             where = f"{broken.path.relative_to(REPOSITORY / 'chunkscope')}:{broken.line}"
             text = broken.path.read_text(encoding="utf-8")
             line = broken.applied(text).splitlines()[broken.line - 1].strip().replace("|", "\\|")
             test = "" if options.list else caught_by(broken, checkout) or "**nothing**"
             caught += test not in ("", "**nothing**")
             print(f"| {where} | {broken.kind} | `{line}` | {test} |", flush=True)
-    print(f"\n{caught} of {options.breaks} were caught (seed {options.seed}).")
+    print(f"\n{caught} of {len(chosen)} were caught (seed {options.seed}).")
 
 
 if __name__ == "__main__":
