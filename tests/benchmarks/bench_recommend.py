@@ -1,40 +1,35 @@
 """CPU time of whole `recommend` commands, and how many plain simulations that is.
 
-Example: python tests/benchmarks/bench_recommend.py
+Example: python -m tests.benchmarks.bench_recommend
 """
 
-import os
 import random
 import resource
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable
 from pathlib import Path
 
-from chunkscope import DatasetProfile, LengthHistogram, Profile, recommend
-from chunkscope.lengths.profile import TokenizerInfo
-from chunkscope.planning.plan import Plan
+from chunkscope import Profile, recommend
 from chunkscope.planning.predict import SimulateOptions, predict
+from tests.build import profile
 
-REPOSITORY = Path(__file__).parents[2]
 SETTING = {"model": "qwen2.5-1.5b", "gpu": "l4"}
 ROUNDS = 3
-TOKENIZER = TokenizerInfo(
-    name="benchmark", digest="0", kind="hf", engine="none", reference="none", special_tokens_added=0
-)
 
 
 def main() -> None:
     chance = random.Random(0)
-    short = (round(chance.lognormvariate(3.3, 0.9)) + 1 for _ in range(14_042))
-    many = ((round(chance.lognormvariate(6, 1.2)) + 1 for _ in range(500)) for _ in range(100))
-    sample = Profile.load(REPOSITORY / "reports" / "example" / "profile.json")
+    short = [round(chance.lognormvariate(3.3, 0.9)) + 1 for _ in range(14_042)]
+    many = {
+        f"set{n}": [round(chance.lognormvariate(6, 1.2)) + 1 for _ in range(500)]
+        for n in range(100)
+    }
     cases = {
-        "the sample data (target < 1 s)": sample,
-        "14,042 prompts, as MMLU's (target < 3 s)": profile([short]),
-        "100 datasets of 500 prompts": profile(many),
+        "the sample data (target < 1 s)": Profile.load("reports/example/profile.json"),
+        "14,042 prompts, as MMLU's (target < 3 s)": profile(data=short),
+        "100 datasets of 500 prompts": profile(**many),
     }
     for title, data in cases.items():
         least = min(_command(data) for _ in range(ROUNDS))
@@ -42,30 +37,15 @@ def main() -> None:
         print(f"{title}: {least:.2f} s of CPU time, {least / once:.1f} x one simulation of all")
 
 
-def profile(datasets: Iterable[Iterable[int]]) -> Profile:
-    made = tuple(
-        DatasetProfile(
-            name=f"set-{number}",
-            path=f"data/set-{number}.jsonl",
-            format="jsonl",
-            field="prompt",
-            lengths=LengthHistogram.of(lengths),
-        )
-        for number, lengths in enumerate(datasets)
-    )
-    return Profile(tokenizer=TOKENIZER, datasets=made)
-
-
 def _command(data: Profile) -> float:
     """User time of the process, whatever else the machine does."""
     with tempfile.TemporaryDirectory() as folder:
-        data.save(Path(folder) / "profile.json")
-        words = ["-m", SETTING["model"], "--gpu", SETTING["gpu"], "-o", "plan.json"]
+        path = Path(folder) / "profile.json"
+        data.save(path)
+        words = ["-m", SETTING["model"], "--gpu", SETTING["gpu"], "-o", f"{folder}/plan.json"]
         before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
         subprocess.run(
-            [sys.executable, "-m", "chunkscope", "recommend", "profile.json", *words],
-            cwd=folder,
-            env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+            [sys.executable, "-m", "chunkscope", "recommend", str(path), *words],
             check=True,
             capture_output=True,
         )
@@ -73,7 +53,7 @@ def _command(data: Profile) -> float:
 
 
 def _simulation(data: Profile) -> float:
-    plan: Plan = recommend(data, **SETTING)
+    plan = recommend(data, **SETTING)
     start = time.process_time()
     predict(plan, data, SimulateOptions())
     return time.process_time() - start

@@ -11,7 +11,6 @@ from dataclasses import replace
 from chunkscope.hardware.gpus import find_gpu
 from chunkscope.hardware.step_time import step_model
 from chunkscope.models import find_model
-from chunkscope.prefixes.sharing import Stretch
 from chunkscope.simulation.loop import Scenario, run_setting
 from chunkscope.simulation.slo import read_slo
 from chunkscope.simulation.sweep import UNIT_RATE, find_rate
@@ -42,18 +41,6 @@ def workload(output: Callable[[random.Random], int], shared_prefix: int = 0) -> 
     return Scenario(requests=requests, rules=Rules(), step=step, stretches=stretches)
 
 
-def tasks(count: int, tokens: int) -> Scenario:
-    """As many tasks, one after the other, each with its own shots after a line that all have."""
-    one = workload(lambda _: 16, shared_prefix=tokens)
-    line = Stretch(parent=-1, tokens=32)
-    shots = [Stretch(parent=0, tokens=tokens - 32) for _ in range(count)]
-    requests = tuple(
-        replace(request, stretch=1 + place * count // REQUESTS)
-        for place, request in enumerate(one.requests)
-    )
-    return replace(one, requests=requests, stretches=(line, *shots))
-
-
 WORKLOADS = {
     "one token each": workload(lambda _: 1),
     "256 tokens each": workload(lambda _: 256),
@@ -61,7 +48,6 @@ WORKLOADS = {
         lambda chance: min(4_000, round(chance.lognormvariate(5, 1)) + 1)
     ),
     "five shots shared, 1 token": workload(lambda _: 1, shared_prefix=600),
-    "57 tasks of five shots, 16 tokens": tasks(57, 600),
 }
 
 

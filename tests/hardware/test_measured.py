@@ -3,8 +3,9 @@
 Kinds: reports/h200/kinds, measured by tests/benchmarks/measure_kinds.py. The held-out rows were
 measured while nobody knew them who could set a constant; predicted.jsonl was on main before.
 
-Dense models: measured on 2026-11-15 with vLLM 0.24.0 by tests/benchmarks/measure_memory.py, random
-bf16 weights, max_model_len 32768, gpu_memory_utilization 0.9, eager, max_num_seqs 1024.
+Dense models: measured on 2026-11-15 with vLLM 0.24.0 as torch saw them (peaks while one prompt of
+32,704 tokens and 32 of 400 run), random bf16 weights, max_model_len 32768, gpu_memory_utilization
+0.9, eager, max_num_seqs 1024.
 """
 
 import json

@@ -149,8 +149,10 @@ real = [pytest.mark.real, pytest.mark.filterwarnings("ignore")]
 NODE = {"object_store_memory": 80 << 20, "num_cpus": 1}
 
 
-def started() -> Any:
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
     """A head that only manages, and two nodes of one worker each."""
+    pytest.importorskip("ray")
     from ray.cluster_utils import Cluster
 
     head = {**NODE, "num_cpus": 0, "include_dashboard": False}
@@ -158,13 +160,6 @@ def started() -> Any:
     for _ in range(2):
         cluster.add_node(**NODE)
     cluster.wait_for_nodes()
-    return cluster
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Any]:
-    pytest.importorskip("ray")
-    cluster = started()
     yield cluster
     cluster.shutdown()
 
@@ -172,20 +167,13 @@ def cluster() -> Iterator[Any]:
 class TestRealCluster:
     pytestmark = real
 
-    def test_a_cluster_counts_what_one_process_counts_from_any_folder(
+    def test_a_cluster_counts_what_one_process_counts_from_any_folder_though_a_node_dies(
         self, place: Path, tmp_path: Path, cluster: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Workers have the folder of `ray start`: a relative name has to mean the driver's."""
         monkeypatch.chdir(place)
         cache = set(tmp_path.rglob("*"))
         monkeypatch.setenv("CHUNKSCOPE_CACHE_DIR", str(tmp_path))
-        alone = analyze("evals", options=OPTIONS)
-        there = analyze_on_ray("evals", cluster.address, options=OPTIONS, part_bytes=PART)
-        assert list(map(counts, there.datasets)) == list(map(counts, alone.datasets))
-        assert [dataset.name for dataset in there.failures] == ["cut"]
-        assert not [path for path in {*tmp_path.rglob("*")} - cache if "ray" in path.name]
-
-    def test_a_node_that_dies_costs_nothing_but_time(self, place: Path, cluster: Any) -> None:
         doomed = cluster.add_node(**NODE)
         cluster.wait_for_nodes()
 
@@ -198,12 +186,13 @@ class TestRealCluster:
                     cluster.remove_node(doomed, allow_graceful=False)
 
         listener = Listener(progress=Killing())
-        data = place / "evals"
         there = analyze_on_ray(
-            data, cluster.address, options=OPTIONS, listener=listener, part_bytes=PART
+            "evals", cluster.address, options=OPTIONS, listener=listener, part_bytes=PART
         )
-        alone = analyze(data, options=OPTIONS)
+        alone = analyze("evals", options=OPTIONS)
         assert list(map(counts, there.datasets)) == list(map(counts, alone.datasets))
+        assert [dataset.name for dataset in there.failures] == ["cut"]
+        assert not [path for path in {*tmp_path.rglob("*")} - cache if "ray" in path.name]
 
     def test_a_dead_worker_says_nothing_on_stdout(
         self, place: Path, tmp_path: Path, cluster: Any
@@ -222,11 +211,12 @@ class TestRealCluster:
         (tmp_path / "out.json").write_bytes(out)
         assert Profile.load(tmp_path / "out.json").overall.count > 100_000
 
-    def test_the_end_of_the_cluster_is_an_engine_failure(self, place: Path, tmp_path: Path) -> None:
-        pytest.importorskip("ray")
-        cluster = started()
+    def test_the_end_of_the_cluster_is_an_engine_failure(
+        self, place: Path, tmp_path: Path, cluster: Any
+    ) -> None:
+        """The last test of this cluster."""
         big = tmp_path / "big.jsonl"
-        big.write_bytes(b"\n".join([(place / "evals" / "lines.jsonl").read_bytes()] * 80))
+        big.write_bytes(b"\n".join([(place / "evals" / "lines.jsonl").read_bytes()] * 40))
         words = command(big, "--ray", "--no-cache")
         env = environment(RAY_ADDRESS=cluster.address)
         with subprocess.Popen(words, cwd=tmp_path, stdout=-1, stderr=-1, env=env) as run:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.commands.helpers import analyze, chunkscope, write_jsonl
+from tests.prompts.test_rendering import OWN_TASKS_ONLY
 
 TASK = """task: {name}
 dataset_path: json
@@ -32,7 +33,7 @@ doc_to_choice: ["A", "B", "C", "D"]
 doc_to_target: "{{answer}}"
 """  # noqa: E501
 RUN_LM_EVAL = (
-    "import sys\n"
+    f"{OWN_TASKS_ONLY}\nimport sys\n"
     "from lm_eval.__main__ import cli_evaluate\n"
     "sys.argv = 'lm_eval --model dummy --include_path tasks --log_samples --output_path logs"
     " --tasks gsm8k_8,mmlu_5,qmsum_0'.split()\n"

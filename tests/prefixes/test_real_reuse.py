@@ -68,14 +68,19 @@ def expected(prompts: list[Prompt], kv_blocks: int, load: Load = ONE_BY_ONE) -> 
     return lru_cached_tokens(tree_of(prompts), kv_blocks, load).tolist()
 
 
-def test_generated_prompts_find_what_vllm_finds(probe):
+def test_generated_prompts_find_what_vllm_finds_and_likelihood_requests_only_write(probe):
     cases = []
     for seed in range(120):
         prompts = family(seed)
         longest = max(-(-len(prompt) // 16) for prompt in prompts)
         cases += [(prompts, longest + extra) for extra in (0, 1, seed % 30, 1000)]
     workloads = [asked(*case) for case in cases]
-    answers = probe("scheduler_probe", workloads)["answers"]
+    prompts = [[7] * 100, [7] * 120, [7] * 100 + [8] * 30]
+    scored = asked(prompts, AMPLE)
+    scored["requests"][1]["prompt_logprobs"] = True
+    *answers, steps = probe("scheduler_probe", [*workloads, scored])["answers"]
+    tree = tree_of(prompts, [True, False, True])
+    assert cached(scored, steps) == tree.ideal.tolist() == [0, 0, 96]
     wrong = [
         case
         for case, workload, steps in zip(cases, workloads, answers, strict=True)
@@ -86,51 +91,33 @@ def test_generated_prompts_find_what_vllm_finds(probe):
     assert tight > 60
 
 
-def test_likelihood_requests_write_and_do_not_read(probe):
-    prompts = [[7] * 100, [7] * 120, [7] * 100 + [8] * 30]
-    workload = asked(prompts, AMPLE)
-    workload["requests"][1]["prompt_logprobs"] = True
-    (steps,) = probe("scheduler_probe", [workload])["answers"]
-    tree = tree_of(prompts, [True, False, True])
-    assert cached(workload, steps) == tree.ideal.tolist() == [0, 0, 96]
-
-
 def test_real_few_shot_prompts_find_what_vllm_finds(probe, shared):
-    data = shared / "data"
-    tokenizer = Tokenizer(str(shared / "tokenizers" / "qwen3"))
-    cases = []
-    for texts in ([*corpora._mmlu(data)][::100], [*corpora._gsm8k(data)][::20]):
-        prompts = tokenizer.encode(texts, special_tokens=True)
-        mixed = random.Random(0).sample(prompts, len(prompts))
-        cases += [(prompts, AMPLE), (prompts, 300), (mixed, AMPLE), (mixed, 300), (mixed, 1_500)]
-    workloads = [asked(*case) for case in cases]
-    answers = probe("scheduler_probe", workloads)["answers"]
-    found = [cached(*pair) for pair in zip(workloads, answers, strict=True)]
-    assert found == [expected(*case) for case in cases]
-    assert all(map(sum, found))
-
-
-def test_requests_that_run_together_find_nearly_what_the_model_of_them_says(probe, shared):
-    """A model: answers take their room at once, and the first to come is the first to end.
-
-    Within half a point where vLLM preempts nobody; where it does, up to two points too low.
+    """One by one exactly; requests that run together nearly, as answers take their room at once
+    and the first to come is the first to end in the model of them: within half a point where vLLM
+    preempts nobody; where it does, up to two points too low.
     """
+    data, chance = shared / "data", random.Random(0)
     tokenizer = Tokenizer(str(shared / "tokenizers" / "qwen3"))
-    texts = [*corpora._mmlu(shared / "data")][::50]
-    prompts = tokenizer.encode(texts, special_tokens=True)
-    mixed = random.Random(0).sample(prompts, len(prompts))
+    alone = []
+    for texts in ([*corpora._gsm8k(data)][::20], [*corpora._mmlu(data)][::70]):
+        prompts = tokenizer.encode(texts, special_tokens=True)
+        mixed = chance.sample(prompts, len(prompts))
+        alone += [(prompts, AMPLE), (prompts, 300), (mixed, AMPLE), (mixed, 300), (mixed, 1_500)]
     loads = [
         Load(running=8, output_tokens=16),
         Load(running=64),
         Load(running=64, output_tokens=64),
     ]
-    cases = [(mixed, blocks, load) for blocks in (1_000, 2_000, 4_000) for load in loads]
-    workloads = [asked(*case) for case in cases]
+    together = [(mixed, blocks, load) for blocks in (1_000, 2_000, 4_000) for load in loads]
+    workloads = [asked(*case) for case in (*alone, *together)]
     answers = probe("scheduler_probe", workloads)["answers"]
-    tokens = sum(map(len, mixed))
-    for case, workload, steps in zip(cases, workloads, answers, strict=True):
-        real, model = sum(cached(workload, steps)), sum(expected(*case))
+    found = [cached(*pair) for pair in zip(workloads, answers, strict=True)]
+    assert found[: len(alone)] == [expected(*case) for case in alone]
+    assert all(map(sum, found[: len(alone)]))
+    tokens, shares = sum(map(len, mixed)), []
+    for case, real, steps in zip(together, found[len(alone) :], answers[len(alone) :], strict=True):
+        model = sum(expected(*case))
         preempted = any(step["preempted"] for step in steps)
-        assert abs(real - model) < (0.02 if preempted else 0.005) * tokens, case[1:]
-    found = [sum(expected(*case)) / tokens for case in cases]
-    assert max(found) - min(found) > 0.2
+        assert abs(sum(real) - model) < (0.02 if preempted else 0.005) * tokens, case[1:]
+        shares.append(model / tokens)
+    assert max(shares) - min(shares) > 0.2

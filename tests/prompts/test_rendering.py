@@ -90,8 +90,14 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 # --- lm-eval --------------------------------------------------------------------------------------
 
+# It would read the 14,000 files of its own tasks first, each time.
+OWN_TASKS_ONLY = """import functools
+from lm_eval.tasks import TaskManager
+TaskManager.__init__ = functools.partialmethod(TaskManager.__init__, include_defaults=False)
+"""
 # lm-eval's own command line, twice: plain, and as a chat with another number of shots.
-RUN_LM_EVAL = """import sys
+RUN_LM_EVAL = f"""{OWN_TASKS_ONLY}
+import sys
 from lm_eval.__main__ import cli_evaluate
 from lm_eval.models.dummy import DummyLM
 DummyLM.tokenizer_name = "model"
@@ -139,57 +145,60 @@ def test_what_is_rendered_is_counted_as_what_lm_eval_logs(logged: Path) -> None:
     assert logs["sums"]["order"] == "longest first"
 
 
-@pytest.mark.real
-def test_chats_and_the_order_of_requests_are_those_of_lm_eval(
-    logged: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(logged)
-    asked = RenderOptions(include_path="tasks", shots=2, limit=4)
-    with ExitStack() as folders:
-        rendering = Rendering(options=asked, tokenizer="model", chat=True, folders=folders)
-        sources = rendering.sources("lm-eval:quiz,sums")
-        found = {source.name: arguments_in(source.file) for source in sources}
-    assert not any(source.file.parent.exists() for source in sources if source.file)
-    for task, arguments in found.items():
-        (samples,) = (logged / "chat").rglob(f"samples_{task}_*.jsonl")
-        assert arguments == arguments_in(samples)
-    assert "<user>" in json.dumps(found["sums"])
-
-
-def arguments_in(samples: Path | None) -> dict:
-    assert samples
-    rows = map(json.loads, samples.read_text().splitlines())
-    return {row["doc_id"]: row["arguments"] for row in rows}
-
-
 # The program that runs tasks, asked several times: a harness takes long to import.
-ASK = """import json, sys
+ASK = f"""{OWN_TASKS_ONLY}
+import json, pathlib, sys
 sys.path.insert(0, sys.argv[1])
 import chunkscope_tasks
 for text in open("asks.jsonl"):
-    print("answer:" + json.dumps(chunkscope_tasks.outcome_of(json.loads(text), None)), flush=True)
+    outcome = chunkscope_tasks.outcome_of(json.loads(text), pathlib.Path("rendered"))
+    print("answer:" + json.dumps(outcome), flush=True)
 """
 
 
-@pytest.mark.real
-def test_what_cannot_be_rendered_is_a_sentence(
-    harness_python: Path, place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(place)
+@pytest.fixture(scope="module")
+def outcomes(harness_python: Path, place: Path) -> list[dict]:
+    """A chat of two tasks, and what cannot be rendered."""
     (place / "evals.py").write_text(INSPECT)
+    (place / "rendered").mkdir()
     asked = Rendering(options=RenderOptions(include_path="tasks"))
+    few = RenderOptions(include_path="tasks", shots=2, limit=4)
     no_template = Rendering(options=asked.options, tokenizer="tasks", chat=True)
     asks = [
+        Rendering(options=few, tokenizer="model", chat=True).request("lm-eval", ["quiz", "sums"]),
         *(asked.request("lm-eval", [task]) for task in ("sumz", "not_here", "on_the_hub", "coded")),
         no_template.request("lm-eval", ["sums"]),
         Rendering().request("inspect", ["evals.py@broken"]),
     ]
     write_jsonl(place / "asks.jsonl", asks)
     program = [str(harness_python), "-c", ASK, str(PROGRAM.parent)]
-    done = subprocess.run(program, capture_output=True, text=True, check=False)
+    done = subprocess.run(program, cwd=place, capture_output=True, text=True, check=False)
     answers = [line for line in done.stdout.splitlines() if line.startswith("answer:")]
     assert len(answers) == len(asks), done.stderr
-    errors = [failure("it", json.loads(answer.removeprefix("answer:")), 0) for answer in answers]
+    return [json.loads(answer.removeprefix("answer:")) for answer in answers]
+
+
+@pytest.mark.real
+def test_chats_and_the_order_of_requests_are_those_of_lm_eval(
+    logged: Path, outcomes: list[dict]
+) -> None:
+    logs = outcomes[0]["logs"]
+    assert {log["task"] for log in logs} == {"sums", "quiz"}
+    for log in logs:
+        (samples,) = (logged / "chat").rglob(f"samples_{log['task']}_*.jsonl")
+        arguments = arguments_in(logged / "rendered" / log["file"])
+        assert arguments == arguments_in(samples)
+        assert "<user>" in json.dumps(arguments)
+
+
+def arguments_in(samples: Path) -> dict:
+    rows = map(json.loads, samples.read_text().splitlines())
+    return {row["doc_id"]: row["arguments"] for row in rows}
+
+
+@pytest.mark.real
+def test_what_cannot_be_rendered_is_a_sentence(outcomes: list[dict]) -> None:
+    errors = [failure("it", outcome, 0) for outcome in outcomes[1:]]
     no_task, no_file, no_set, coded, no_chat, raises = errors
     assert "sumz" in no_task.message
     assert "sums" in no_task.hint.removeprefix("near it: ").split(", ")

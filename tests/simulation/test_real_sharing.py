@@ -34,18 +34,18 @@ AMPLE = 1 << 16  # blocks
 
 def few_shot_mmlu(shared: Path) -> Iterator[Row]:
     """Subjects mixed, so that a small cache has forgotten one when it comes again."""
-    texts = [*corpora._mmlu(shared / "data")][::80]
+    texts = [*corpora._mmlu(shared / "data")][:7_000:80]
     yield from ({"prompt": text} for text in random.Random(0).sample(texts, len(texts)))
 
 
 def eight_shot_gsm8k(shared: Path) -> Iterator[Row]:
-    yield from ({"prompt": text} for text in [*corpora._gsm8k(shared / "data")][::12])
+    yield from ({"prompt": text} for text in [*corpora._gsm8k(shared / "data")][::24])
 
 
 def chats(shared: Path) -> Iterator[Row]:
     """Each turn is a request of its own, with all turns before it."""
     lines = (shared / "data/mt_bench_101/mtbench101_messages.jsonl").read_text().splitlines()
-    for line in lines[::20]:
+    for line in lines[::40]:
         messages = json.loads(line)["messages"]
         for turn, message in enumerate(messages):
             if message["role"] == "user":
@@ -124,31 +124,32 @@ def sent(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Se
     return made
 
 
-@pytest.mark.parametrize("name", ["few_shot_mmlu", "eight_shot_gsm8k", "chats"])
-def test_the_same_tokens_are_cached_request_for_request(
-    probe: Any, sent: dict[str, Sent], name: str
-) -> None:
-    workload, ids = sent[name]
-    questions = [asked(workload, ids, case) for case in cases(max(map(len, ids)))]
-    told = probe("scheduler_probe", questions)
-    found = []
-    for question, answer in zip(questions, told["answers"], strict=True):
-        real = [{**s, "tokens": {int(n): t for n, t in s["tokens"].items()}} for s in answer]
-        mine = trace(
-            question["requests"],
-            question["engine"],
-            rules=release(told["vllm"]).rules,
-            stretches=question["stretches"],
-        )
-        hits = cached(question, real)
-        assert cached(question, mine) == hits
-        assert mine == real
-        assert in_the_end(workload, question, told["vllm"]) == sum(hits)
-        found.append(sum(hits))
-    tight, _, middle, _, ample, _, *_ = found
-    assert 0 < tight <= middle <= ample
-    assert tight < 0.9 * ample or name != "few_shot_mmlu"
-    assert found[1] == found[3] == found[5] == 0, "likelihoods are not read from the cache"
+def test_the_same_tokens_are_cached_request_for_request(probe: Any, sent: dict[str, Sent]) -> None:
+    asks = {
+        name: [asked(workload, ids, case) for case in cases(max(map(len, ids)))]
+        for name, (workload, ids) in sent.items()
+    }
+    told = probe("scheduler_probe", [question for part in asks.values() for question in part])
+    answers = iter(told["answers"])
+    for name, questions in asks.items():
+        found = []
+        for question, answer in zip(questions, answers, strict=False):
+            real = [{**s, "tokens": {int(n): t for n, t in s["tokens"].items()}} for s in answer]
+            mine = trace(
+                question["requests"],
+                question["engine"],
+                rules=release(told["vllm"]).rules,
+                stretches=question["stretches"],
+            )
+            hits = cached(question, real)
+            assert cached(question, mine) == hits
+            assert mine == real
+            assert in_the_end(sent[name][0], question, told["vllm"]) == sum(hits)
+            found.append(sum(hits))
+        tight, _, middle, _, ample, _, *_ = found
+        assert 0 < tight <= middle <= ample
+        assert tight < 0.9 * ample or name != "few_shot_mmlu"
+        assert found[1] == found[3] == found[5] == 0, "likelihoods are not read from the cache"
 
 
 def test_a_real_engine_finds_what_is_predicted(probe: Any, sent: dict[str, Sent]) -> None:

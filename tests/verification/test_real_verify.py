@@ -58,7 +58,13 @@ class Workplace:
         (folder / "tiny" / "config.json").write_text(json.dumps(TINY))
         made = profile(short=SHORT * 2, long=LONG)
         made.save(folder / "reports" / "profile.json")
-        plan = recommend(made, model=str(folder / "tiny"), vllm_version=version, max_output=8)
+        plan = recommend(
+            made,
+            model=str(folder / "tiny"),
+            vllm_version=version,
+            max_output=8,
+            mode="aggressive",
+        )
         plan.save(folder / "reports" / "plan.json")
         self.environment = {
             **os.environ,
@@ -148,11 +154,11 @@ def place(tmp_path, vllm_python, version):
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory, vllm_python, version):
-    """Three settings, measured once for several tests; weights that make one token clearly win."""
+    """Two settings, measured once for several tests; weights that make one token clearly win."""
     place = Workplace(tmp_path_factory.mktemp("verify"), vllm_python, version)
     save_model(place.folder / "tiny", TINY)
     result = place.run(
-        *("--check-outputs", "--against", "off", "--also", "long-prefill-token-threshold=300"),
+        *("--check-outputs", "--against", "off"),
         *("--requests", "11", "--repeats", "2", "--max-output", "4"),
         load_format="auto",
     )
@@ -161,22 +167,23 @@ def measured(tmp_path_factory, vllm_python, version):
 
 def test_each_setting_is_a_row_and_nothing_is_left_running(measured) -> None:
     place, result = measured
-    names = ["plan", "off", "long-prefill-token-threshold=300"]
-    assert [run.setting for run in result.runs] == names
+    assert [run.setting for run in result.runs] == ["plan", "off"]
     assert all(run.ok and len(run.repeats) == 2 for run in result.runs)
     assert (result.machine.device, result.verdict is not None) == ("cpu", True)
     place.wait_until_nothing_is_left()
 
 
 def test_chunks_are_as_many_as_the_scheduler_must_make(measured) -> None:
-    """The budget is ample, so only the threshold cuts: ceil(tokens / 300) steps per prompt."""
+    """The budget is ample, so only the threshold cuts: ceil(tokens / threshold) steps a prompt."""
     _, result = measured
     lengths = [request.prompt_tokens for request in result.workload.requests]
     assert Counter(lengths) == Counter(SHORT * 2 + LONG)
-    off, capped = result.run("off"), result.run("long-prefill-token-threshold=300")
+    off, capped = result.run("off"), result.run("plan")
     assert off.engine["enable_chunked_prefill"] is False
     assert {(r.chunked_prompts, r.chunks_max) for r in off.repeats} == {(0, 1)}
-    expected = (len(LONG), -(-max(LONG) // 300))
+    threshold = capped.settings.long_prefill_token_threshold
+    assert 0 < threshold < max(LONG)
+    expected = (sum(length > threshold for length in LONG), -(-max(LONG) // threshold))
     assert {(r.chunked_prompts, r.chunks_max) for r in capped.repeats} == {expected}
 
 
@@ -219,25 +226,22 @@ def test_the_simulator_makes_the_steps_that_the_engine_made(measured) -> None:
 def test_outputs_are_compared_with_those_without_chunks(measured) -> None:
     """How many are equal depends on the CPU. That the weights decide does not."""
     _, result = measured
-    off, others = result.run("off"), [r for r in result.runs if r.setting != "off"]
-    assert off.outputs.reference is None
-    assert [r.outputs.reference for r in others] == ["off", "off"]
-    assert all(r.outputs.equal >= 0.5 for r in others)
+    plan, off = result.runs
+    assert (plan.outputs.reference, off.outputs.reference) == ("off", None)
+    assert plan.outputs.equal >= 0.5
     assert all(r.outputs.again >= 0.5 for r in result.runs)
     answers = off.outputs.answers
     assert (len(answers), {len(answer) for answer in answers}) == (11, {32})
     assert len(set(answers)) > 5, "each prompt has an answer of its own"
 
 
-def test_a_killed_engine_is_a_row_and_what_ctrl_c_left_is_measured_when_it_is_resumed(
-    place,
-) -> None:
+def test_a_killed_engine_is_a_row_ctrl_c_is_resumed_and_nothing_outlives_chunkscope(place) -> None:
     """Likelihoods of prompts that begin alike: one token each, and no cache is read."""
     (place.folder / "chunkscope.toml").write_text(
         '[verify]\ntask = "loglikelihood"\nshared_prefix = 256\n'
     )
-    words = (*ONLY_PLAN, "--also", "max-num-seqs=8", "--check-outputs")
-    with place.start(*words, "--arrivals", "1/s") as process:
+    words = (*ONLY_PLAN, "--also", "max-num-seqs=8", "--check-outputs", "--arrivals", "2/s")
+    with place.start(*words) as process:
         wait_for(process, "measuring")
         os.kill(place.wait_for_engine(), signal.SIGKILL)
         wait_for(process, "(2 of 2)")
@@ -250,21 +254,17 @@ def test_a_killed_engine_is_a_row_and_what_ctrl_c_left_is_measured_when_it_is_re
     (died,) = Verification.load(place.output).runs
     assert (died.status, died.failure.values["phase"]) == (Status.DIED, "measuring")
     assert (place.output.parent / died.log).stat().st_size > 0
-    resumed = place.run(*words, "--arrivals", "1/s", "--resume")
-    for run in resumed.runs:
-        assert round(run.figures.output_tokens_per_s * run.figures.makespan_s) == 11
-        assert (run.figures.prefix_hit_rate, run.figures.itl_s) == (0.0, None)
-        assert {len(answer) for answer in run.outputs.answers} == {32}
-    assert place.run(*words, "--arrivals", "1/s", "--resume").runs == resumed.runs
-    place.run(*words, "--resume", code=3)  # another workload
-
-
-def test_nothing_outlives_chunkscope_when_it_is_killed(place) -> None:
-    with place.start(*ONLY_PLAN) as process:
+    with place.start(*words, "--resume") as process:
+        wait_for(process, "(2 of 2)")
         place.wait_for_engine()
         process.kill()
         process.communicate(timeout=PATIENCE_S)
     place.wait_until_nothing_is_left()
+    (run,) = Verification.load(place.output).runs
+    assert round(run.figures.output_tokens_per_s * run.figures.makespan_s) == 11
+    assert (run.figures.prefix_hit_rate, run.figures.itl_s) == (0.0, None)
+    assert {len(answer) for answer in run.outputs.answers} == {32}
+    place.run(*words[:-2], "--resume", code=3)  # another workload
 
 
 def test_what_vllm_refuses_and_what_does_not_fit_are_rows_too(place) -> None:

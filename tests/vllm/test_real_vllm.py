@@ -6,7 +6,9 @@ All questions of this file are put to one process (`answers`); the tests read wh
 import ast
 import json
 import shlex
+from contextlib import suppress
 from dataclasses import dataclass, fields
+from itertools import cycle, product
 from typing import Any
 
 import pytest
@@ -61,16 +63,13 @@ def both_ways(made, folder, told=""):
 
 
 def matrix(version, folders):
-    for model in MODELS:
-        for name, lengths in PROFILES.items():
-            for mode in (None, *Mode):
-                for gpu in GPUS:
-                    told = {"model": model, "mode": mode, "gpu": gpu}
-                    try:
-                        made = plan(lengths, **told, vllm_version=version)
-                    except ChunkscopeError:
-                        continue
-                    yield from both_ways(made, folders[model], f"{name}, {told}")
+    """Each model, profile and mode together; the GPUs in turn, so that each meets each of them."""
+    combined = product(MODELS, PROFILES, (None, *Mode))
+    for (model, name, mode), gpu in zip(combined, cycle(GPUS), strict=False):
+        told = {"model": model, "mode": mode, "gpu": gpu}
+        with suppress(ChunkscopeError):
+            made = plan(PROFILES[name], **told, vllm_version=version)
+            yield from both_ways(made, folders[model], f"{name}, {told}")
 
 
 def any_profile(version, folders):
@@ -79,7 +78,7 @@ def any_profile(version, folders):
     tokens = st.one_of(st.integers(0, 1_100), st.integers(0, 40_000), st.integers(0, 300_000))
 
     @settings(
-        max_examples=400,
+        max_examples=80,
         database=None,
         deadline=None,
         phases=[Phase.generate],
@@ -103,11 +102,9 @@ def any_profile(version, folders):
     )
     def draw(lengths, model, gpu, **options):
         options |= {"model": model, "gpu": gpu}
-        try:
+        with suppress(ChunkscopeError):
             made = plan(lengths, vllm_version=version, **options)
-        except ChunkscopeError:
-            return
-        drawn.extend(both_ways(made, folders[model], f"{lengths}, {options}"))
+            drawn.extend(both_ways(made, folders[model], f"{lengths}, {options}"))
 
     draw()
     return drawn
@@ -203,9 +200,12 @@ MAKERS = (matrix, any_profile, emitted, left_alone, limits, any_settings, nonsen
 @pytest.fixture(scope="session")
 def answers(vllm_python, installed, folders) -> dict[str, list[tuple[Question, CheckAnswer]]]:
     asked = {make.__name__: list(make(installed[0], folders)) for make in MAKERS}
-    cases = [question.case for questions in asked.values() for question in questions]
-    verdicts = iter(check_many(cases, python=vllm_python))
-    return {name: [(q, next(verdicts)) for q in questions] for name, questions in asked.items()}
+    cases = {repr(q.case): q.case for questions in asked.values() for q in questions}
+    verdicts = dict(zip(cases, check_many([*cases.values()], python=vllm_python), strict=True))
+    return {
+        name: [(question, verdicts[repr(question.case)]) for question in questions]
+        for name, questions in asked.items()
+    }
 
 
 def agree(question, verdict):
@@ -229,13 +229,13 @@ def test_the_flag_table_is_the_installed_vllms(installed):
 def test_every_mode_model_and_profile_is_accepted(answers):
     planned = {(q.about.model.name, q.about.decision.mode) for q, _ in answers["matrix"]}
     assert planned == {(find_model(model).name, mode) for model in MODELS for mode in Mode}
-    assert len(answers["matrix"]) > 500
+    assert len({q.about.gpu for q, _ in answers["matrix"]}) == len(GPUS)
     for question, verdict in answers["matrix"]:
         agree(question, verdict)
 
 
 def test_any_profile_gives_arguments_that_are_accepted(answers):
-    assert len(answers["any_profile"]) > 200
+    assert len(answers["any_profile"]) > 60
     for question, verdict in answers["any_profile"]:
         agree(question, verdict)
 

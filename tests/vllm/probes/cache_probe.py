@@ -2,8 +2,9 @@
 
 Reads [{"engine": {...}, "runs": [{"prompts": [[id, ...], ...], "output": n}, ...]}, ...] from stdin
 as JSON; a run may ask for `prompt_logprobs`, or for the next token's likelihood to be one of some
-`labels`, as /generative_scoring does. The model is tiny and has random weights. Answers with
-whether the engine schedules ahead and, by run and prompt, `num_cached_tokens`.
+`labels`, as /generative_scoring does. The model is tiny and has random weights; tokens are
+numbered anew, so that its vocabulary is no larger than the prompts'. Answers with whether the
+engine schedules ahead and, by run and prompt, `num_cached_tokens`.
 """
 
 import json
@@ -28,10 +29,22 @@ TINY = {
     "num_attention_heads": 2,
     "num_key_value_heads": 1,
     "head_dim": 32,
-    "vocab_size": 152_064,
     "max_position_embeddings": 1 << 16,
     "torch_dtype": "float32",
 }
+
+
+def renumber(questions):
+    """Every token as its place among those that occur; how many do."""
+    places = {}
+
+    def numbered(ids):
+        return [places.setdefault(token, len(places)) for token in ids]
+
+    for run in (run for question in questions for run in question["runs"]):
+        run["prompts"] = [*map(numbered, run["prompts"])]
+        run["labels"] = numbered(run.get("labels", []))
+    return len(places)
 
 
 def answers(question, folder):
@@ -52,7 +65,7 @@ def answers(question, folder):
 
 
 def found(engine, run):
-    labels = run.get("labels")
+    labels = run["labels"]
     scoring = {"logprobs": len(labels), "logprob_token_ids": labels} if labels else {}
     params = vllm.SamplingParams(
         max_tokens=run["output"],
@@ -70,6 +83,8 @@ def found(engine, run):
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as home:
-        (Path(home) / "config.json").write_text(json.dumps(TINY))
-        cached = [answers(question, Path(home)) for question in json.load(sys.stdin)]
+        questions = json.load(sys.stdin)
+        config = {**TINY, "vocab_size": renumber(questions)}
+        (Path(home) / "config.json").write_text(json.dumps(config))
+        cached = [answers(question, Path(home)) for question in questions]
     print(MARK + json.dumps({"vllm": vllm.__version__, "answers": cached}))
