@@ -87,18 +87,17 @@ def _reading(
     rate = metrics.prefix_hit_rate(before, after)
     if windows and rate is not None:
         windows[-1] = replace(windows[-1], hit_rate=rate)
-    finished = metrics.counted(before, after, metrics.FINISHED)
     start = EngineStart(
         facts=facts,
         windows=tuple(windows),
         engines=int(cache.engine.get("engines") or 1),
-        preemptions=metrics.preemptions(before, after),
+        preemptions=metrics.counted(before, after, metrics.PREEMPTIONS),
     )
     restarted = metrics.counted(before, after, metrics.PROMPT_TOKENS) is None
     return ServerReading(
         address=address,
         start=start,
-        finished=None if finished is None else round(finished),
+        finished=metrics.counted(before, after, metrics.FINISHED),
         notes=(note("server_restarted", address=address),) if restarted else (),
     )
 

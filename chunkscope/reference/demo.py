@@ -5,7 +5,7 @@ Without chunks all of them wait for the long prompts to be read.
 """
 
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -71,14 +71,13 @@ class Demonstration:
 def demo(
     *,
     model: str | None = None,
-    chunk: str | Iterable[int | None] = "none,256",
+    chunk: str = "none,256",
     long: int = 3_072,
     seed: int = 0,
     answering: Callable[[str], None] = lambda _: None,
 ) -> Demonstration:
     """Chunked prefill with a real model on this machine: `demo(chunk="32,256,none")`."""
-    words = chunk.split(",") if isinstance(chunk, str) else map(str, chunk)
-    chunks = dict.fromkeys(_chunk_size(word.strip().lower()) for word in words)
+    chunks = dict.fromkeys(_chunk_size(word.strip().lower()) for word in chunk.split(","))
     torch = load_torch("chunkscope demo")
     torch.manual_seed(seed)
     loaded = tiny_model(seed) if model is None else load_model(model)

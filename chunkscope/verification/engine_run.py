@@ -114,7 +114,7 @@ def measure(
                 _follow(event, record, job, listener)
             elif record.phase not in REPORTING and (size := log.stat().st_size) != log_size:
                 heard, log_size = time.monotonic(), size
-                doing = doing_in(_text(log)[-LOG_TAIL:])
+                doing = doing_in(log.read_text("utf-8", "replace")[-LOG_TAIL:])
                 if record.start_s is None and doing not in (None, record.phase):
                     record.phase = doing or record.phase
                     listener.phase(record.phase)
@@ -122,17 +122,13 @@ def measure(
             if record.done or timed_out:
                 break
         code = 0 if timed_out or record.measured else process.exit_code()
-    record.log, record.log_text = log.name, _text(log)
+    record.log, record.log_text = log.name, log.read_text("utf-8", "replace")
     if record.measured:
         return _run(row, record, Status.OK), record
     if timed_out:
         silent = note("engine_silent", seconds=job.timeout_s, phase=record.phase)
         return _run(row, record, Status.TIMEOUT, silent), record
     return _run(row, record, *_failure(record, code)), record
-
-
-def _text(log: Path) -> str:
-    return log.read_text(encoding="utf-8", errors="replace")
 
 
 def _follow(

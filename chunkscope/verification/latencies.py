@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from statistics import median, median_low
-from typing import Any, cast
+from typing import Any
 
 from chunkscope.artefacts.figures import Figures, Latencies, Ranked, percentiles
 from chunkscope.simulation.slo import RequestTimes, Slo, slo_result
@@ -109,18 +109,16 @@ def distribution_of(answers: Sequence[Answer]) -> Distribution | None:
     return Distribution(ttft_s=first or (), itl_s=gaps)
 
 
-def median_of(repeats: Sequence[Figures]) -> Figures:
-    """Figure by figure. Counts stay whole numbers: the lower of two in the middle."""
-    return cast("Figures", _median(repeats))
+def median_of(values: Sequence[Any]) -> Any:
+    """Of numbers, or figure by figure of what holds numbers; of those that are known.
 
-
-def _median(values: Sequence[Any]) -> Any:
-    """Of numbers, or part by part of what holds numbers; of those that are known."""
+    Counts stay whole numbers: the lower of two in the middle.
+    """
     numbers = [value for value in values if value is not None]
     if not numbers:
         return None
     kind = type(numbers[0])
     if is_dataclass(kind):
         parts = {f.name: [getattr(value, f.name) for value in numbers] for f in fields(kind)}
-        return kind(**{name: _median(part) for name, part in parts.items()})
+        return kind(**{name: median_of(part) for name, part in parts.items()})
     return median_low(numbers) if kind is int else median(numbers)

@@ -41,20 +41,17 @@ def reference_run(v: Verification) -> Run | None:
 def with_outputs_compared(v: Verification) -> Verification:
     """Every run's answers beside those of the reference, as far as runs are there."""
     reference = reference_run(v)
-    if reference is None or reference.outputs is None:
-        return v
-    expected = reference.outputs.answers
-    return replace(v, runs=tuple(_compared(run, reference.setting, expected) for run in v.runs))
+    return replace(v, runs=tuple(_compared(run, reference) for run in v.runs))
 
 
-def _compared(run: Run, reference: str, expected: Sequence[Sequence[int]]) -> Run:
-    outputs = run.outputs
-    if outputs is None:
+def _compared(run: Run, reference: Run | None) -> Run:
+    if run.outputs is None or reference is None or reference.outputs is None:
         return run
-    if run.setting == reference:
-        return replace(run, outputs=replace(outputs, reference=None, equal=None))
-    equal = equal_share(outputs.answers, expected)
-    return replace(run, outputs=replace(outputs, reference=reference, equal=equal))
+    name, equal = None, None
+    if run is not reference:
+        name = reference.setting
+        equal = equal_share(run.outputs.answers, reference.outputs.answers)
+    return replace(run, outputs=replace(run.outputs, reference=name, equal=equal))
 
 
 def is_noise(outputs: RunOutputs, reference: RunOutputs) -> bool:

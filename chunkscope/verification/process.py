@@ -51,18 +51,6 @@ class EngineProcess:
             return 1
         return 128 - code if code - 128 in set(signal.Signals) else code
 
-    def end(self) -> None:
-        """Closing the guard's stdin makes it kill the group; whatever is left then is killed."""
-        with suppress(OSError):
-            if self._guard.stdin:
-                self._guard.stdin.close()
-        with suppress(subprocess.TimeoutExpired):
-            self._guard.wait(GOODBYE_S)
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._guard.pid, signal.SIGKILL)
-        self._guard.wait()
-        os.close(self._events)
-
 
 @contextmanager
 def engine_process(python: str, task: dict[str, Any], log: Path) -> Iterator[EngineProcess]:
@@ -81,30 +69,31 @@ def engine_process(python: str, task: dict[str, Any], log: Path) -> Iterator[Eng
         guard = [sys.executable, "-I", str(INSIDE / "chunkscope_guard.py"), str(log.absolute())]
         engine = [python, str(INSIDE / "chunkscope_engine.py"), str(file)]
         events, write = os.pipe()
-        process = EngineProcess(
-            subprocess.Popen(  # noqa: S603
-                [*guard, *engine],
-                stdin=subprocess.PIPE,
-                env=_environment(write),
-                pass_fds=[write],
-                start_new_session=True,
-            ),
-            events,
+        folders = (str(INSIDE), str(PROGRAM.parent), os.environ.get("PYTHONPATH", ""))
+        environment = {
+            "PYTHONPATH": os.pathsep.join(filter(None, folders)),
+            "CHUNKSCOPE_EVENTS_FD": str(write),
+            "VLLM_NO_USAGE_STATS": "1",  # nothing is sent anywhere
+            "PYTHONUNBUFFERED": "1",
+        }
+        running = subprocess.Popen(  # noqa: S603
+            [*guard, *engine],
+            stdin=subprocess.PIPE,
+            env={**os.environ, **environment},
+            pass_fds=[write],
+            start_new_session=True,
         )
         os.close(write)
         try:
-            yield process
+            yield EngineProcess(running, events)
         finally:
-            process.end()
-
-
-def _environment(events: int) -> dict[str, str]:
-    folders = (str(INSIDE), str(PROGRAM.parent), os.environ.get("PYTHONPATH", ""))
-    path = os.pathsep.join(filter(None, folders))
-    return {
-        **os.environ,
-        "PYTHONPATH": path,
-        "CHUNKSCOPE_EVENTS_FD": str(events),
-        "VLLM_NO_USAGE_STATS": "1",  # nothing is sent anywhere
-        "PYTHONUNBUFFERED": "1",
-    }
+            # Closing its stdin makes the guard kill the group; whatever is left then is killed.
+            with suppress(OSError):
+                if running.stdin:
+                    running.stdin.close()
+            with suppress(subprocess.TimeoutExpired):
+                running.wait(GOODBYE_S)
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(running.pid, signal.SIGKILL)
+            running.wait()
+            os.close(events)

@@ -7,9 +7,9 @@ the one that comes nearest in length, and its true length.
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -36,22 +36,15 @@ ROWS, ROWS_PER_REQUEST = 1_000, 5  # drawn at least
 RANDOM_INSTEAD = "leave --data out: random token ids of the same lengths are sent then"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RealPrompts:
-    """One prompt for each request, as text and as ids.
+class RealPrompt(NamedTuple):
+    """`is_complete`: the text has its special tokens in it, as a rendered chat has."""
 
-    `complete` says of each text whether it has its special tokens in it, as a rendered chat has,
-    so that nobody must add them.
-    """
-
-    texts: tuple[str, ...]
-    ids: tuple[tuple[int, ...], ...]
-    complete: tuple[bool, ...]
-    source: PromptSource
+    text: str
+    ids: Sequence[int]
+    is_complete: bool
 
 
 Sent = str | Conversation | SentRequest  # a prompt as the data has it
-Text = tuple[str, bool]  # a prompt as it is sent, and whether it is complete
 
 
 def real_prompts(
@@ -61,8 +54,8 @@ def real_prompts(
     *,
     tokenizer: str | None,
     seed: int,
-) -> tuple[Workload, RealPrompts]:
-    """The workload with the lengths of real rows, and those rows.
+) -> tuple[Workload, list[RealPrompt], PromptSource]:
+    """The workload with the lengths of real rows, and those rows: one for each request.
 
     A row is used again only when all have been used; the longest request of the workload is the
     room there is: answers are cut down before it is exceeded.
@@ -77,26 +70,21 @@ def real_prompts(
         # Under the names of the profile: a prefix may be for one of them.
         names = {dataset.path: dataset.name for dataset in profile.datasets}
         sources = [replace(one, name=names.get(one.path, one.name)) for one in sources]
-        texts, ids = _encoded(_sampled(sources, options, count, seed), encoder, options)
-    lengths = [len(prompt) for prompt in ids]
+        drawn = _encoded(_sampled(sources, options, count, seed), encoder, options)
+    lengths = [len(prompt.ids) for prompt in drawn]
     _refuse_other_data(lengths, profile)
     room = max(r.prompt_tokens + r.output_tokens for r in workload.requests)
     rows = nearest([r.prompt_tokens for r in workload.requests], lengths, room=room)
-    real = RealPrompts(
-        texts=tuple(texts[row][0] for row in rows),
-        ids=tuple(tuple(ids[row]) for row in rows),
-        complete=tuple(texts[row][1] for row in rows),
-        source=PromptSource(
-            datasets=tuple(source.name for source in sources), repeated=len(rows) - len(set(rows))
-        ),
-    )
-    return _with_prompts(workload, real.ids, room), real
+    repeated = len(rows) - len(set(rows))
+    source = PromptSource(datasets=tuple(one.name for one in sources), repeated=repeated)
+    prompts = [drawn[row] for row in rows]
+    return _with_prompts(workload, prompts, room), prompts, source
 
 
-def _with_prompts(workload: Workload, ids: Sequence[Sequence[int]], room: int) -> Workload:
+def _with_prompts(workload: Workload, prompts: Sequence[RealPrompt], room: int) -> Workload:
     """As long as these prompts, which share what they share."""
-    packed = [np.array(prompt, "<u4").tobytes() for prompt in ids]
-    sharing = tree_of_prompts(packed, [True] * len(ids)).sharing()
+    packed = [np.array(prompt.ids, "<u4").tobytes() for prompt in prompts]
+    sharing = tree_of_prompts(packed, [True] * len(prompts)).sharing()
     requests = tuple(
         replace(
             request,
@@ -191,32 +179,31 @@ def _prompts(source: Source, options: AnalyzeOptions) -> Iterator[Chunk]:
 
 def _encoded(
     prompts: Iterable[Sent], tokenizer: Tokenizer, options: AnalyzeOptions
-) -> tuple[list[Text], list[Sequence[int]]]:
+) -> list[RealPrompt]:
     """As they are sent. What the chat template refuses is left out, as it was in the profile."""
-    texts: list[Text] = []
-    ids: dict[int, Sequence[int]] = {}  # by place in `texts`
+    encoded = []
     for prompt in prompts:
-        chat: Any = prompt.prompt if isinstance(prompt, SentRequest) else prompt
-        if isinstance(chat, str) and options.apply_chat_template and chat is prompt:
-            chat = Conversation([{"role": "user", "content": chat}])
-        if isinstance(chat, Conversation):
+        adds = options.special_tokens
+        text: Any = prompt
+        if isinstance(prompt, SentRequest):
+            text, adds = prompt.prompt, adds and prompt.special_tokens
+        elif isinstance(prompt, str) and options.apply_chat_template:
+            text = Conversation([{"role": "user", "content": prompt}])
+        if isinstance(text, Conversation):
             with suppress(TemplateRefused):
-                if tokenizer.counts_chats_itself:
-                    ids[len(texts)], text = tokenizer.encode_chat(chat)
-                else:
-                    text = tokenizer.chat_text(chat)
-                texts.append((text, True))
-        elif isinstance(prompt, SentRequest):
-            adds = prompt.special_tokens and options.special_tokens
-            texts.append((f"{prompt.prompt}{prompt.continuation}", not adds))
-        else:
-            texts.append((chat, not options.special_tokens))
-    for complete in (False, True):
-        places = [n for n, (_, done) in enumerate(texts) if done is complete and n not in ids]
-        wanted = [texts[place][0] for place in places]
-        encoded = tokenizer.encode(wanted, special_tokens=not complete) if wanted else []
-        ids.update(zip(places, encoded, strict=True))
-    return texts, [ids[place] for place in range(len(texts))]
+                encoded.append(_chat(text, tokenizer))
+            continue
+        text += prompt.continuation if isinstance(prompt, SentRequest) else ""
+        encoded.append(RealPrompt(text, tokenizer.encode([text], special_tokens=adds)[0], not adds))
+    return encoded
+
+
+def _chat(chat: Conversation, tokenizer: Tokenizer) -> RealPrompt:
+    if tokenizer.counts_chats_itself:
+        ids, text = tokenizer.encode_chat(chat)
+        return RealPrompt(text, ids, is_complete=True)
+    text = tokenizer.chat_text(chat)
+    return RealPrompt(text, tokenizer.encode([text], special_tokens=False)[0], is_complete=True)
 
 
 # -- which row for which request -----------------------------------------------------------------

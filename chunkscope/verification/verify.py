@@ -29,7 +29,7 @@ from chunkscope.vllm.enums import Entry, SendOrder, Task
 from chunkscope.vllm.flags import Release, release
 
 if TYPE_CHECKING:
-    from chunkscope.verification.prompts import RealPrompts
+    from chunkscope.verification.prompts import RealPrompt
 
 WARM_UP_REQUESTS = 2_048  # more than run at the same time
 WARM_UP_OUTPUT = 16
@@ -133,8 +133,7 @@ def verify(
         longest=max(r.prompt_tokens + r.output_tokens for r in workload.requests),
     )
     engine_model, shape = model_for_engine(name, options.load_format)
-    if prompts is not None:
-        check_vocabulary(prompts, shape)
+    check_vocabulary(prompts, shape)
     parameters = shape.parameters.total
     subject = Subject(name=name, load_format=options.load_format, parameters=parameters)
     begun = replace(begun, model=subject, options=options.for_every_engine)
@@ -154,7 +153,7 @@ def verify(
         warm_up=_warm_up(workload, plan, profile),
         repeats=options.repeats,
         timeout_s=options.timeout_s,
-        prompts=prompts.ids if prompts else None,
+        prompts=[prompt.ids for prompt in prompts] or None,
         output_places=sample_places(workload) if options.check_outputs else (),
         bursts=bursts_for(_max_model_len(plan)),
     )
@@ -173,7 +172,6 @@ def verify_endpoint(
     """One row: the server as it is, asked greedily. The key of the environment is sent to it and
     kept nowhere."""
     from chunkscope.verification.endpoint.client import measure_endpoint
-    from chunkscope.verification.endpoint.server import key_for
 
     plan, report = Plan.given(plan), report or Report()
     if options.check_outputs:
@@ -187,7 +185,6 @@ def verify_endpoint(
         begun.workload,
         repeats=options.repeats,
         model=model,
-        key=key_for(url),
         prompts=prompts,
         timeout_s=options.timeout_s,
         listener=report.listener,
@@ -201,13 +198,13 @@ def verify_endpoint(
 
 def _begun(
     plan: Plan, profile: Profile, options: VerifyOptions
-) -> "tuple[Verification, RealPrompts | None]":
+) -> "tuple[Verification, Sequence[RealPrompt]]":
     """Without a model or a run; and the prompts, where they are real."""
-    workload, prompts = workload_for(plan, profile, options)
+    workload, prompts, source = workload_for(plan, profile, options)
     begun = Verification(
         model=Subject(name="", load_format=options.load_format),
         workload=workload,
-        source=prompts.source if prompts else PromptSource(),
+        source=source,
         repeats=options.repeats,
         runs=(),
         plan_digest=plan.digest(),
@@ -323,7 +320,7 @@ def has_weights(folder: Path) -> bool:
 
 def workload_for(
     plan: Plan, profile: Profile, options: VerifyOptions
-) -> "tuple[Workload, RealPrompts | None]":
+) -> "tuple[Workload, Sequence[RealPrompt], PromptSource]":
     """Lengths as in the profile; real prompts where their data is given."""
     if plan.source.profile_digest != profile.digest():
         raise InputError(
@@ -336,7 +333,7 @@ def workload_for(
     long_over = plan.decision.threshold or plan.request.rule.conservative_threshold
     workload = replace(workload, long_over=long_over)
     if not options.data:
-        return workload, None
+        return workload, (), PromptSource()
     from chunkscope.verification.prompts import real_prompts
 
     return real_prompts(
@@ -344,9 +341,9 @@ def workload_for(
     )
 
 
-def check_vocabulary(prompts: "RealPrompts", shape: ModelShape) -> None:
+def check_vocabulary(prompts: "Sequence[RealPrompt]", shape: ModelShape) -> None:
     """An engine without a tokenizer does not look at ids before it uses them: it would die."""
-    highest = max((max(ids) for ids in prompts.ids if ids), default=0)
+    highest = max((number for prompt in prompts for number in prompt.ids), default=0)
     if highest >= shape.vocab:
         raise InputError(
             f"token {highest:,} of these prompts is beyond the model's vocabulary of "

@@ -134,7 +134,7 @@ def test_the_metrics_of_an_engine_that_preempted(name: str, evidence: dict[str, 
     after = metrics.parse((LOGS / f"vllm-{name}.metrics").read_text(encoding="utf-8"))
     before = replace(after, samples=tuple(s._replace(value=0.0) for s in after.samples))
     finished = metrics.counted(before, after, metrics.FINISHED)
-    life = replace(life, preemptions=metrics.preemptions(before, after))
+    life = replace(life, preemptions=metrics.counted(before, after, metrics.PREEMPTIONS))
     found = report_of(life, "http://x", finished=round(finished or 0))
     assert rules(found)[:2] == ["preemptions", "kv-bound"]
     assert found.symptoms[0].evidence[0].values == evidence

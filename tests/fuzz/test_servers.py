@@ -65,7 +65,7 @@ def test_metrics() -> None:
     def check(one: bytes, other: bytes, number: str) -> None:
         before, after = (metrics.parse(data.decode(errors="replace")) for data in (one, other))
         with fine():
-            metrics.preemptions(before, after)
+            metrics.counted(before, after, metrics.PREEMPTIONS)
             metrics.prefix_hit_rate(before, after)
             metrics.kv_cache(after, 100)
             metrics.kv_cache(metrics.parse(COUNTERS.replace("100", number)), 100)

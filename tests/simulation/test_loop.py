@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chunkscope.errors import InputError, UsageError
-from chunkscope.hardware.step_time import READ_AGAIN, Host
+from chunkscope.hardware.step_time import READ_AGAIN, Host, StepModel
 from chunkscope.simulation.result import Backlog
 from chunkscope.simulation.workload import Request, with_shared_prefix
 from chunkscope.vllm.enums import ChunkPolicy
@@ -148,12 +148,18 @@ def test_chunks_by_length_follow_the_prompt(prompt, chunk):
     assert first_chunks(ChunkPolicy.BY_LENGTH, prompt) == chunk
 
 
-def test_the_adaptive_chunk_halves_while_steps_are_slow():
+@pytest.mark.parametrize(
+    ("step_s", "sizes"),
+    [(0.11, [2_048, 1_024, 512]), (0.09, [2_048, 2_048, 2_048]), (0.04, [4_096, 7_904])],
+    ids=["slow", "right", "fast"],
+)
+def test_the_adaptive_chunk_follows_the_time_of_a_step(step_s, sizes):
     setting = args(max_num_batched_tokens=8_192, kv_cache_tokens=100_000)
-    requests = arriving((10, 40, 0.0), (12_000, 1, 0.1))
-    run = simulate(requests, setting, STEP, policy=ChunkPolicy.ADAPTIVE, timeline=4)
-    sizes = [c.end - c.start for step in run.timeline for c in step.chunks if c.request == 1]
-    assert sizes == [2_048, 1_024, 512]
+    requests = arriving((10, 40, 0.0), (12_000, 1, 0.01))
+    step = StepModel(fixed_s=step_s)
+    run = simulate(requests, setting, step, policy=ChunkPolicy.ADAPTIVE, timeline=4)
+    chunks = [c.end - c.start for step in run.timeline for c in step.chunks if c.request == 1]
+    assert chunks == sizes
 
 
 def test_short_prompts_go_first_when_they_are_interactive():

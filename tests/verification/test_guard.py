@@ -13,12 +13,11 @@ import pytest
 from chunkscope.verification.process import INSIDE
 from tests.processes import PATIENCE_S, members, started, wait_until
 
-# It ignores the polite signal, has a child of its own and holds shared memory, as if killed.
+# It ignores the polite signal, has a child of its own and holds shared memory.
 STUBBORN = """
 import signal, subprocess, time
-from multiprocessing import resource_tracker, shared_memory
+from multiprocessing import shared_memory
 made = shared_memory.SharedMemory(create=True, size=4096)
-resource_tracker.unregister(made._name, "shared_memory")
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 subprocess.Popen(["sleep", "600"])
 print("up", made.name, flush=True)

@@ -19,7 +19,7 @@ from chunkscope.prompts.prefix_files import PrefixFile
 from chunkscope.prompts.selection import SelectOptions
 from chunkscope.simulation.workload import Request, Workload, dataset_output, draw_workload
 from chunkscope.sources.base import ReadOptions
-from chunkscope.verification.prompts import nearest, real_prompts
+from chunkscope.verification.prompts import RealPrompt, nearest, real_prompts
 from chunkscope.verification.result import PromptSource
 from chunkscope.vllm.enums import Task
 from tests.prompts.helpers import lm_eval_sample
@@ -50,12 +50,16 @@ def again(paths, profile, sent, **how):
 def assert_as_analyzed(paths, options: AnalyzeOptions | None = None):
     """Every row once: the lengths are the profile's, one by one."""
     profile = chunkscope.analyze([str(path) for path in paths], options=options)
-    sent, real = again(paths, profile, every_prompt(profile))
+    sent, real, source = again(paths, profile, every_prompt(profile))
+    assert sorted(source.datasets) == sorted(one.name for one in profile.datasets)
     assert Counter(r.prompt_tokens for r in sent.requests) == Counter(profile.overall.counts)
-    assert [len(ids) for ids in real.ids] == [r.prompt_tokens for r in sent.requests]
+    assert [len(prompt.ids) for prompt in real] == [r.prompt_tokens for r in sent.requests]
     assert [r.output_tokens for r in sent.requests] == [16] * len(sent.requests)
-    assert len(real.texts) == len(real.ids) == len(real.complete)
     return real
+
+
+def texts(prompts: list[RealPrompt]) -> list[str]:
+    return [prompt.text for prompt in prompts]
 
 
 def counted(path: Path, tokenizer: str, **options) -> Profile:
@@ -83,8 +87,7 @@ def data(tmp_path):
 def test_several_datasets_have_the_lengths_that_analyze_counted(small):
     names = ("code_repair", "knowledge_quiz")
     files = [path for path in sorted(SAMPLE.iterdir()) if path.name.split(".")[0] in names]
-    real = assert_as_analyzed(files, AnalyzeOptions(tokenizer=small))
-    assert sorted(real.source.datasets) == sorted(names)
+    assert_as_analyzed(files, AnalyzeOptions(tokenizer=small))
 
 
 def test_options_of_the_profile_hold(small):
@@ -95,10 +98,9 @@ def test_options_of_the_profile_hold(small):
 
 def test_chats_are_rendered_as_they_were(data):
     rendered = assert_as_analyzed([SAMPLE / "reasoning" / "tool_use.jsonl"])
-    assert all(rendered.complete)
-    assert rendered.texts[0].startswith("<s>")
-    texts = assert_as_analyzed([data], AnalyzeOptions(apply_chat_template=True))
-    assert all(texts.complete), "texts as user messages"
+    assert rendered[0].text.startswith("<s>")
+    as_user = assert_as_analyzed([data], AnalyzeOptions(apply_chat_template=True))
+    assert all(prompt.is_complete for prompt in rendered + as_user)
 
 
 def test_what_a_harness_sent_is_sent_again(tmp_path):
@@ -108,7 +110,7 @@ def test_what_a_harness_sent_is_sent_again(tmp_path):
         lm_eval_sample(0, ["Q: 1", " A"], ["Q: 1", " B"]),
         lm_eval_sample(1, [[messages], {"until": []}], resps=[["far"]]),
     )
-    assert sorted(assert_as_analyzed([log]).texts)[1:] == ["Q: 1 A", "Q: 1 B"]
+    assert sorted(texts(assert_as_analyzed([log])))[1:] == ["Q: 1 A", "Q: 1 B"]
 
 
 def test_a_table_is_read_as_it_was(tmp_path, small):
@@ -118,7 +120,7 @@ def test_a_table_is_read_as_it_was(tmp_path, small):
     file.write_text("\n".join(lines), encoding="latin-1")
     read = ReadOptions(encoding="latin-1", delimiter=";", header=False)
     real = assert_as_analyzed([file], AnalyzeOptions(read=read, tokenizer=small))
-    assert sorted(real.texts) == sorted(line.split(";")[0] for line in lines)
+    assert sorted(texts(real)) == sorted(line.split(";")[0] for line in lines)
 
 
 def test_a_prefix_file_is_read_again_for_the_dataset_it_was_given_for(data, tmp_path, small):
@@ -128,8 +130,8 @@ def test_a_prefix_file_is_read_again_for_the_dataset_it_was_given_for(data, tmp_
     files = (PrefixFile.given(f"d={tmp_path}/one"), PrefixFile.given(f"mine={tmp_path}/two"))
     options = AnalyzeOptions(prefix_files=files, names=("d", "mine"), tokenizer=small)
     profile = chunkscope.analyze([data, other], options=options)
-    _, prompts = again([data, other], profile, workload(40, 40, 40, 40))
-    assert {*prompts.texts} == {
+    _, prompts, _ = again([data, other], profile, workload(40, 40, 40, 40))
+    assert {*texts(prompts)} == {
         *("Examples of one:\n\none", "Examples of one:\n\nand another"),
         *("Examples of two:\n\nthree", "Examples of two:\n\nand the fourth"),
     }
@@ -148,8 +150,8 @@ def test_real_chats_have_the_ids_that_transformers_gives(shared):
     options = AnalyzeOptions(tokenizer=str(folder), chat_date=datetime.date(2024, 7, 26))
     chats = shared / "data" / "mt_bench_101" / "mtbench101_messages.jsonl"
     real = assert_as_analyzed([chats], options)
-    encoded = load_auto(folder)(list(real.texts), add_special_tokens=False)
-    assert [list(ids) for ids in real.ids] == encoded["input_ids"]
+    encoded = load_auto(folder)(texts(real), add_special_tokens=False)
+    assert [list(prompt.ids) for prompt in real] == encoded["input_ids"]
 
 
 # -- which row -----------------------------------------------------------------------------------
@@ -157,16 +159,16 @@ def test_real_chats_have_the_ids_that_transformers_gives(shared):
 
 def test_each_request_gets_the_nearest_row(tmp_path, small):
     data = jsonl(tmp_path / "d.jsonl", *({"prompt": "a " * n} for n in (5, 50, 500)))
-    sent, real = again([data], counted(data, small), workload(1_020, 6, 120))
+    sent, real, _ = again([data], counted(data, small), workload(1_020, 6, 120))
     assert [r.prompt_tokens for r in sent.requests] == [1_000, 10, 100]
     assert [r.arrival_s for r in sent.requests] == [0.0, 1.0, 2.0]
-    assert real.texts == ("a " * 500, "a " * 5, "a " * 50)
+    assert texts(real) == ["a " * 500, "a " * 5, "a " * 50]
 
 
 def test_rows_are_used_again_only_when_all_were_used(data, small):
-    real = again([data], counted(data, small), workload(*[30] * 5))[1]
-    assert sorted(Counter(real.texts).values()) == [2, 3]
-    assert real.source == PromptSource(datasets=("d",), repeated=3)
+    _, real, source = again([data], counted(data, small), workload(*[30] * 5))
+    assert sorted(Counter(texts(real)).values()) == [2, 3]
+    assert source == PromptSource(datasets=("d",), repeated=3)
 
 
 def test_the_room_is_never_exceeded(tmp_path, small):
@@ -203,14 +205,14 @@ def test_real_prompts_share_what_they_share(tmp_path, small) -> None:
     rows = [{"prompt": f"{shots[n % 2]}Question {n}?"} for n in range(8)]
     file = jsonl(tmp_path / "few.jsonl", *rows, {"prompt": "Nothing in common?"})
     profile = counted(file, small)
-    sent, real = again([file], profile, every_prompt(profile))
+    sent, real, _ = again([file], profile, every_prompt(profile))
 
     def stretches(stretch: int) -> set[int]:
         return {stretch, *stretches(sent.stretches[stretch].parent)} if stretch >= 0 else set()
 
     ends = [request.stretch for request in sent.requests]
     for one, other in combinations(range(len(ends)), 2):
-        pairs = zip(real.ids[one], real.ids[other], strict=False)
+        pairs = zip(real[one].ids, real[other].ids, strict=False)
         alike = len([*takewhile(lambda pair: pair[0] == pair[1], pairs)])
         both = stretches(ends[one]) & stretches(ends[other])
         shared = max((depths(sent.stretches)[stretch] for stretch in both), default=0)
@@ -242,4 +244,4 @@ def test_another_tokenizer_or_other_data_is_refused(data, tmp_path, small):
     other = jsonl(tmp_path / "o.jsonl", {"prompt": "far longer " * 9}, {"prompt": "and " * 40})
     with pytest.raises(InputError, match="2 of 2"):
         again([other], counted(data, small), workload(5, 99))
-    assert again([other], counted(data, small, sample=1), workload(5, 99))[1].texts
+    assert again([other], counted(data, small, sample=1), workload(5, 99))[1]

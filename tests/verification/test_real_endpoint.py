@@ -20,8 +20,8 @@ from chunkscope.planning.recommend import recommend
 from chunkscope.prefixes.sharing import Stretch
 from chunkscope.simulation.workload import Request, Workload
 from chunkscope.verification.endpoint.client import measure_endpoint
-from chunkscope.verification.prompts import RealPrompts
-from chunkscope.verification.result import EngineKind, PromptSource, Verification
+from chunkscope.verification.prompts import RealPrompt
+from chunkscope.verification.result import EngineKind, Verification
 from chunkscope.vllm.enums import Task
 from chunkscope.vllm.log.failures import Status
 from chunkscope.vllm.settings import Settings
@@ -134,21 +134,18 @@ def workload(
 MIXED = (40, 300, 700, 1_500, 90, 40, 300, 700, 20, 1_000)
 
 
+@pytest.fixture(autouse=True)
+def _key(monkeypatch):
+    monkeypatch.setenv("CHUNKSCOPE_API_KEY", KEY)
+
+
 def measure(served: Served, sent: Workload, **changes):
-    how = {
-        "repeats": 2,
-        "model": None,
-        "key": KEY,
-        "prompts": None,
-        "timeout_s": 120.0,
-        "listener": Progress(),
-    }
+    how = {"repeats": 2, "model": None, "prompts": (), "timeout_s": 120.0, "listener": Progress()}
     return measure_endpoint(served.url, sent, **{**how, **changes})
 
 
-def real(*texts: str, complete: bool) -> RealPrompts:
-    flags = (complete,) * len(texts)
-    return RealPrompts(texts=texts, ids=(), source=PromptSource(), complete=flags)
+def real(*texts: str, complete: bool) -> list[RealPrompt]:
+    return [RealPrompt(text, (), complete) for text in texts]
 
 
 def tokens(figures) -> float:
@@ -188,10 +185,11 @@ def test_likelihoods_come_in_one_piece(served):
     assert tokens(run.figures) == pytest.approx(len(MIXED))
 
 
-@pytest.mark.parametrize("key", [None, "sk-of-somebody-else"])
-def test_a_key_that_is_missing_or_wrong(served, key):
+@pytest.mark.parametrize("key", ["", "sk-of-somebody-else"])
+def test_a_key_that_is_missing_or_wrong(served, key, monkeypatch):
+    monkeypatch.setenv("CHUNKSCOPE_API_KEY", key)
     with pytest.raises(MissingError, match="401"):
-        measure(served, workload(40), key=key)
+        measure(served, workload(40))
 
 
 def test_real_texts_are_sent_as_text_and_counted_by_the_server(served):
@@ -215,8 +213,7 @@ def test_what_the_server_refuses_is_told_though_a_key_was_sent(served):
     assert "2048" in run.failure.values["detail"]
 
 
-def test_the_doctor_watches_a_server_at_work(served, installed, monkeypatch):
-    monkeypatch.setenv("CHUNKSCOPE_API_KEY", KEY)
+def test_the_doctor_watches_a_server_at_work(served, installed):
     sent = workload(*[200] * 40, output=200)
     at_work = threading.Thread(target=measure, args=(served, sent), kwargs={"repeats": 1})
     at_work.start()
@@ -243,7 +240,6 @@ def test_the_command_measures_a_server_and_keeps_no_key(served, tmp_path):
             *("--requests", "5", "--repeats", "1", "--max-output", "8"),
         ],
         cwd=tmp_path,
-        env={**os.environ, "CHUNKSCOPE_API_KEY": KEY},
         capture_output=True,
         text=True,
         check=False,

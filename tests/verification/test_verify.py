@@ -9,7 +9,7 @@ import pytest
 from chunkscope.errors import InputError, MissingError, UsageError
 from chunkscope.models import find_model, known_model
 from chunkscope.prefixes.sharing import Stretch
-from chunkscope.verification.prompts import RealPrompts
+from chunkscope.verification.prompts import RealPrompt
 from chunkscope.verification.result import Predicted, PromptSource, Verification
 from chunkscope.verification.settings import SettingRow
 from chunkscope.verification.verify import (
@@ -34,7 +34,7 @@ ROWS = [SettingRow(name=name, settings=SET) for name in ("plan", "off")]
 
 def test_a_tokenizer_of_another_model_is_noticed_before_the_engine_dies_of_it() -> None:
     def prompts(*ids):
-        return RealPrompts(texts=("",), ids=(ids,), source=PromptSource(), complete=(False,))
+        return [RealPrompt("", ids, is_complete=False)]
 
     check_vocabulary(prompts(0, SHAPE.vocab - 1), SHAPE)
     with pytest.raises(InputError, match=f"{SHAPE.vocab:,}"):
@@ -45,11 +45,11 @@ def test_the_workload_fits_the_plans_context_and_keeps_as_many_under_way_as_it_w
     None
 ):
     planned = plan(MIXED, concurrency=9)
-    workload, _ = workload_for(planned, profile(data=MIXED), VerifyOptions(requests=500))
+    workload, _, _ = workload_for(planned, profile(data=MIXED), VerifyOptions(requests=500))
     room = planned.effective.max_model_len
     assert max(r.prompt_tokens + r.output_tokens for r in workload.requests) <= room
     assert (workload.long_over, workload.concurrency) == (planned.decision.threshold, 9)
-    workload, _ = workload_for(planned, profile(data=MIXED), VerifyOptions(concurrency=3))
+    workload, _, _ = workload_for(planned, profile(data=MIXED), VerifyOptions(concurrency=3))
     assert workload.concurrency == 3
 
 

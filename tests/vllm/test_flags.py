@@ -12,6 +12,7 @@ from chunkscope.vllm.deployment import Deployment
 from chunkscope.vllm.enums import Entry
 from chunkscope.vllm.flags import command_line, release
 from chunkscope.vllm.rules import NEWEST, OLDEST, Off, Rules
+from chunkscope.vllm.serve_flags import flags_by_name
 from chunkscope.vllm.settings import Settings
 
 
@@ -207,3 +208,14 @@ def test_each_rule_begins_with_the_oldest_version_and_goes_up(rule):
     versions = [since for since, _ in rule.metadata["table"]]
     assert versions[0] == OLDEST
     assert versions == sorted(set(versions))
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        *(("4096", 4_096), ("4k", 4_000), ("25.6k", 25_600), ("4K", 4_096)),
+        *(("2m", 2 * 10**6), ("2M", 2 << 20), ("3g", 3 * 10**9), ("3G", 3 << 30)),
+    ],
+)
+def test_sizes_are_written_with_vllms_letters(text, number):
+    assert flags_by_name()["max_num_batched_tokens"].read(text) == number

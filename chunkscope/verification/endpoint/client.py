@@ -25,6 +25,7 @@ from chunkscope.verification.endpoint.server import (
     Connection,
     RequestFailed,
     Server,
+    key_for,
     meet,
     parse_address,
     scrape,
@@ -34,7 +35,7 @@ from chunkscope.verification.endpoint.server import (
 from chunkscope.verification.endpoint.stream import Received
 from chunkscope.verification.inside.chunkscope_prompts import SharingIds
 from chunkscope.verification.latencies import Answer, distribution_of, figures_of, median_of
-from chunkscope.verification.prompts import RealPrompts
+from chunkscope.verification.prompts import RealPrompt
 from chunkscope.verification.result import Machine, Run, Subject
 from chunkscope.vllm.log.failures import Status
 from chunkscope.vllm.settings import Settings
@@ -53,8 +54,7 @@ def measure_endpoint(
     *,
     repeats: int,
     model: str | None,
-    key: str | None,
-    prompts: RealPrompts | None,
+    prompts: Sequence[RealPrompt],
     timeout_s: float,
     listener: Progress,
     slo: Slo = (),
@@ -68,7 +68,7 @@ def measure_endpoint(
 
     async def measure() -> tuple[Machine, Subject, Run]:
         listener.phase("connecting")
-        async with Connection(address, key) as connection:
+        async with Connection(address, key_for(address)) as connection:
             server = await meet(connection, model)
             _refuse_what_does_not_fit(workload, server)
             run = await _Client(connection, server, workload, prompts, listener, slo).run(
@@ -100,7 +100,7 @@ class _Client:
     connection: Connection
     server: Server
     workload: Workload
-    real: RealPrompts | None
+    real: Sequence[RealPrompt]
     listener: Progress
     slo: Slo
     phase: str = "connecting"
@@ -159,14 +159,15 @@ class _Client:
 
     async def _try_out(self) -> None:
         """Does this server take our kind of prompt?"""
-        prompt = min(self.real.texts, key=len) if self.real else [RANDOM_IDS[0]] * 2
+        texts = [prompt.text for prompt in self.real]
+        prompt = min(texts, key=len) if texts else [RANDOM_IDS[0]] * 2
         is_scored = bool(self.workload.likelihoods)
         body = self._body(prompt, 1, "probe", is_scored=is_scored)
         try:
             await self._exchange(body, time.perf_counter(), is_scored=is_scored)
         except RequestFailed as failure:
             # vLLM says 400; others have no such prompts, and some of them break on it.
-            if self.real is None and failure.code in (400, 415, 422, 500, 501):
+            if not self.real and failure.code in (400, 415, 422, 500, 501):
                 raise InputError(
                     f"{self.connection.address} takes no token ids at {COMPLETIONS}: it "
                     f"{failure.message}",
@@ -214,7 +215,7 @@ class _Client:
         if is_vllm:
             # Prompts with another salt share no prefix with this one.
             body |= {"min_tokens": tokens, "ignore_eos": True, "cache_salt": f"{self.salt}/{salt}"}
-            if is_complete and isinstance(prompt, str):
+            if is_complete:
                 body["add_special_tokens"] = False
         return orjson.dumps(body)
 
@@ -225,11 +226,11 @@ class _Client:
         seed = f"{w.seed}/{self.salt}/{repeat}"
         return [
             self._body(
-                real.texts[i] if real else ids.prompt(seed, i, w.requests[i].prompt_tokens),
+                real[i].text if real else ids.prompt(seed, i, w.requests[i].prompt_tokens),
                 request.output_tokens,
                 f"{repeat}",
                 is_scored=i in scored,
-                is_complete=real is not None and real.complete[i],
+                is_complete=bool(real) and real[i].is_complete,
             )
             for i, request in requests
         ]
@@ -279,7 +280,7 @@ class _Client:
     # -- one repeat ------------------------------------------------------------------------------
 
     async def _repeat(self, repeat: int) -> Figures:
-        before = await self._scrape()
+        before = await scrape(self.connection)
         answers = await self._send(list(enumerate(self.workload.requests)), repeat=repeat)
         after = await self._settled(before, len(answers))
         self.answers += answers
@@ -295,12 +296,12 @@ class _Client:
             return figures
         finished = metrics.counted(before, after, metrics.FINISHED)
         if finished is not None and finished != len(answers):
-            self._note("server_is_shared", finished=round(finished), sent=len(answers))
+            self._note("server_is_shared", finished=finished, sent=len(answers))
             return figures
         rate = figures.prefix_hit_rate
         return replace(
             figures,
-            preemptions=metrics.preemptions(before, after),
+            preemptions=metrics.counted(before, after, metrics.PREEMPTIONS),
             prefix_hit_rate=rate if rate is not None else metrics.prefix_hit_rate(before, after),
         )
 
@@ -317,17 +318,14 @@ class _Client:
             requests=tuple(replace(request, prompt_tokens=n or 1) for request, n in pairs),
         )
 
-    async def _scrape(self) -> Metrics | None:
-        return await scrape(self.connection) if self.server.metrics is not None else None
-
     async def _settled(self, before: Metrics | None, sent: int) -> Metrics | None:
         """The metrics once all answers are in them."""
         deadline = time.monotonic() + SETTLE_S
-        after = await self._scrape()
+        after = await scrape(self.connection)
         while before and after and time.monotonic() < deadline:
             finished = metrics.counted(before, after, metrics.FINISHED)
             if finished is None or finished >= sent:
                 break
             await asyncio.sleep(0.1)
-            after = await self._scrape()
+            after = await scrape(self.connection)
         return after

@@ -75,16 +75,11 @@ def parse(text: str) -> Metrics:
 # -- a repeat: the difference of two readings ----------------------------------------------------
 
 
-def counted(before: Metrics, after: Metrics, names: tuple[str, ...], **labels: str) -> float | None:
+def counted(before: Metrics, after: Metrics, names: tuple[str, ...], **labels: str) -> int | None:
     """How far a counter went. None when it is not there, or the server was started anew."""
     # A series with labels of its own appears with its first event.
     start, end = before.total(names, **labels) or 0, after.total(names, **labels)
-    return end - start if end is not None and end >= start else None
-
-
-def preemptions(before: Metrics, after: Metrics) -> int | None:
-    count = counted(before, after, PREEMPTIONS)
-    return None if count is None else round(count)
+    return round(end - start) if end is not None and end >= start else None
 
 
 def prefix_hit_rate(before: Metrics, after: Metrics) -> float | None:

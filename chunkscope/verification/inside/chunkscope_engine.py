@@ -7,10 +7,12 @@ vLLM prints goes to the log.
 """
 
 import asyncio
+import itertools
 import json
 import os
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 from chunkscope_config import facts
@@ -18,7 +20,6 @@ from chunkscope_sender import Sender
 
 PROBE = "chunkscope_probe.Probe"
 USAGE = {"serve": "OPENAI_API_SERVER", "llm": "LLM_CLASS", "other": "ENGINE_CONTEXT"}
-TELL_EVERY_S = 0.5
 LONGEST_BURST_S = 10.0
 
 
@@ -89,8 +90,7 @@ class Measurement:
         requests = self._task["requests"]
         for repeat in range(self._task["repeats"]):
             self._events.tell("phase", phase="measuring", repeat=repeat)
-            progress = AnswerCount(self._events, len(requests))
-            answers = await sender.send(requests, str(repeat), progress.one_more)
+            answers = await sender.send(requests, str(repeat), self._counting(len(requests)))
             steps = await self._steps()
             memory = await self._ask("chunkscope_memory")
             told = {"answers": answers, "steps": steps, "memory": memory, "held": sender.held}
@@ -105,8 +105,8 @@ class Measurement:
         of = len(self._task["outputs"]["places"])
         for again in (False, True) if of else ():
             self._events.tell("phase", phase="checking outputs")
-            count = AnswerCount(self._events, of).one_more
-            answers = await sender.outputs(count, max_model_len=max_model_len, again=again)
+            tell = self._counting(of)
+            answers = await sender.outputs(tell, max_model_len=max_model_len, again=again)
             self._events.tell("outputs", answers=answers)
             await self._forget()
 
@@ -120,6 +120,11 @@ class Measurement:
             await sender.send([(prompt, output, 0.0)] * count, f"b{number}")
             self._events.tell("burst", steps=await self._steps())
             await self._forget()
+
+    def _counting(self, of: int) -> "Callable[[], None]":
+        """To be called with every answer."""
+        done = itertools.count(1)
+        return lambda: self._events.tell("progress", done=next(done), of=of)
 
     async def _steps(self) -> Any:
         return (await self._ask("chunkscope_steps"))[0]
@@ -136,18 +141,6 @@ class Measurement:
     async def _ask(self, method: str) -> "list[Any]":
         """What every worker answers."""
         return [json.loads(text) for text in await self._engine.collective_rpc(method)]
-
-
-class AnswerCount:
-    def __init__(self, events: EventPipe, of: int) -> None:
-        self._events, self._of, self._done, self._told = events, of, 0, 0.0
-
-    def one_more(self) -> None:
-        self._done += 1
-        now = time.monotonic()
-        if now - self._told >= TELL_EVERY_S or self._done == self._of:
-            self._told = now
-            self._events.tell("progress", done=self._done, of=self._of)
 
 
 def _fitting(count: int, tokens: int, running: "dict[str, Any]") -> int:

@@ -3,9 +3,9 @@
     python chunkscope_guard.py LOG COMMAND...
 
 Leads a process group of its own and starts COMMAND in it. When COMMAND ends, or stdin does (it
-does when chunkscope is gone, however it went), everything in the group is killed, and the shared
-memory that killed processes could not give back is removed. Imports nothing heavy: no native code
-of the engine can keep it from watching.
+does when chunkscope is gone, however it went), everything in the group is killed; Python's resource
+trackers last, as they remove the shared memory of those that were killed. Imports nothing heavy: no
+native code of the engine can keep it from watching.
 """
 
 import contextlib
@@ -17,8 +17,7 @@ import sys
 import time
 
 GRACE_S = 3.0
-LOOK_EVERY_S = 5.0
-SHARED = "/dev/shm/psm_"  # how Python names shared memory
+TRACKER = b"multiprocessing.resource_tracker"  # in its command line
 
 
 def main() -> None:
@@ -30,61 +29,42 @@ def main() -> None:
             command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, pass_fds=[events]
         )
     os.close(events)
-    shared: set[str] = set()
-    code = watch(engine, shared)
-    leave_nothing(engine, shared)
+    code = watch(engine)
+    leave_nothing(engine)
     sys.exit(code if code >= 0 else 128 - code)
 
 
-def watch(engine: "subprocess.Popen[bytes]", shared: "set[str]") -> int:
-    """Wait for the engine's end or for chunkscope's; note the shared memory that is in use."""
-    looked = time.monotonic()
+def watch(engine: "subprocess.Popen[bytes]") -> int:
+    """Wait for the engine's end or for chunkscope's."""
     while engine.poll() is None:
-        if time.monotonic() - looked > LOOK_EVERY_S:
-            shared |= shared_memory()
-            looked = time.monotonic()
         readable, _, _ = select.select([sys.stdin], [], [], 0.1)
         if readable and not os.read(sys.stdin.fileno(), 1):
             return 1
     return int(engine.returncode)
 
 
-def leave_nothing(engine: "subprocess.Popen[bytes]", shared: "set[str]") -> None:
+def leave_nothing(engine: "subprocess.Popen[bytes]") -> None:
     """Ask the group to end, then make it. The guard is in it too, and stays to the last."""
-    shared |= shared_memory()
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     os.killpg(0, signal.SIGTERM)
     if not os.path.isdir("/proc/self"):  # no way to see who is left
         time.sleep(GRACE_S)
         os.killpg(0, signal.SIGKILL)
-    deadline = time.monotonic() + GRACE_S
-    while time.monotonic() < deadline and others_in_group():
-        engine.poll()
-        time.sleep(0.05)
-    for process in others_in_group():
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(process, signal.SIGKILL)
+    for spared in (TRACKER, None):
+        deadline = time.monotonic() + GRACE_S
+        while time.monotonic() < deadline and others_in_group():
+            engine.poll()
+            time.sleep(0.05)
+        for process in others_in_group(spared):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
     engine.wait()
     while others_in_group():
         time.sleep(0.02)
-    for path in shared:
-        with contextlib.suppress(OSError):
-            os.unlink(path)
 
 
-def shared_memory() -> "set[str]":
-    """The segments that members of the group have mapped."""
-    found = set()
-    for process in others_in_group():
-        with contextlib.suppress(OSError), open(f"/proc/{process}/maps", encoding="utf-8") as file:
-            found |= {
-                word for line in file for word in line.split()[5:6] if word.startswith(SHARED)
-            }
-    return found
-
-
-def others_in_group() -> list[int]:
-    """Live members of this process group besides this process."""
+def others_in_group(spared: "bytes | None" = None) -> list[int]:
+    """Live members of this process group besides this process, and those called like that."""
     group, found = os.getpgid(0), []
     for name in os.listdir("/proc"):
         if not name.isdecimal() or int(name) == os.getpid():
@@ -92,7 +72,9 @@ def others_in_group() -> list[int]:
         with contextlib.suppress(OSError, IndexError, ValueError):
             with open(f"/proc/{name}/stat", encoding="utf-8", errors="replace") as file:
                 state, _, member_of = file.read().rpartition(")")[2].split()[:3]
-            if int(member_of) == group and state not in "ZX":
+            with open(f"/proc/{name}/cmdline", "rb") as file:
+                is_spared = spared is not None and spared in file.read()
+            if int(member_of) == group and state not in "ZX" and not is_spared:
                 found.append(int(name))
     return found
 
