@@ -36,6 +36,7 @@ TURNED: dict[type[ast.cmpop], type[ast.cmpop]] = {
 }
 SYMMETRICAL = ("max", "min", "isinstance", "getattr", "hasattr")  # or nothing to swap
 LEFT_OUT = ("report/words", "inside/", "__main__.py", "_version.py", "guide/")
+LARGE = 100
 PATIENCE_S = 1_200
 
 
@@ -70,7 +71,9 @@ def breaks_of(path: Path) -> Iterator[Break]:
             turned = ast.Compare(node.left, [TURNED[type(node.ops[0])]()], node.comparators)
             yield Break(path, node, "comparison turned", ast.unparse(turned))
         elif isinstance(node, ast.Constant) and type(node.value) in (int, float):
-            changed = node.value + 1 if isinstance(node.value, int) else node.value * 1.5 + 0.1
+            # One more of a size is the same size: none of it is a break.
+            large = node.value >= LARGE
+            changed = 0 if large else node.value * 2 + 1 if node.value else 1
             yield Break(path, node, "number changed", repr(changed))
         elif isinstance(node, ast.If | ast.IfExp) and node.test.lineno == node.test.end_lineno:
             yield Break(path, node.test, "branch dropped", "False")

@@ -124,6 +124,8 @@ def test_profiles_of_several_machines_add_up() -> None:
     assert both.overall == LengthHistogram({10: 6, 2000: 2, 500: 2})
     assert both.skipped == 4
     assert len(both.failures) == 2
+    of_traces = replace(profile(TRACE), tokenizer=replace(TOKENIZER, kind="none", digest=""))
+    assert (of_traces + profile(FULL)).tokenizer == TOKENIZER
 
 
 def test_lengths_by_different_tokenizers_do_not_add_up() -> None:

@@ -10,9 +10,8 @@ from chunkscope.report.words import sentence
 from chunkscope.vllm import flags as vllm_flags
 from chunkscope.vllm.deployment import Deployment
 from chunkscope.vllm.enums import Entry
-from chunkscope.vllm.flags import command_line, release
+from chunkscope.vllm.flags import command_line, flags_of, release
 from chunkscope.vllm.rules import NEWEST, OLDEST, Off, Rules
-from chunkscope.vllm.serve_flags import flags_by_name
 from chunkscope.vllm.settings import Settings
 
 
@@ -218,4 +217,4 @@ def test_each_rule_begins_with_the_oldest_version_and_goes_up(rule):
     ],
 )
 def test_sizes_are_written_with_vllms_letters(text, number):
-    assert flags_by_name()["max_num_batched_tokens"].read(text) == number
+    assert flags_of()["max_num_batched_tokens"].read(text) == number
