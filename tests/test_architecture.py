@@ -126,7 +126,7 @@ BUDGETS = {
     "tokenizers": 1_393,
     "prefixes": 1_005,
     "lengths": 1_818,
-    "artefacts": 999,
+    "artefacts": 928,
     "models": 1_164,
     "hardware": 1_534,
     "vllm": 2_203,

@@ -1,30 +1,31 @@
-"""An artefact: a dataclass that is also a file. Its fields are the schema.
+"""An artefact: a dataclass that is also a JSON file. Its fields are the schema.
 
 A file begins with its schema and a checksum of everything else in it: one that was torn or edited
 by hand is refused. Figures that follow from the fields are written for people and jq and not read.
 """
 
 import hashlib
+import typing
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
+from functools import cache
 from html import escape
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from types import NoneType, UnionType
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, Union
 
 import orjson
 
 from chunkscope._version import __version__
-from chunkscope.artefacts import codec
 from chunkscope.artefacts.files import write_atomically
 from chunkscope.artefacts.words import Name
-from chunkscope.errors import MissingError
+from chunkscope.errors import ChunkscopeError, InputError, MissingError
 
 if TYPE_CHECKING:
     import pandas as pd
 
+CHECKSUM = "sha256"  # the key of a document that holds it
 # Metadata of a field that may differ when the same input is worked on again: no part of the digest.
 INCIDENTAL = {"incidental": True}
 _NEVER_IDENTITY = {"created", "command", "version"}
@@ -35,68 +36,175 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-class Artefact:
-    """The base of every artefact's dataclass, which has to have a `version`."""
+# --- values as JSON and back ----------------------------------------------------------------------
+
+
+class Numbers(tuple[int, ...]):
+    """Many whole numbers, which a file has as one line: as a list they would fill most of it.
+
+    >>> plain(Numbers([3, -1]))
+    '3 -1'
+    """
 
     __slots__ = ()
 
-    title: ClassVar[str]  # what messages call it
+
+NO_NUMBERS = Numbers()
+
+
+def plain(value: Any) -> Any:
+    """The same as JSON gives it back: dataclasses as dictionaries, tuples as lists."""
+    return orjson.loads(dumped(value))
+
+
+def dumped(value: Any) -> bytes:
+    """As JSON, which `built` takes back."""
+
+    def written(numbers: Numbers) -> str:
+        return " ".join(map(str, numbers))
+
+    return orjson.dumps(value, default=written, option=orjson.OPT_NON_STR_KEYS)
+
+
+def dump(document: dict[str, Any]) -> bytes:
+    """As JSON for people."""
+    return orjson.dumps(document, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+
+
+_hints = cache(typing.get_type_hints)
+
+
+def built(kind: Any, value: Any, where: str = "") -> Any:
+    """A value of this type from its JSON; ValueError names a part that is wrong or unknown.
+
+    >>> built(dict[int, Numbers], {"3": "1 2"})
+    {3: (1, 2)}
+    """
+    origin, parts = typing.get_origin(kind), typing.get_args(kind)
+    if kind is Any or (origin is Literal and value in parts):
+        return value
+    if origin in (Union, UnionType):
+        if value is None and NoneType in parts:
+            return None
+        *others, last = (part for part in parts if part is not NoneType)
+        for part in others:
+            try:
+                return built(part, value, where)
+            except (ValueError, TypeError):
+                continue
+        return built(last, value, where)
+    if origin in (tuple, list) and isinstance(value, list):
+        return origin(built(parts[0], one, f"{where}.{n}") for n, one in enumerate(value))
+    if isinstance(value, dict) and origin in (dict, Mapping):
+        return {parts[0](k): built(parts[1], one, f"{where}.{k}") for k, one in value.items()}
+    if isinstance(value, dict) and is_dataclass(kind):
+        hints = _hints(kind)  # type: ignore[arg-type]
+        if unknown := value.keys() - hints:
+            raise ValueError(f"{where}.{min(unknown)}: unknown".lstrip("."))
+        return kind(**{n: built(hints[n], one, f"{where}.{n}") for n, one in value.items()})  # type: ignore[operator]
+    if isinstance(value, str) and isinstance(kind, type):
+        if kind is Numbers:
+            return Numbers(map(int, value.split()))
+        if issubclass(kind, str | Path):
+            return kind(value)
+        if kind is date:
+            return date.fromisoformat(value)
+    if type(value) is kind or (kind is float and type(value) is int):
+        return value
+    raise ValueError(
+        f"{where.lstrip('.')}: {str(value)[:40]!r} is no {getattr(kind, '__name__', kind)}"
+    )
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+def sealed(document: dict[str, Any]) -> dict[str, Any]:
+    """The document with a checksum of everything else in it, in any order, behind its schema."""
+    body = {name: value for name, value in document.items() if name != CHECKSUM}
+    checksum = hashlib.sha256(orjson.dumps(body, option=orjson.OPT_SORT_KEYS)).hexdigest()
+    return {"schema": body["schema"], CHECKSUM: checksum, **body}
+
+
+def read(path: Path, made_by: str) -> Any:
+    """The JSON in a file; None where it holds something else: data, perhaps."""
+    try:
+        return orjson.loads(path.read_bytes())
+    except FileNotFoundError:
+        raise InputError(f"no such file: {path}", hint=f"run `{made_by}` first") from None
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from error
+    except ValueError:
+        return None
+
+
+def checked(document: Any, what: str, schema: str, made_by: str) -> dict[str, Any]:
+    """The document as it was written; InputError where it is another, or damaged."""
+    written = document.get("schema") if isinstance(document, dict) else None
+    if written != schema:
+        raise InputError(
+            f"{what} has schema {written!r}; this chunkscope reads {schema!r} here",
+            hint=f"`{made_by}` writes it",
+        )
+    whole: dict[str, Any] = sealed(document)
+    if document.get(CHECKSUM) != whole[CHECKSUM]:
+        hint = f"make it again: `{made_by}`"
+        raise InputError(f"{what} is damaged: its checksum is not that of its content", hint=hint)
+    return whole
+
+
+class Artefact:
+    """The base of every artefact's dataclass, which has to have a `version`.
+
+    Its schema is `chunkscope/KIND/NUMBER`; it is written to `reports/KIND.json`.
+    """
+
+    __slots__ = ()
+
     schema: ClassVar[str]
     made_by: ClassVar[str]
     default_path: ClassVar[Path]
     version: str
+
+    def __init_subclass__(cls) -> None:
+        cls.default_path = Path(f"reports/{cls.schema.split('/')[1]}.json")
 
     def to_json(self) -> dict[str, Any]:
         """The document as it is written, in plain values."""
         head = {"schema": self.schema, "chunkscope": self.version or __version__}
         figures = {"figures": self.figures()} if self.figures() else {}
         content = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "version"}  # type: ignore[arg-type]
-        return codec.sealed(codec.plain(head | figures | content))
-
-    @classmethod
-    def from_json(cls, document: dict[str, Any]) -> Self:
-        """Read back what `to_json` wrote; InputError when it is not that."""
-        return codec.checked(document, f"the {cls.title}", cls.schema, cls.made_by, cls._built)
+        return sealed(plain(head | figures | content))
 
     def save(self, path: Name | None = None) -> bytes:
         """Write it; what was written comes back."""
-        data = codec.dump(self.to_json())
+        data = dump(self.to_json())
         write_atomically(Path(path or self.default_path).expanduser(), data)
         return data
 
     @classmethod
     def load(cls, path: Name | None = None) -> Self:
         file = Path(path or cls.default_path).expanduser()
-        return codec.read(file, cls.schema, cls.made_by, cls._built)
+        return cls.from_json(read(file, cls.made_by), str(file))
 
     @classmethod
-    def _built(cls, document: dict[str, Any]) -> Self:
-        head = ("schema", "chunkscope", codec.CHECKSUM, "figures")
-        body = {name: value for name, value in document.items() if name not in head}
-        value: Self = codec.built(cls, body | {"version": document["chunkscope"]})
+    def from_json(cls, document: Any, what: str = "the artefact") -> Self:
+        """Read back what `to_json` wrote; InputError when it is not that."""
+        body = checked(document, what, cls.schema, cls.made_by)
+        body["version"] = body.pop("chunkscope", None)
+        for name in ("schema", CHECKSUM, "figures"):
+            body.pop(name, None)
+        try:
+            value: Self = built(cls, body)
+        except (ChunkscopeError, LookupError, TypeError, ValueError, AttributeError) as error:
+            hint = f"make it again: `{cls.made_by}`"
+            raise InputError(f"{what} is damaged: {error}", hint=hint) from None
         return value
 
     @classmethod
     def given(cls, value: Self | Name) -> Self:
         """The artefact itself, or the file that holds it."""
         return value if isinstance(value, cls) else cls.load(value)  # type: ignore[arg-type]
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.headline}>"
-
-    @property
-    def headline(self) -> str:
-        """What it says, in one line."""
-        raise NotImplementedError
-
-    def _repr_html_(self) -> str | None:
-        """A notebook shows the headline above the table."""
-        if find_spec("pandas") is None:
-            return None
-        return f"<p>{escape(self.headline)}</p>{self.to_frame().to_html(index=False)}"
-
-    def to_frame(self) -> "pd.DataFrame":
-        raise NotImplementedError
 
     def digest(self) -> str:
         """What it is by its content: the same whenever, wherever and however it was made."""
@@ -107,28 +215,20 @@ class Artefact:
         """What follows from the fields and is written besides, for people and jq."""
         return {}
 
+    @property
+    def headline(self) -> str:
+        """What it says, in one line."""
+        raise NotImplementedError
 
-def frame(rows: Iterable[Mapping[str, Any]]) -> "pd.DataFrame":
-    """A row for each mapping, a column for each name."""
-    table: pd.DataFrame = _installed("pandas").DataFrame(list(rows))
-    return table
+    def to_frame(self) -> "pd.DataFrame":
+        raise NotImplementedError
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.headline}>"
 
-def bar_chart(title: str, bars: Mapping[str, float]) -> Any:
-    """Horizontal bars, the first on top, as matplotlib's Axes."""
-    _, axes = _installed("matplotlib.pyplot").subplots()
-    axes.barh(list(bars), list(bars.values()))
-    axes.invert_yaxis()
-    axes.set_xlabel(title)
-    return axes
-
-
-def _installed(module: str) -> Any:
-    try:
-        return import_module(module)
-    except ImportError:
-        package = module.partition(".")[0]
-        raise MissingError(f"this needs {package}", hint=f"pip install {package}") from None
+    def _repr_html_(self) -> str:
+        """A notebook shows the headline above the table."""
+        return f"<p>{escape(self.headline)}</p>{self.to_frame().to_html(index=False)}"
 
 
 def _identity(value: Any) -> Any:
@@ -148,3 +248,26 @@ def _identity(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_identity(part) for part in value]
     return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+# --- in a notebook --------------------------------------------------------------------------------
+
+
+def frame(rows: Iterable[Mapping[str, Any]]) -> "pd.DataFrame":
+    """A row for each mapping, a column for each name."""
+    import pandas as pd
+
+    return pd.DataFrame(list(rows))
+
+
+def bar_chart(title: str, bars: Mapping[str, float]) -> Any:
+    """Horizontal bars, the first on top, as matplotlib's Axes."""
+    try:
+        from matplotlib import pyplot  # type: ignore[import-not-found,unused-ignore]
+    except ImportError:
+        raise MissingError("this needs matplotlib", hint="pip install matplotlib") from None
+    _, axes = pyplot.subplots()
+    axes.barh(list(bars), list(bars.values()))
+    axes.invert_yaxis()
+    axes.set_xlabel(title)
+    return axes

@@ -81,8 +81,8 @@ def sha256(path: Path) -> str:
     stat = path.stat()
     stamp = (os.path.abspath(path), stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino)  # noqa: PTH100
     is_large = stat.st_size > _LARGE_BYTES
-    if is_large and (known := read_cached("digests", repr(stamp))):
-        return known.decode()
+    if is_large and (earlier := read_cached("digests", repr(stamp))):
+        return earlier.decode()
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     newest = max(stat.st_mtime_ns, stat.st_ctime_ns)
@@ -102,24 +102,18 @@ def cache_folder() -> Path:
     the next time. So where others could have written it, too: what a cache holds is believed.
     """
     place = os.environ.get("CHUNKSCOPE_CACHE_DIR")
-    with suppress(RuntimeError):  # nobody is at home: a container without a user
-        place = place or f"{os.environ.get('XDG_CACHE_HOME') or Path.home() / '.cache'}/chunkscope"
-    return _usable(place)
+    return _usable(place or f"{os.environ.get('XDG_CACHE_HOME') or '~/.cache'}/chunkscope")
 
 
 @cache
-def _usable(place: str | None) -> Path:
-    with suppress(OSError, ValueError):
-        if place:
-            folder = Path(place)
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            status = folder.stat()
-            is_ours = True  # Windows gives each user a folder of their own
-            if hasattr(os, "geteuid"):
-                others_write = status.st_mode & (S_IWGRP | S_IWOTH)
-                is_ours = not others_write and status.st_uid in (os.geteuid(), 0)
-            if is_ours and os.access(folder, os.W_OK):
-                return folder
+def _usable(place: str) -> Path:
+    with suppress(OSError, ValueError, RuntimeError):  # no home: a container without a user
+        folder = Path(place).expanduser()
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        status = folder.stat()
+        others_write = status.st_mode & (S_IWGRP | S_IWOTH)
+        if not others_write and status.st_uid in (os.geteuid(), 0) and os.access(folder, os.W_OK):
+            return folder
     temporary = tempfile.mkdtemp(prefix="chunkscope-")
     atexit.register(shutil.rmtree, temporary, ignore_errors=True)
     return Path(temporary)

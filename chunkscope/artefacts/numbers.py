@@ -1,4 +1,11 @@
-"""How numbers are written for people."""
+"""Numbers for people: written, and read with their unit as in a budget file ("200ms", "5%")."""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import isclose
+from typing import Any
 
 NOT_MEASURED = "not measured"
 
@@ -8,12 +15,20 @@ def number(value: float | None) -> str:
     >>> number(1234.5), number(12.25), number(None)
     ('1,234', '12', '-')
     """
-    return "-" if value is None else f"{value:,.0f}" if value != int(value) else f"{int(value):,}"
+    return "-" if value is None else f"{value:,.0f}"
 
 
 def as_written(value: object) -> str:
     """An argument's value: `8,192`, `0.9`, `auto`."""
     return f"{value:,}" if type(value) is int else str(value)
+
+
+def plural(count: int, one: str, many: str | None = None) -> str:
+    """
+    >>> plural(1, "row"), plural(1200, "row")
+    ('1 row', '1,200 rows')
+    """
+    return f"{count:,} {one if count == 1 else many or one + 's'}"
 
 
 def share(value: float | None) -> str:
@@ -29,67 +44,7 @@ def share(value: float | None) -> str:
         return "<0.1 %"
     if 99.9 < percent < 100:
         return ">99.9 %"
-    return (
-        f"{percent:.1f} %" if 0 < percent < 10 and percent != int(percent) else f"{percent:,.0f} %"
-    )
-
-
-def ratio(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f}"
-
-
-def seconds(value: float | None) -> str:
-    """
-    >>> seconds(0.01234), seconds(0.9999), seconds(75), seconds(None)
-    ('12.3 ms', '1.00 s', '75.0 s', 'not measured')
-    """
-    if value is None:
-        return NOT_MEASURED
-    if value < 0.9995:
-        return f"{_three_digits(value * 1_000)} ms"
-    return f"{_three_digits(value)} s"
-
-
-def per_second(value: float | None) -> str:
-    """
-    >>> per_second(12.345), per_second(0.05), per_second(None)
-    ('12.3/s', '0.05/s', '-')
-    """
-    return "-" if value is None else f"{_three_digits(value)}/s"
-
-
-def duration(hours: float) -> str:
-    """
-    >>> duration(0.01), duration(0.5), duration(3)
-    ('36.0 s', '30.0 min', '3.00 h')
-    """
-    if hours < 2 / 60:
-        return seconds(hours * 3_600)
-    return f"{_three_digits(hours * 60)} min" if hours < 2 else f"{_three_digits(hours)} h"
-
-
-def money(value: float) -> str:
-    """
-    >>> money(1234.5), money(0.001)
-    ('1,234.50', 'under 0.01')
-    """
-    return "under 0.01" if value < 0.01 else f"{value:,.2f}"
-
-
-def gib(value: float | None) -> str:
-    """
-    >>> gib(0.84375), gib(112.05), gib(None)
-    ('0.84 GiB', '112 GiB', 'not measured')
-    """
-    return NOT_MEASURED if value is None else f"{_three_digits(value)} GiB"
-
-
-def _three_digits(value: float) -> str:
-    """As many decimals as make three digits; a little is never shown as nothing."""
-    if 0 < value < 0.01:
-        return f"{value:.1g}"
-    decimals = 2 if value < 10 else 1 if value < 100 else 0
-    return f"{value:,.{decimals}f}"
+    return f"{percent:,.{int(0 < percent < 10 and percent != int(percent))}f} %"
 
 
 def change(old: float | None, new: float | None) -> str:
@@ -111,9 +66,150 @@ def by(part: float | None) -> str:
     return f"{'+' if part > 0 else '-' if part < 0 else ''}{share(abs(part))}"
 
 
-def plural(count: int, one: str, many: str | None = None) -> str:
+def _three_digits(value: float) -> str:
+    """As many decimals as make three digits; a little is never shown as nothing."""
+    if 0 < value < 0.01:
+        return f"{value:.1g}"
+    return f"{value:,.{2 if value < 10 else 1 if value < 100 else 0}f}"
+
+
+def seconds(value: float | None) -> str:
     """
-    >>> plural(1, "row"), plural(1200, "row")
-    ('1 row', '1,200 rows')
+    >>> seconds(0.01234), seconds(0.9999), seconds(75), seconds(None)
+    ('12.3 ms', '1.00 s', '75.0 s', 'not measured')
     """
-    return f"{count:,} {one if count == 1 else many or one + 's'}"
+    if value is None:
+        return NOT_MEASURED
+    is_short = value < 0.9995
+    return f"{_three_digits(value * 1_000)} ms" if is_short else f"{_three_digits(value)} s"
+
+
+def duration(hours: float) -> str:
+    """
+    >>> duration(0.01), duration(0.5), duration(3)
+    ('36.0 s', '30.0 min', '3.00 h')
+    """
+    if hours < 2 / 60:
+        return seconds(hours * 3_600)
+    return f"{_three_digits(hours * 60)} min" if hours < 2 else f"{_three_digits(hours)} h"
+
+
+def money(value: float) -> str:
+    return "under 0.01" if value < 0.01 else f"{value:,.2f}"
+
+
+def per_second(value: float | None) -> str:
+    return "-" if value is None else f"{_three_digits(value)}/s"
+
+
+def gib(value: float | None) -> str:
+    return NOT_MEASURED if value is None else f"{_three_digits(value)} GiB"
+
+
+# --- units ----------------------------------------------------------------------------------------
+
+_WRITTEN = re.compile(r"\s*([0-9]{1,18}(?:\.[0-9]{1,18})?)\s*([^\s0-9.].*?)?\s*")
+_MOST = 10**12  # a limit that high promises nothing
+_MOST_DIGITS = 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unit:
+    """How a kind of number is read and written. `scales` are what one of each unit is worth; a bare
+    number is taken only where there is one unit it can mean: tokens, requests, tokens a second.
+    """
+
+    scales: Mapping[str, Fraction | int]
+    accepted: str  # for people: what may be written
+    whole: bool = False
+    shown: tuple[tuple[float, str], ...] = ((1.0, ""),)  # smallest unit first
+    digits: int = 2
+    brief: Callable[[float | None], str] = number  # in three digits or so, for a table
+
+    def read(self, given: Any) -> float:
+        """The number in its base unit; ValueError says what would have been right."""
+        amount, is_number = None, isinstance(given, int | float) and not isinstance(given, bool)
+        if isinstance(given, str) and (match := _WRITTEN.fullmatch(given)):
+            scale = self.scales.get(match[2] or "")
+            amount = None if scale is None else Fraction(match[1]) * scale
+        elif "" in self.scales and is_number and 0 <= given <= _MOST:
+            amount = Fraction(given)
+        if amount is None or amount > _MOST or (self.whole and amount.denominator != 1):
+            text = repr(given)
+            text = text if len(text) <= 40 else f"{text[:36]}..."
+            raise ValueError(f"{text} is not a limit of this kind; write it like {self.accepted}")
+        return int(amount) if self.whole else float(amount)
+
+    def write(self, value: float | None, *, like: float | None = None, digits: int = 2) -> str:
+        """For people; `like` decides between seconds and milliseconds.
+
+        >>> SECONDS.write(0.25), SECONDS.write(0.25, like=2.0), SIZE.write(None)
+        ('250 ms', '0.25 s', 'not known')
+        """
+        if value is None:
+            return "not known"
+        size = abs(value if like is None else like)
+        scale, name = next((s for s in reversed(self.shown) if size >= s[0]), self.shown[0])
+        text = f"{value / scale:,.{digits}f}".rstrip("0").rstrip(".")
+        return f"{text} {name}".rstrip()
+
+    def write_both(self, limit: float, found: float | None) -> tuple[str, str]:
+        """Two numbers that differ never look the same.
+
+        >>> TOKENS.write_both(2879, 2879.65), TOKENS.write_both(7, 7.0001)
+        (('2,879 tokens', '2,879.65 tokens'), ('7 tokens', '7.0001 tokens'))
+        """
+        for digits in range(self.digits, _MOST_DIGITS):
+            texts = self.write(limit, digits=digits), self.write(found, like=limit, digits=digits)
+            if limit == found or texts[0] != texts[1]:
+                break
+        return texts
+
+
+def exceeds(found: float, limit: float) -> bool:
+    """More than the limit; the last bits of a fraction are no more.
+
+    >>> exceeds(0.1 + 0.2, 0.3), exceeds(10**17 + 1, 10**17)
+    (False, True)
+    """
+    whole = isinstance(found, int) and isinstance(limit, int)
+    return not found <= limit and (whole or not isclose(found, limit, rel_tol=1e-9))
+
+
+_MS, _GB = Fraction(1, 1000), Fraction(10**9, 2**30)
+TOKENS = Unit(
+    scales={"": 1, "tokens": 1, "K": 1024, "k": 1000},  # as vLLM reads them
+    accepted='2048 or "2K" (K is 1024, k is 1000)',
+    whole=True,
+    shown=((1.0, "tokens"),),
+)
+COUNT = Unit(scales={"": 1}, accepted="850", whole=True)
+MANY = replace(COUNT, whole=False, brief="{:,.1f}".format)  # on average, so a part of one counts
+SHARE = Unit(
+    scales={"%": Fraction(1, 100)},
+    accepted='"5%" (with the %)',
+    shown=((0.01, "%"),),
+    digits=1,
+    brief=share,
+)
+SECONDS = Unit(
+    scales={"us": _MS / 1000, "ms": _MS, "s": 1, "min": 60, "h": 3600},
+    accepted='"200ms" or "1.5s" (us, ms, s, min, h)',
+    shown=((0.001, "ms"), (1.0, "s")),
+    brief=seconds,
+)
+SIZE = Unit(  # in GiB
+    scales={"GiB": 1, "MiB": Fraction(1, 1024), "TiB": 1024, "GB": _GB, "MB": _GB / 1000},
+    accepted='"80GiB" (MiB, GiB, TiB, MB, GB)',
+    shown=((1.0, "GiB"),),
+    brief=gib,
+)
+REQUESTS = Unit(
+    scales={"": 1, "/s": 1}, accepted='4 or "4/s"', shown=((1.0, "/s"),), brief=per_second
+)
+RATE = Unit(
+    scales={"": 1, "/s": 1, "tokens/s": 1},
+    accepted='4500 or "4500 tokens/s"',
+    shown=((1.0, "tokens/s"),),
+    digits=1,
+)

@@ -172,7 +172,7 @@ def configured(command: str) -> dict[str, Any]:
 
 
 def _checked(command: str, name: str, value: Any, types: Mapping[str, Any]) -> Any:
-    from chunkscope.artefacts.codec import built
+    from chunkscope.artefacts.artefact import built
 
     if name not in types:
         near = get_close_matches(name, types, n=1)
@@ -203,7 +203,7 @@ def show(
     artefact: Any, *, details: bool = False, json: bool = False, form: str | None = None
 ) -> None:
     if json:
-        from chunkscope.artefacts.codec import dump
+        from chunkscope.artefacts.artefact import dump
 
         console.emit(dump(artefact.to_json()))
     elif form == "md":

@@ -89,7 +89,7 @@ def report(
     usual = suffix if suffix in ("html", "md") else "text" if comparison else "html"
     shown = comparison or findings
     if json or (form is None and suffix == "json"):
-        from chunkscope.artefacts.codec import dump
+        from chunkscope.artefacts.artefact import dump
 
         _deliver(dump(shown.to_json()), output)
     elif (form or usual) == "md":
@@ -230,7 +230,7 @@ def _list(
             f"no known name contains {part!r}", hint=f"`chunkscope {what}` lists all of them"
         )
     if json:
-        from chunkscope.artefacts.codec import dump
+        from chunkscope.artefacts.artefact import dump
 
         return console.emit(dump({what: rows}))
     from chunkscope.report import terminal

@@ -1,7 +1,6 @@
 """A diagnosis: what was configured, what fitted, what happened, and what limited it."""
 
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, ClassVar
 
 from chunkscope.artefacts.artefact import Artefact, now
@@ -79,10 +78,8 @@ class Diagnosis(Artefact):
     <Diagnosis kv-bound>
     """
 
-    title: ClassVar = "diagnosis"
     schema: ClassVar = "chunkscope/doctor/5"
     made_by: ClassVar = "chunkscope doctor vllm.log"
-    default_path: ClassVar = Path("reports/doctor.json")
 
     engines: tuple[EngineReport, ...]
     lines: int

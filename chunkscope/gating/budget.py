@@ -24,7 +24,7 @@ from pydantic import (
 
 from chunkscope.artefacts.figures import Better, Group, in_group
 from chunkscope.artefacts.files import read_text
-from chunkscope.artefacts.units import COUNT, SHARE, TOKENS, Unit
+from chunkscope.artefacts.numbers import COUNT, SHARE, TOKENS, Unit
 from chunkscope.errors import InputError
 from chunkscope.gating.check import Key
 

@@ -7,19 +7,19 @@ from pathlib import Path
 from typing import Any
 
 from chunkscope._version import __version__
-from chunkscope.artefacts import units
+from chunkscope.artefacts import numbers
 from chunkscope.artefacts.artefact import now
 from chunkscope.artefacts.note import Fact, Note
 from chunkscope.lengths.profile import ALL
 
 SCHEMA = "chunkscope/gate/2"
-UNITS: dict[str, units.Unit] = {
-    "tokens": units.TOKENS,
-    "count": units.COUNT,
-    "share": units.SHARE,
-    "seconds": units.SECONDS,
-    "GiB": units.SIZE,
-    "tokens/s": units.RATE,
+UNITS: dict[str, numbers.Unit] = {
+    "tokens": numbers.TOKENS,
+    "count": numbers.COUNT,
+    "share": numbers.SHARE,
+    "seconds": numbers.SECONDS,
+    "GiB": numbers.SIZE,
+    "tokens/s": numbers.RATE,
 }
 Key = tuple[str, ...]  # a place in the budget: ("data", "p95")
 

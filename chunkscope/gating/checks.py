@@ -13,7 +13,7 @@ from chunkscope.artefacts.artefact import Artefact
 from chunkscope.artefacts.figures import BY_PROMISE, EQUAL_OUTPUTS, Better
 from chunkscope.artefacts.files import sha256
 from chunkscope.artefacts.note import Note, note
-from chunkscope.artefacts.units import exceeds
+from chunkscope.artefacts.numbers import exceeds
 from chunkscope.diagnosis.diagnosis import Diagnosis
 from chunkscope.errors import ChunkscopeError, InputError
 from chunkscope.findings import Findings

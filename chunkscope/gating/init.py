@@ -17,7 +17,7 @@ from typing import Any
 import tomlkit
 
 from chunkscope.artefacts.figures import Better
-from chunkscope.artefacts.units import SECONDS, SHARE, SIZE
+from chunkscope.artefacts.numbers import SECONDS, SHARE, SIZE
 from chunkscope.errors import ChunkscopeError, InputError
 from chunkscope.findings import Findings
 from chunkscope.gating import checks as tables

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from chunkscope.artefacts.note import note
-from chunkscope.artefacts.units import exceeds
+from chunkscope.artefacts.numbers import exceeds
 from chunkscope.errors import ChunkscopeError, InputError, UsageError
 from chunkscope.gating.check import Check, Relation
 from chunkscope.gating.checks import Evidence, refused_prompts, served_check

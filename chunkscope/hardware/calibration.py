@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import chain
 from operator import attrgetter
-from pathlib import Path
 from typing import ClassVar
 
 from chunkscope.artefacts.artefact import Artefact, now
@@ -44,10 +43,8 @@ class StepSamples:
 class Calibration(Artefact):
     """The steps of one model on one kind of GPU. `method` says how durations were taken."""
 
-    title: ClassVar = "calibration"
     schema: ClassVar = "chunkscope/calibration/4"
     made_by: ClassVar = "chunkscope verify"
-    default_path: ClassVar = Path("reports/calibration.json")
 
     created: str = field(default_factory=now)
 

@@ -17,7 +17,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from chunkscope.artefacts.note import Note
-from chunkscope.artefacts.units import SIZE
+from chunkscope.artefacts.numbers import SIZE
 from chunkscope.errors import MissingError, UsageError
 
 GIB = 2**30

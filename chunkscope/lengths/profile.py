@@ -143,10 +143,8 @@ class Profile(Artefact):
     0.05176470588235294
     """
 
-    title: ClassVar = "profile"
     schema: ClassVar = "chunkscope/profile/2"
     made_by: ClassVar = "chunkscope analyze data/"
-    default_path: ClassVar = Path("reports/profile.json")
 
     tokenizer: TokenizerInfo
     datasets: tuple[DatasetProfile, ...]

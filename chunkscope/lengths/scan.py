@@ -17,7 +17,7 @@ from typing import Any
 
 import orjson
 
-from chunkscope.artefacts.codec import built, dumped
+from chunkscope.artefacts.artefact import built, dumped
 from chunkscope.artefacts.files import (
     CannotWriteError,
     prune_cache,

@@ -13,7 +13,7 @@ from string import Template
 import orjson
 
 from chunkscope.artefacts.note import Note, note
-from chunkscope.artefacts.units import SECONDS
+from chunkscope.artefacts.numbers import SECONDS
 from chunkscope.artefacts.words import one_of
 from chunkscope.console import printable
 from chunkscope.errors import EngineError, InputError, UsageError

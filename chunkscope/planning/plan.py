@@ -194,10 +194,8 @@ class Plan(Artefact):
     <Plan for meta-llama/Llama-3.1-8B on NVIDIA H200: nothing to set>
     """
 
-    title: ClassVar = "plan"
     schema: ClassVar = "chunkscope/plan/6"
     made_by: ClassVar = "chunkscope recommend"
-    default_path: ClassVar = Path("reports/plan.json")
 
     advice: Advice
     settings: Settings  # what is to be set; everything else is best left to vLLM

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from chunkscope._version import __version__
-from chunkscope.artefacts.codec import Numbers
+from chunkscope.artefacts.artefact import Numbers
 from chunkscope.artefacts.note import Note, note
 from chunkscope.errors import InputError, UsageError
 from chunkscope.hardware.calibration import Calibration

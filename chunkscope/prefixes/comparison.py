@@ -10,7 +10,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from chunkscope.artefacts.codec import Numbers
+from chunkscope.artefacts.artefact import Numbers
 from chunkscope.prefixes.near_misses import same_start
 from chunkscope.prefixes.reuse import BLOCK_SIZE, HowSent, PrefixReuse
 from chunkscope.prefixes.sharing import MOST_PROMPTS, NOTHING, RUN, Sharing

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
-from chunkscope.artefacts.codec import NO_NUMBERS, Numbers
+from chunkscope.artefacts.artefact import NO_NUMBERS, Numbers
 
 MOST_PROMPTS = 20_000  # that are kept one by one
 RUN = 50  # prompts that stay together in a sample: neighbours often share what others do not

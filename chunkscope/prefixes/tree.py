@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from chunkscope.artefacts.codec import Numbers
+from chunkscope.artefacts.artefact import Numbers
 from chunkscope.prefixes.reuse import BLOCK_SIZE, PrefixGroup
 from chunkscope.prefixes.sharing import MOST_PROMPTS, NOTHING, Path, PathPart, Sharing
 

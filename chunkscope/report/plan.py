@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from chunkscope.artefacts.note import Label
 from chunkscope.artefacts.numbers import (
+    SECONDS,
     as_written,
     by,
     duration,
@@ -13,7 +14,6 @@ from chunkscope.artefacts.numbers import (
     seconds,
     share,
 )
-from chunkscope.artefacts.units import SECONDS
 from chunkscope.hardware.memory import Memory
 from chunkscope.planning.plan import AdviceKind, Basis, Cost, Plan, Role, Saving, TriedRow
 from chunkscope.report.runs import NAMES, runs_table

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from chunkscope.artefacts.codec import plain
+from chunkscope.artefacts.artefact import plain
 from chunkscope.artefacts.numbers import share
 from chunkscope.artefacts.words import Name
 from chunkscope.errors import InputError

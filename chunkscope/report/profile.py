@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from chunkscope.artefacts.numbers import number, plural, ratio, share
+from chunkscope.artefacts.numbers import number, plural, share
 from chunkscope.console import printable
 from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.lengths.profile import ALL, LONG_LENGTHS, DatasetProfile, Profile, together
@@ -193,7 +193,8 @@ def _every_dataset(profile: Profile) -> Table | None:
         (
             Cell(text=dataset.name, note=_remark(dataset)),
             *(written(dataset.lengths, name) for name in names),
-            *(ratio(dataset.chars_per_token), dataset.field or "-"),
+            "-" if (per := dataset.chars_per_token) is None else f"{per:.2f}",
+            dataset.field or "-",
         )
         for dataset in profile.datasets[:MOST_ROWS]
     ]

@@ -14,8 +14,15 @@ from chunkscope.artefacts.figures import (
     Figure,
     Group,
 )
-from chunkscope.artefacts.numbers import NOT_MEASURED, change, per_second, seconds, share
-from chunkscope.artefacts.units import SECONDS, exceeds
+from chunkscope.artefacts.numbers import (
+    NOT_MEASURED,
+    SECONDS,
+    change,
+    exceeds,
+    per_second,
+    seconds,
+    share,
+)
 from chunkscope.report.section import Cell, Table, Written, table_of
 from chunkscope.simulation.result import SimulatedRun, TimelineStep
 from chunkscope.simulation.slo import Limit

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from math import sqrt
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from chunkscope.artefacts.artefact import Artefact, bar_chart, frame
@@ -120,10 +119,8 @@ class WorkloadInfo:
 class Simulation(Artefact):
     """What `simulate` answers: predicted, never measured. No date: the same asked is the same."""
 
-    title: ClassVar = "simulation"
     schema: ClassVar = "chunkscope/simulation/6"
     made_by: ClassVar = "chunkscope simulate"
-    default_path: ClassVar = Path("reports/simulation.json")
 
     cost_model: CostModel
     vllm: str

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from chunkscope.artefacts.figures import Ranked
-from chunkscope.artefacts.units import SECONDS, exceeds
+from chunkscope.artefacts.numbers import SECONDS, exceeds
 from chunkscope.errors import UsageError
 
 METRICS = ("ttft", "itl", "tpot", "e2e")  # first token, gap, mean gap of a request, whole answer

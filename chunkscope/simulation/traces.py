@@ -13,7 +13,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from chunkscope.artefacts import codec
+from chunkscope.artefacts.artefact import built, checked, read
 from chunkscope.errors import InputError
 from chunkscope.prefixes.sharing import Stretch
 from chunkscope.prompts.paths import UnusableError
@@ -125,11 +125,10 @@ def _sharing(path: Path, requests: tuple[Request, ...], blocks: list[list[int]])
 
 
 def _verified(path: Path) -> Workload:
-    def workload(document: dict[str, Any]) -> Workload:
-        sent: Workload = codec.built(Workload, document["workload"])
-        return replace(sent, arrivals=AS_IN_TRACE)
-
+    command = "chunkscope verify"
     try:
-        return codec.read(path, VERIFY_SCHEMA, "chunkscope verify", workload)
-    except InputError as error:
-        raise InputError(error.message, hint=_HINT) from None
+        document = checked(read(path, command), str(path), VERIFY_SCHEMA, command)
+        sent: Workload = built(Workload, document["workload"])
+    except (InputError, LookupError, ValueError) as error:
+        raise InputError(str(error), hint=_HINT) from None
+    return replace(sent, arrivals=AS_IN_TRACE)

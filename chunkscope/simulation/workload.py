@@ -12,7 +12,7 @@ from enum import StrEnum
 from itertools import accumulate
 from typing import NamedTuple
 
-from chunkscope.artefacts.codec import NO_NUMBERS, Numbers
+from chunkscope.artefacts.artefact import NO_NUMBERS, Numbers
 from chunkscope.errors import InputError, UsageError
 from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.lengths.profile import DEFAULT_OUTPUT, DatasetProfile

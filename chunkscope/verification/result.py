@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from chunkscope.artefacts.artefact import Artefact, frame, now
@@ -193,10 +192,8 @@ class Verification(Artefact):
     True
     """
 
-    title: ClassVar = "verify file"
     schema: ClassVar = VERIFY_SCHEMA
     made_by: ClassVar = "chunkscope verify --model MODEL"
-    default_path: ClassVar = Path("reports/verify.json")
 
     model: Subject
     workload: Workload

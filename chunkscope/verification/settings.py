@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from chunkscope.artefacts.codec import built
+from chunkscope.artefacts.artefact import built
 from chunkscope.artefacts.note import Note, note
 from chunkscope.errors import UsageError
 from chunkscope.planning.plan import Plan

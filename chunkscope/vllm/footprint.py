@@ -4,8 +4,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from chunkscope.artefacts.artefact import frame
-from chunkscope.artefacts.codec import plain
+from chunkscope.artefacts.artefact import frame, plain
 from chunkscope.artefacts.note import Label, Note
 from chunkscope.artefacts.words import one_of
 from chunkscope.errors import UsageError

@@ -19,10 +19,8 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Basket(Artefact):
-    title: ClassVar = "basket"
     schema: ClassVar = "chunkscope/basket/2"
     made_by: ClassVar = "chunkscope shop"
-    default_path: ClassVar = Path("reports/basket.json")
 
     parts: tuple[Part, ...] = ()
     counts: dict[str, int] = field(default_factory=dict)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chunkscope.artefacts.units import COUNT, RATE, SECONDS, SHARE, SIZE, TOKENS
+from chunkscope.artefacts.numbers import COUNT, RATE, SECONDS, SHARE, SIZE, TOKENS
 
 
 @pytest.mark.parametrize(

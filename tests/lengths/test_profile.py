@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chunkscope import AnalyzeOptions, DatasetProfile, LengthHistogram, Profile
-from chunkscope.artefacts.codec import built, plain
+from chunkscope.artefacts.artefact import built, plain
 from chunkscope.artefacts.note import note
 from chunkscope.errors import InputError
 from chunkscope.lengths.profile import Failure, LongPrompt, Sample, TokenizerInfo, shares

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from chunkscope.artefacts import codec
+from chunkscope.artefacts import artefact
 from chunkscope.errors import InputError
 from chunkscope.planning.plan import Plan
 from chunkscope.vllm.enums import Entry, Mode, Task
@@ -56,6 +56,6 @@ def test_the_client_keeps_as_many_in_flight_as_ran_at_once():
 
 @pytest.mark.parametrize("change", [{"chunks": None}, {"extra": 1}, {"settings": {}}])
 def test_a_plan_that_was_edited_is_an_input_error(change):
-    document = json.loads(codec.dump(plan(MIXED).to_json())) | change
+    document = json.loads(artefact.dump(plan(MIXED).to_json())) | change
     with pytest.raises(InputError):
         Plan.from_json(document)

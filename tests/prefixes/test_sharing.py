@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from chunkscope.artefacts.codec import Numbers, built, plain
+from chunkscope.artefacts.artefact import Numbers, built, plain
 from chunkscope.prefixes import tree
 from chunkscope.prefixes.sharing import NOTHING, Sharing, depths, stretches_together
 from tests.prefixes.test_reuse import Prompt, measured

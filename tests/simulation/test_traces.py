@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 import chunkscope
-from chunkscope.artefacts import codec
-from chunkscope.artefacts.codec import plain
+from chunkscope.artefacts import artefact
+from chunkscope.artefacts.artefact import plain
 from chunkscope.errors import InputError
 from chunkscope.prefixes.sharing import Stretch
 from chunkscope.simulation.traces import read_trace
@@ -62,7 +62,7 @@ def test_the_workload_of_a_verify_run_is_taken_as_it_was(tmp_path):
         stretches=(Stretch(parent=-1, tokens=8),),
         concurrency=7,
     )
-    document = codec.sealed({"schema": VERIFY_SCHEMA, "workload": plain(sent), "runs": []})
+    document = artefact.sealed({"schema": VERIFY_SCHEMA, "workload": plain(sent), "runs": []})
     trace = read_trace(written(tmp_path, "verify.json", json.dumps(document)))
     assert [(r.prompt_tokens, r.output_tokens, r.arrival_s) for r in trace.requests] == [
         (10, 1, 0.0),

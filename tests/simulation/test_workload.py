@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from chunkscope.artefacts.codec import Numbers
+from chunkscope.artefacts.artefact import Numbers
 from chunkscope.errors import InputError, UsageError
 from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.lengths.profile import DatasetProfile
