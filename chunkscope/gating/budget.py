@@ -26,7 +26,7 @@ from chunkscope.artefacts.figures import Better, Group, in_group
 from chunkscope.artefacts.files import read_text
 from chunkscope.artefacts.numbers import COUNT, SHARE, TOKENS, Unit
 from chunkscope.errors import InputError
-from chunkscope.gating.check import Key
+from chunkscope.gating.check import Key, Relation
 
 BUDGET = Path("chunkscope.toml")
 PROJECT = Path("pyproject.toml")
@@ -42,7 +42,7 @@ class Limit:
 
     key: str
     unit: Unit
-    better: Better = Better.LESS
+    relation: Relation = Relation.AT_MOST
 
     def read(self, given: Any) -> float:
         dated = isinstance(given, dict) and given.keys() == {"limit", "today"}
@@ -50,26 +50,30 @@ class Limit:
 
 
 def _figures(*groups: Group) -> tuple[Limit, ...]:
-    figures = [figure for figure in in_group(*groups) if figure.promise]
-    return tuple(Limit(figure.promise, figure.unit, figure.better) for figure in figures)
+    relations = {Better.MORE: Relation.AT_LEAST}
+    return tuple(
+        Limit(figure.promise, figure.unit, relations.get(figure.better, Relation.AT_MOST))
+        for figure in in_group(*groups)
+        if figure.promise
+    )
 
 
 LENGTHS = (
     *(Limit(key, TOKENS) for key in ("longest_prompt", "p50", "p95", "p99")),
-    Limit("min_rows", COUNT, Better.MORE),
+    Limit("min_rows", COUNT, Relation.AT_LEAST),
     Limit("bad_rows", COUNT),
-    Limit("prefix_hit_rate", SHARE, Better.MORE),
-    Limit("shared_prefix_tokens", TOKENS, Better.MORE),
+    Limit("prefix_hit_rate", SHARE, Relation.AT_LEAST),
+    Limit("shared_prefix_tokens", TOKENS, Relation.AT_LEAST),
 )
-MOVES = tuple(Limit(key, SHARE) for key in ("p50", "p95", "max"))
+MOVES = tuple(Limit(key, SHARE, Relation.WITHIN) for key in ("p50", "p95", "max"))
 DATASETS = tuple(Limit(key, COUNT) for key in ("new_datasets", "vanished_datasets"))
-MEMORY = (*_figures(Group.MEMORY), Limit("kv_requests_of_p95", COUNT, Better.MORE))
+MEMORY = (*_figures(Group.MEMORY), Limit("kv_requests_of_p95", COUNT, Relation.AT_LEAST))
 SPEED = _figures(Group.TTFT, Group.ITL, Group.E2E, Group.THROUGHPUT)
-OUTPUTS = (Limit("equal", SHARE, Better.MORE),)
+OUTPUTS = (Limit("equal", SHARE, Relation.AT_LEAST),)
 LOG = (
     *(Limit(key, COUNT) for key in ("findings", "refused_prompts")),
     Limit("kv_use", SHARE),
-    Limit("prefix_hit_rate", SHARE, Better.MORE),
+    Limit("prefix_hit_rate", SHARE, Relation.AT_LEAST),
 )
 
 

@@ -102,11 +102,10 @@ class GateResult:
     def line_of(self, check: Check) -> int | None:
         """Where the check stands in the budget file; else where its table begins."""
         *table, key = check.place
-        inside, line = False, None
-        for number, text in enumerate(self.text.splitlines(), start=1):
-            if header := re.match(r"\s*\[([^\[\]]+)\]", text):
-                name = [part.strip(' "') for part in header[1].split(".")]
-                inside = name[name.index("gate") + 1 :] == table if "gate" in name else False
+        header, inside, line = rf"\s*\[.*gate\.{'.'.join(map(re.escape, table))}\]", False, None
+        for number, text in enumerate(self.text.replace('"', "").splitlines(), start=1):
+            if text.lstrip().startswith("["):
+                inside = bool(re.match(header, text))
                 line = number if inside else line
             elif inside and re.match(rf"\s*{re.escape(key)}\s*=", text):
                 return number

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from chunkscope.artefacts.artefact import Artefact
-from chunkscope.artefacts.figures import BY_PROMISE, EQUAL_OUTPUTS, Better
+from chunkscope.artefacts.figures import BY_PROMISE, EQUAL_OUTPUTS
 from chunkscope.artefacts.files import sha256
 from chunkscope.artefacts.note import Note, note
 from chunkscope.artefacts.numbers import exceeds
@@ -81,15 +81,17 @@ def _compared(
         limit, value = getattr(limits, spec.key), values.get(spec.key)
         if limit is None:
             continue
-        at_least, name = spec.better is Better.MORE, f"{table}.{spec.key}"
+        at_least, name = spec.relation is Relation.AT_LEAST, f"{table}.{spec.key}"
         if at_least and limit <= 0:
             raise InputError(f"{name}: at least {spec.unit.write(limit)} asks for nothing")
-        worse = value is None or (exceeds(limit, value) if at_least else exceeds(value, limit))
+        passed = value is not None and not exceeds(
+            *((limit, value) if at_least else (abs(value), limit))
+        )
         about = {"reason": why if value is None else None, **more}
         yield Check(
             name=name,
-            passed=not worse,
-            relation=Relation.AT_LEAST if at_least else Relation.AT_MOST,
+            passed=passed,
+            relation=spec.relation,
             limit=limit,
             value=value,
             unit=next(name for name, unit in UNITS.items() if unit is spec.unit),
@@ -259,21 +261,12 @@ def _baseline(name: str, evidence: Evidence) -> Profile:
 
 def _moved(limits: Any, subject: str, now: Values, before: Values) -> Iterator[Check]:
     for spec in MOVES:
-        if (limit := getattr(limits, spec.key)) is None:
-            continue
         key = "longest_prompt" if spec.key == "max" else spec.key
         old, new = before[key], now[key]
         change = 0.0 if old == new else (new - old) / old if old and new is not None else None
-        yield Check(
-            name=f"drift.{spec.key}",
-            subject=subject,
-            passed=change is not None and not exceeds(abs(change), limit),
-            relation=Relation.WITHIN,
-            limit=limit,
-            value=change,
-            unit="share",
-            reason=note("gate_moved", before=old, now=new),
-        )
+        reason = note("gate_moved", before=old, now=new)
+        about: dict[str, Any] = {"subject": subject, "reason": reason}
+        yield from _compared("drift", (spec,), limits, {spec.key: change}, **about)
 
 
 # -- [gate.memory], [gate.slo], [gate.speed], [gate.outputs] ---------------------------------------

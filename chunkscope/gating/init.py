@@ -16,7 +16,6 @@ from typing import Any
 
 import tomlkit
 
-from chunkscope.artefacts.figures import Better
 from chunkscope.artefacts.numbers import SECONDS, SHARE, SIZE
 from chunkscope.errors import ChunkscopeError, InputError
 from chunkscope.findings import Findings
@@ -30,7 +29,7 @@ from chunkscope.gating.budget import (
     Limit,
     parse_budget,
 )
-from chunkscope.gating.check import Check, Key
+from chunkscope.gating.check import Check, Key, Relation
 from chunkscope.gating.gate import judge
 
 ROOM = 0.1
@@ -78,7 +77,7 @@ def limit_of(key: Key, value: float) -> int | str | None:
     """
     spec = _LIMITS[key[0], key[-1]] if key[1:2] == ("of",) else _LIMITS[key]
     room = ROOMS.get(spec.key, ROOMS.get(key[0], ROOM))
-    if spec.better is Better.MORE:
+    if spec.relation is Relation.AT_LEAST:
         least = floor(value * (1 - room) * (100 if spec.unit is SHARE else 1))
         if spec.unit is SHARE:
             return f"{least}%" if least else None
@@ -168,8 +167,8 @@ def _figures(table: str, values: tables.Values) -> Iterator[BudgetLine]:
         value = values.get(spec.key) if spec.key in keys else None
         limit = None if value is None else limit_of((*table.split("."), spec.key), value)
         if limit is not None:
-            why = "at least" if spec.better is Better.MORE else "at most"
-            yield BudgetLine(table=table, key=spec.key, value=limit, why=why, today=value)
+            about: dict[str, Any] = {"why": spec.relation.value, "today": value}
+            yield BudgetLine(table=table, key=spec.key, value=limit, **about)
 
 
 def _judged(lines: list[BudgetLine], findings: Findings, place: Path) -> list[BudgetLine]:

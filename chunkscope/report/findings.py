@@ -14,9 +14,8 @@ from chunkscope.report.comparison import ReportComparison
 from chunkscope.report.section import Section, table_of
 from chunkscope.report.section import sections as sections_of
 from chunkscope.report.words import capital, sentence
-from chunkscope.verification.result import Conclusion, EngineKind, Verification
+from chunkscope.verification.result import EngineKind, Verification
 from chunkscope.vllm.enums import Entry, Target
-from chunkscope.vllm.settings import Settings
 
 MARKS = {
     "long_prefill_token_threshold": "tokens of one prompt per step",
@@ -62,15 +61,8 @@ def _measurements(findings: Findings) -> Verification | None:
 def plan_to_use(findings: Findings) -> Plan | None:
     """The plan; with the settings of another run where that did better on an engine."""
     planned, v = findings.plan, _measurements(findings)
-    verdict = v.verdict if v else None
-    if planned is None or v is None or verdict is None:
-        return planned
-    if verdict.conclusion is Conclusion.DROP_FLAGS:
-        given = planned.settings.given()
-        left = {name: value for name, value in given.items() if name not in verdict.drop}
-        return replace(planned, settings=Settings.of(left))
-    run = v.run(verdict.use)
-    return planned if run is None else replace(planned, settings=run.settings)
+    run = v.run(v.verdict.use) if v and v.verdict else None
+    return planned if planned is None or run is None else replace(planned, settings=run.settings)
 
 
 def _headline(findings: Findings) -> str:
@@ -136,9 +128,8 @@ def _tiles(findings: Findings) -> Iterator[tuple[str, str, str]]:
     if run is not None and run.kv_cache_tokens is not None:
         peak = f", beside {gib(run.activation_peak_gib)} of activations (measured)"
         yield "KV cache", number(run.kv_cache_tokens), f"tokens that fit at the same time{peak}"
-    for tile in plan.facts(planned) if planned else ():
-        if run is None or tile[0] != "memory":
-            yield tile
+    said = ("time", "memory") if run else ("time",)  # in the lead, and by what was measured
+    yield from (tile for tile in (plan.facts(planned) if planned else ()) if tile[0] not in said)
 
 
 def arguments(findings: Findings) -> str:

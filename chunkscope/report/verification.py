@@ -12,7 +12,7 @@ from chunkscope.report.runs import NAMES, every_figure, runs_table, steps_table
 from chunkscope.report.section import Chart, Section, Table, table_of
 from chunkscope.report.simulation import sent_when
 from chunkscope.report.words import capital, sentence
-from chunkscope.verification.outputs import TOKENS, is_noise, reference_run
+from chunkscope.verification.outputs import is_noise, reference_run
 from chunkscope.verification.result import (
     DEFAULT,
     PLAN,
@@ -156,7 +156,8 @@ def verdict(v: Verification, judged: MeasuredVerdict) -> str:
         return f"leave out {' and '.join(judged.drop)}, a tie: {both} (measured)"
     if judged.conclusion is Conclusion.KEEP_DEFAULT:
         others = ", and no other setting is better" if len(v.runs) > 1 else ""
-        return f"keep vLLM's defaults: {_goal(plan, goal)}{others} (measured)"
+        needed = f" with {listed(plan.settings)}" if plan.settings.given() else ""
+        return f"keep vLLM's defaults{needed}: {_goal(plan, goal)}{others} (measured)"
     if default is not None and default.ok:
         return f"keep the plan: {_beside(plan, default, goal)}"
     return f"keep the plan: {_goal(plan, goal)} (measured; vLLM's default was not)"
@@ -220,22 +221,17 @@ def _method(v: Verification) -> str:
 
 def _outputs(v: Verification) -> Iterator[str]:
     """Of `--check-outputs`; nothing where no answers were compared."""
-    reference = reference_run(v)
-    if reference is None or reference.outputs is None:
+    if (reference := reference_run(v)) is None or reference.outputs is None:
         return
-    random = "; random weights, so rounding decides" if v.model.dummy else ""
-    yield (
-        f"Answers to {plural(len(reference.outputs.answers), 'prompt')}, up to {TOKENS} tokens, "
-        f"compared with those of {reference.setting} and of the same requests sent again{random}."
-    )
     for run in v.runs:
-        if run.outputs is None or run.outputs.equal is None or run.outputs.equal == 1:
+        if run.outputs is None or run.outputs.equal is None:
             continue
         again = min(run.outputs.again, reference.outputs.again)
         noise = ", so batching explains it" if is_noise(run.outputs, reference.outputs) else ""
+        noise = "; random weights, so rounding decides" if v.model.dummy else noise
         yield (
-            f"{run.setting}: {share(run.outputs.equal)} of the answers are equal, {share(again)} "
-            f"when they are sent again{noise}."
+            f"{run.setting}: {share(run.outputs.equal)} of {len(run.outputs.answers):,} answers "
+            f"equal those of {reference.setting}, {share(again)} when sent again{noise}."
         )
 
 

@@ -82,23 +82,11 @@ def environment(**changes: str) -> dict[str, str]:
 
 
 def analyze_apart(
-    place: Path,
-    *words: str | Path,
-    stdin: bytes | None = None,
-    env: Mapping[str, str] | None = None,
-    **how: Any,
+    place: Path, *words: str | Path, env: Mapping[str, str] | None = None, **how: Any
 ) -> Run:
     """The same in a process of its own."""
-    done = subprocess.run(
-        command(*words),
-        cwd=place,
-        input=stdin,
-        env=environment(**(env or {})),
-        capture_output=True,
-        check=False,
-        timeout=PATIENCE_S,
-        **how,
-    )
+    how |= {"cwd": place, "env": environment(**(env or {})), "timeout": PATIENCE_S}
+    done = subprocess.run(command(*words), capture_output=True, check=False, **how)
     return Run(done.returncode, done.stdout.decode(), done.stderr.decode(), written(place))
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from chunkscope import Profile
 from tests.commands.helpers import analyze, engines_loaded
-from tests.prompts.inspect_logs import event, members, sample, write_eval, write_json, zipped
+from tests.prompts.inspect_logs import event, sample, write_eval, write_json
 
 REAL = "data/harness_logs/inspect_ai-0.3.285"
 
@@ -79,32 +79,3 @@ def test_a_request_that_no_server_counted_is_counted_here(tmp_path: Path) -> Non
     short, long = sorted(counts(counted(tmp_path, "a.eval")))
     assert 0 < short < 20
     assert long == 500
-
-
-def test_graders_count_too(tmp_path: Path) -> None:
-    graded = event("graded", usage=30, model="openai/grader", role="grader", config={})
-    asked = [event("hi", usage=9), graded]
-    write_eval(tmp_path / "a.eval", sample(1, *asked), sample(2, asked[0]))
-    run = analyze(tmp_path, "a.eval")
-    assert "openai/grader" in run.out + run.err
-    assert counts(counted(tmp_path, "a.eval")) == {9: 2, 30: 1}
-
-
-@pytest.mark.parametrize("what", ["cut", "bomb", "attachment", "no events"])
-def test_bad_logs_are_named_and_the_rest_counts(tmp_path: Path, what: str) -> None:
-    asked = [event("attachment://gone")] if what == "attachment" else []
-    good = sample("good", event("hi", usage=7))
-    held = members(good, sample("x", *asked), header=False)
-    if what == "bomb":
-        held |= members(good, sample("x", event("hi", usage=7)), header=False)
-        held["samples/bomb_epoch_1.json"] = b'"' + b" " * (64 << 20)
-    data = zipped(held)
-    if what == "cut":
-        data = data[: data.index(b"samples/x") + 20]
-    (tmp_path / "a.eval").write_bytes(data)
-    run = analyze(tmp_path, "a.eval")
-    assert run.code == 3
-    assert "a.eval" in run.err
-    if what != "cut":
-        profile = Profile.load(tmp_path / "reports" / "profile.json")
-        assert counts(profile) == {7: 2 if what == "bomb" else 1}

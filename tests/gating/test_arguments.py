@@ -15,35 +15,27 @@ V28 = (0, 28, 0)
 @pytest.mark.parametrize(
     ("text", "values"),
     [
-        pytest.param("--max-num-batched-tokens 4096", {"max_num_batched_tokens": 4096}, id="apart"),
-        pytest.param("--max-num-batched-tokens=4K", {"max_num_batched_tokens": 4096}, id="joined"),
-        pytest.param("--max-model-len 2.5k", {"max_model_len": 2500}, id="decimal thousands"),
-        pytest.param(
-            "--max_num_batched_tokens 64", {"max_num_batched_tokens": 64}, id="underscores"
-        ),
-        pytest.param(
-            "--max-num-seqs 8 --max-num-seqs 16", {"max_num_seqs": 16}, id="the last wins"
-        ),
-        pytest.param(
-            "--no-enable-chunked-prefill", {"enable_chunked_prefill": False}, id="a switch"
-        ),
-        pytest.param("--max-model-len auto", {}, id="left to vLLM"),
-        pytest.param("--max-model-len -1", {}, id="left to vLLM, by number"),
-        pytest.param("--max-model-len 8 --max-model-len auto", {}, id="taken back"),
-        pytest.param("-tp 2", {"tensor_parallel_size": 2}, id="a short name"),
-        pytest.param("--gpu-memory-utilization 0.85", {"gpu_memory_utilization": 0.85}, id="share"),
-        pytest.param("vllm serve org/model --max-num-seqs 8", {"max_num_seqs": 8}, id="a command"),
-        pytest.param("org/m \\\n  --max-num-seqs 8 # few\n", {"max_num_seqs": 8}, id="lines"),
-        pytest.param("--port 1 --api-key a b --max-num-seqs 8", {"max_num_seqs": 8}, id="others"),
-        pytest.param("--max-num-b 256", {"max_num_batched_tokens": 256}, id="an abbreviation"),
-        pytest.param("", {}, id="nothing"),
+        ("--max-num-batched-tokens 4096", {"max_num_batched_tokens": 4096}),
+        ("--max-num-batched-tokens=4K", {"max_num_batched_tokens": 4096}),
+        ("--max-model-len 2.5k", {"max_model_len": 2500}),
+        ("--max_num_batched_tokens 64", {"max_num_batched_tokens": 64}),
+        ("--max-num-seqs 8 --max-num-seqs 16", {"max_num_seqs": 16}),
+        ("--no-enable-chunked-prefill", {"enable_chunked_prefill": False}),
+        ("--max-model-len auto", {}),
+        ("--max-model-len -1", {}),
+        ("--max-model-len 8 --max-model-len auto", {}),
+        ("-tp 2", {"tensor_parallel_size": 2}),
+        ("--gpu-memory-utilization 0.85", {"gpu_memory_utilization": 0.85}),
+        ("vllm serve org/model --max-num-seqs 8", {"max_num_seqs": 8}),
+        ("org/m \\\n  --max-num-seqs 8 # few\n", {"max_num_seqs": 8}),
+        ("--port 1 --api-key a b --max-num-seqs 8", {"max_num_seqs": 8}),
+        ("--max-num-b 256", {"max_num_batched_tokens": 256}),
+        ("", {}),
     ],
 )
 def test_words_are_read_as_vllm_reads_them(text, values):
     read = from_words(text, V28)
-    assert read.settings.given() == values
-    assert not read.refusals
-    assert read.entry is Entry.SERVE
+    assert (read.settings.given(), read.refusals, read.entry) == (values, (), Entry.SERVE)
 
 
 @pytest.mark.parametrize(
@@ -67,23 +59,23 @@ def test_of_a_start_script_the_command_that_starts_vllm_is_read(tmp_path, script
 @pytest.mark.parametrize(
     "text",
     [
-        pytest.param("--enable-chunked-prefill false", id="a switch with a value"),
-        pytest.param("--enable-chunked-prefill=False", id="joined"),
-        pytest.param("--max-num-seqs 1K", id="no suffix there"),
-        pytest.param("--max-model-len 2.5K", id="half a binary thousand"),
-        pytest.param("--max-model-len 8,192", id="a comma"),
-        pytest.param("--gpu-memory-utilization 90%", id="per cent"),
-        pytest.param("--gpu-memory-utilization nan", id="not a number"),
-        pytest.param("--gpu-memory-utilization 1e999", id="endless"),
-        pytest.param(f"--max-num-seqs {'9' * 400}", id="hundreds of digits"),
-        pytest.param("--max-num-seqs", id="no value"),
-        pytest.param("--max-num-seqs --enable-chunked-prefill", id="a flag instead"),
-        pytest.param("--max-num 64", id="cut too short"),
-        pytest.param("--Max-Num-Seqs 2", id="case"),
-        pytest.param("--bogus-flag-xyz 3", id="nobody's"),
-        pytest.param("--scheduling-policy x", id="no choice"),
-        pytest.param("--eplb-config x", id="no JSON"),
-        pytest.param("--help", id="help"),
+        "--enable-chunked-prefill false",
+        "--enable-chunked-prefill=False",
+        "--max-num-seqs 1K",
+        "--max-model-len 2.5K",
+        "--max-model-len 8,192",
+        "--gpu-memory-utilization 90%",
+        "--gpu-memory-utilization nan",
+        "--gpu-memory-utilization 1e999",
+        f"--max-num-seqs {'9' * 400}",
+        "--max-num-seqs",
+        "--max-num-seqs --enable-chunked-prefill",
+        "--max-num 64",
+        "--Max-Num-Seqs 2",
+        "--bogus-flag-xyz 3",
+        "--scheduling-policy x",
+        "--eplb-config x",
+        "--help",
     ],
 )
 def test_what_vllm_would_refuse_is_a_fault(text):
@@ -121,8 +113,6 @@ def test_what_no_setting_stands_for_is_kept_as_it_is_written(text, others, harml
 @pytest.mark.parametrize(
     ("text", "version", "known"),
     [
-        ("--block-size 3", (0, 17, 0), False),
-        ("--block-size 3", (0, 18, 0), True),
         ("--max-model-len auto", (0, 13, 0), False),
         ("--max-model-len auto", (0, 14, 0), True),
         ("--swap-space 4", (0, 18, 0), False),
@@ -164,20 +154,12 @@ def test_model_args_that_neither_the_harness_nor_vllm_has_are_faults():
     assert (read.model, read.harmless) == ("m", ("dtype",))
 
 
+YAML = (b"- 1", b"", b"a: [", b"a: " + b"[" * 5000, b"!!python/object:os.system {}")
+TEXT = (b"--x 'open", b"a=1,b", b"{", b"\xff\xfe\x00", None)
+
+
 @pytest.mark.parametrize(
-    ("name", "data"),
-    [
-        pytest.param("a.yaml", b"- 1", id="a list"),
-        pytest.param("a.yaml", b"", id="empty"),
-        pytest.param("a.yaml", b"a: [", id="broken YAML"),
-        pytest.param("a.yaml", b"a: " + b"[" * 5000, id="endless nesting"),
-        pytest.param("a.yaml", b"!!python/object:os.system {}", id="a program"),
-        pytest.param("a.txt", b"--x 'open", id="an open quote"),
-        pytest.param("a.txt", b"a=1,b", id="half a pair"),
-        pytest.param("a.txt", b"{", id="broken JSON"),
-        pytest.param("a.txt", b"\xff\xfe\x00", id="binary"),
-        pytest.param("a.txt", None, id="missing"),
-    ],
+    ("name", "data"), [*(("a.yaml", text) for text in YAML), *(("a.txt", text) for text in TEXT)]
 )
 def test_a_file_that_cannot_be_read_is_an_error_that_names_it(tmp_path, name, data):
     if data is not None:

@@ -102,13 +102,6 @@ def test_a_shorter_context_that_refuses_no_prompt_is_as_good(place):
     assert (about(place, "max_model_len").passed, about(place, "max_model_len").value) == (False, 1)
 
 
-def test_on_a_small_gpu_the_models_own_context_is_not_held(place):
-    commit(place, prepare(place, gpu="l4"), max_model_len=131_072)
-    check = about(place, "memory")
-    assert not check.passed
-    assert check.value < 131_072
-
-
 def test_for_likelihoods_what_is_not_profiled_must_fit(place):
     pinned = replace(PINNED, max_model_len=16_384)
     plan = prepare(place, LONG, pinned, task="loglikelihood", model="qwen2.5-7b")
@@ -159,13 +152,9 @@ def test_a_plan_of_other_data_is_not_what_recommend_says_today(place):
 @pytest.mark.parametrize(
     "line",
     [
-        "kv-cache-memory-bytes: 1",
         "num-gpu-blocks-override: 2",
-        "cpu-offload-gb: 100",
         "quantization: fp8",
-        "enforce-eager: true",
         "pipeline-parallel-size: 8",
-        "scheduling-policy: priority",
         "speculative-config: {method: ngram}",
         "enforce-e: true",
         "model: another/model",
@@ -181,10 +170,8 @@ def test_what_nobody_judges_has_to_be_allowed(place, line):
     assert place.gate(f'{ARGS}allow = ["{name}"]').passed
 
 
-@pytest.mark.parametrize("line", ["dtype: auto", "seed: 3", "enforce-eager: false", "port: 1"])
-def test_what_changes_nothing_needs_no_word(place, line):
-    commit(place, prepare(place))
-    place.write("vllm.yaml", (place.folder / "vllm.yaml").read_text() + f"\n{line}\n")
+def test_what_changes_nothing_needs_no_word(place):
+    commit(place, prepare(place), dtype="auto", seed=3, port=1)
     assert place.gate(ARGS).passed
 
 
@@ -213,28 +200,18 @@ def test_a_setting_that_is_judged_cannot_be_allowed(place):
 @pytest.mark.parametrize(
     ("line", "version", "accepted"),
     [
-        ("max-num-partial-prefills: 4", "0.24", False),
         ("max-num-partial-prefills: 4", "0.27", False),
-        ("num-scheduler-steps: 8", "0.24", False),
         ("max-num-active-seqs: 8", "0.30", False),
+        ("max-num-active-seqs: 8", "0.31", True),
         ("enable-chunked-prefill: false", "0.24", False),
+        ("no-enable-chunked-prefill: true", "0.11.0", False),
+        ("no-enable-chunked-prefill: true", "0.24", True),
         ("max-num-seqs: many", "0.24", False),
         ("bogus-flag-xyz: 3", "0.24", False),
-        ("Max-Num-Seqs: 2", "0.24", False),
-        ("scheduling-policy: bogus", "0.24", False),
-        ("block-size: 3", "0.16", False),
         ("config: other.yaml", "0.24", False),
         ("max-model-len: 999999999", "0.24", False),
         ("max-num-batched-tokens: 64\nmax-num-seqs: 65", "0.24", False),
-        ("no-enable-chunked-prefill: true\nmax-num-batched-tokens: 256", "0.24", False),
-        ("no-enable-chunked-prefill: true", "0.11.0", False),
-        ("gpu-memory-utilization: 1.01", "0.24", False),
-        ("max-model-len: 4096\nlong-prefill-token-threshold: 4097", "0.27", False),
-        ("max-num-active-seqs: 8", "0.31", True),
-        ("no-enable-chunked-prefill: true", "0.24", True),
         ("max-num-batched-tokens: 64\nmax-num-seqs: 64", "0.24", True),
-        ("max-model-len: 4096\nlong-prefill-token-threshold: 4096", "0.27", True),
-        ("max-model-len: auto", "0.24", True),
         ("{}", "0.24", True),
     ],
 )
@@ -261,10 +238,6 @@ def test_no_plan_and_a_wrong_table_are_errors(place):
     with pytest.raises(InputError, match=r"plan\.json"):
         place.gate(ARGS)
     prepare(place)
-    for line in ('must_be = "better"', 'vllm_version = "new"', 'file = ""', "threshold = 3"):
+    for line in ('must_be = "better"', 'vllm_version = "new"', "threshold = 3"):
         with pytest.raises(InputError, match="settings"):
-            place.gate(
-                f'[settings]\nfile = "vllm.yaml"\n{line}'
-                if "file" not in line
-                else f"[settings]\n{line}"
-            )
+            place.gate(f"{ARGS}{line}")

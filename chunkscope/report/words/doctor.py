@@ -1,4 +1,4 @@
-"""What is said of an engine's log or metrics: what limited it, what shows it, what to change."""
+"""What is said of engines: what limited one, by its log, and what helps; why one failed."""
 
 from chunkscope.report.words import Template
 from chunkscope.vllm.flags import spelled
@@ -106,4 +106,28 @@ SENTENCES: dict[str, Template] = {
     "change_hit_rate": "send prompts that begin alike one after the other (see `chunkscope "
     "prefixes`); prompt_logprobs never read the cache",
     "change_eager": f"leave {_EAGER} out, unless a short start matters more",
+    # measured engines and servers
+    "off_is_ignored": "vLLM {vllm} ignores chunked prefill off for generative models",
+    "context_too_short": "max_model_len is {max_model_len}, the longest request {longest} tokens",
+    "engine_silent": "no answer and no line in its log for {seconds:,.0f} s while {phase}",
+    "engine_out_of_memory": "out of memory while {phase}: {detail}",
+    "engine_refused": "refused while {phase}: {detail}",
+    "engine_died": "died while {phase}: {detail}",
+    "engine_killed": "killed by {signal} while {phase} (SIGKILL: often out of memory)",
+    "engine_ended": "ended with code {code} and no message while {phase}",
+    "server_failed": "the server {detail} (while {phase}, {answered} of {sent} answered)",
+    "server_timeout": "no end after {seconds:g} s (while {phase}, {answered} of {sent} answered)",
+    "requests_trickled_in": "this vLLM cannot hold requests back: the first steps ran while others "
+    "were still being sent",
+    "prefix_cache_not_emptied": "vLLM did not empty its prefix cache between repeats: hits may "
+    "come from an earlier one",
+    "kv_tokens_are_blocks": "KV cache tokens are blocks x block size: too many for a hybrid model",
+    "answers_not_counted": "the server did not count the tokens of {answers} answers: each piece "
+    "of the stream counts as one",
+    "answers_ended_early": "{answers} of {of} answers ended before the length asked for",
+    "texts_sent_again": "every repeat sends the same texts: a prefix cache may have them",
+    "server_is_shared": "the server finished {finished} requests, {sent} were sent: others use it, "
+    "so its preemptions and cache hits are left out",
+    "prompts_counted_otherwise": "the server counts {counted} prompt tokens, the workload {sent}: "
+    "another tokenizer, or special tokens",
 }
