@@ -16,6 +16,7 @@ from chunkscope.prompts.prefix_files import check_datasets
 from chunkscope.sources.base import Source, printable, without_secrets
 from chunkscope.sources.discovery import discover
 from chunkscope.sources.reader import Part
+from chunkscope.tokenizers.reference import engine_name
 
 Paths = Sequence[Name] | Name
 
@@ -69,7 +70,7 @@ def discovered(paths: Paths, options: AnalyzeOptions, listener: Listener) -> Ite
 def info_of(scan: Scan) -> TokenizerInfo:
     """The tokenizer that counted, with how its counts were checked."""
     tokenizer, options, template = scan.tokenizer, scan.options, scan.options.chat_template
-    reference = tokenizer.facts.reference_name
+    reference = engine_name(tokenizer.facts.package)
     notes = []
     if tokenizer.only_reference:
         notes = [note("counted_again", reference=reference)]

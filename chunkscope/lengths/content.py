@@ -1,7 +1,6 @@
 """What is in a dataset, as a digest of its records: the same in any order, file and file format."""
 
 import json
-from binascii import a2b_base64, b2a_base64
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -9,35 +8,41 @@ from typing import Any
 
 import orjson
 
+from chunkscope.artefacts.codec import NO_NUMBERS, Numbers
+
 MOST_LISTED = 20_000  # rows whose hashes are kept, so that changed ones can be counted
-_HASH_BYTES = 6  # kept of each row's hash
-_MASK = (1 << 8 * _HASH_BYTES) - 1
+_MASK = (1 << 40) - 1  # of each row's hash
 _MODULUS = 1 << 128
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Content:
-    """All records of a dataset. `digest` is the sum of their hashes.
+    """All records of a dataset: the sum of their hashes, and the hashes, sorted, of not too many.
 
-    `hashes` are the first bytes of each, sorted, as base64; None where there are too many.
+    >>> Content.of([{"q": "a"}]) + Content.of([{"q": "b"}]) == Content.of([{"q": "b"}, {"q": "a"}])
+    True
     """
 
-    rows: int
-    digest: str
-    hashes: str | None = None
+    rows: int = 0
+    digest: str = "0"
+    hashes: Numbers | None = NO_NUMBERS
+
+    @classmethod
+    def of(cls, records: Iterable[Any]) -> "Content":
+        from xxhash import xxh3_128_intdigest
+
+        hashes = [xxh3_128_intdigest(_canonical(record)) for record in records]
+        listed = Numbers(sorted([value & _MASK for value in hashes]))
+        one = cls(rows=len(hashes), digest=f"{sum(hashes) % _MODULUS:x}", hashes=listed)
+        return one + cls()
 
     def __add__(self, other: "Content") -> "Content":
         """The content of two parts of a dataset."""
-        hashes = None
-        if self.hashes is not None and other.hashes is not None:
-            hashes = [*self.row_hashes().elements(), *other.row_hashes().elements()]
-        total = int(self.digest, 16) + int(other.digest, 16)
-        return ContentDigest(self.rows + other.rows, total, hashes).content()
-
-    def row_hashes(self) -> Counter[int]:
-        data = a2b_base64(self.hashes or "")
-        places = range(0, len(data), _HASH_BYTES)
-        return Counter(int.from_bytes(data[place : place + _HASH_BYTES]) for place in places)
+        rows, hashes = self.rows + other.rows, None
+        if self.hashes is not None and other.hashes is not None and rows <= MOST_LISTED:
+            hashes = Numbers(sorted(self.hashes + other.hashes))
+        total = (int(self.digest, 16) + int(other.digest, 16)) % _MODULUS
+        return Content(rows=rows, digest=f"{total:x}", hashes=hashes)
 
 
 def content_changes(before: Content, now: Content) -> tuple[int, int] | None:
@@ -49,35 +54,8 @@ def content_changes(before: Content, now: Content) -> tuple[int, int] | None:
         return 0, 0
     if before.hashes is None or now.hashes is None:
         return None
-    old, new = before.row_hashes(), now.row_hashes()
+    old, new = Counter(before.hashes), Counter(now.hashes)
     return (new - old).total(), (old - new).total()
-
-
-class ContentDigest:
-    """Adds up the records of a dataset as they are read."""
-
-    def __init__(self, rows: int = 0, total: int = 0, hashes: list[int] | None = None) -> None:
-        self._rows = rows
-        self._total = total
-        self._hashes = hashes if rows else []  # None: too many
-
-    def add(self, records: Iterable[Any]) -> None:
-        from xxhash import xxh3_128_intdigest
-
-        hashes = [xxh3_128_intdigest(_canonical(record)) for record in records]
-        self._rows += len(hashes)
-        self._total += sum(hashes)
-        if self._hashes is not None and self._rows <= MOST_LISTED:
-            self._hashes += [value & _MASK for value in hashes]
-        else:
-            self._hashes = None
-
-    def content(self) -> Content:
-        listed = None
-        if self._hashes is not None and self._rows <= MOST_LISTED:
-            data = b"".join(value.to_bytes(_HASH_BYTES) for value in sorted(self._hashes))
-            listed = b2a_base64(data, newline=False).decode()
-        return Content(rows=self._rows, digest=f"{self._total % _MODULUS:032x}", hashes=listed)
 
 
 def _canonical(record: Any) -> bytes:

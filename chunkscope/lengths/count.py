@@ -18,7 +18,7 @@ from chunkscope.lengths.options import AnalyzeOptions
 from chunkscope.lengths.profile import LongPrompt
 from chunkscope.lengths.trace_export import TraceRows
 from chunkscope.prefixes.comparison import TextComparison, TraceComparison, sent_ids
-from chunkscope.prefixes.near_misses import NearMisses
+from chunkscope.prefixes.near_misses import CHARS, TEXTS
 from chunkscope.prefixes.reuse import Scoring
 from chunkscope.prompts.chat import Conversation, plain_text
 from chunkscope.prompts.harness.log import SentRequest
@@ -26,6 +26,7 @@ from chunkscope.prompts.selection import Prompts
 from chunkscope.sources.base import Problems
 from chunkscope.tokenizers.foreign import TemplateRefused
 from chunkscope.tokenizers.reference import ID_BYTES, engine_name
+from chunkscope.tokenizers.sample import Reservoir
 from chunkscope.tokenizers.tokenizer import Tokenizer
 
 _SMALL_CHARS = 1 << 15  # are counted at once: a thread would take longer to be asked
@@ -74,10 +75,10 @@ class PromptCounter:
         self.request_kinds: Counter[str] = Counter()  # of a harness's log
         self.output_caps: Counter[int] = Counter()
         self.comparison: TextComparison | TraceComparison | None = None
-        self.near_misses = NearMisses()
+        self.sample: Reservoir[tuple[int, str]] = Reservoir(TEXTS)  # of the texts, by position
         self._longest: list[tuple[int, int]] = []
-        self._contexts: dict[int, int] = {}  # of likelihood requests: tokens, by a hash of each
-        self._context_tokens: list[int] = []  # of all of them
+        self._scored = 0  # likelihood requests
+        self._contexts: set[int] = set()  # of those, a hash of each
         self._choices: set[str] = set()
 
     def count(self, kind: str, all_prompts: Iterable[Prompts], problems: Problems) -> None:
@@ -118,8 +119,8 @@ class PromptCounter:
         batch = Batch(*columns)
         if texts := [(n, p) for n, p in zip(*batch[:2], strict=True) if isinstance(p, str)]:
             self.chars = (self.chars or 0) + sum([len(text) for _, text in texts])
-            if self.options.prefixes:
-                self.near_misses.offer(*zip(*texts, strict=True))
+            some = texts[:: max(1, len(texts) // TEXTS)]
+            self.sample.add((position, text[:CHARS]) for position, text in some)
         return batch
 
     def _special(
@@ -155,8 +156,7 @@ class PromptCounter:
                 prompt = array("I", ids).tobytes()
                 self.engines.add(engine_name("mistral-common"))
                 self.chars = (self.chars or 0) + chars
-                if self.options.prefixes:
-                    self.near_misses.offer([position], [plain_text(item.messages)])
+                self.sample.add([(position, plain_text(item.messages)[:CHARS])])
         except TemplateRefused as error:
             problems.bad(position, error.message)
             return None
@@ -210,22 +210,22 @@ class PromptCounter:
             answer = 1 if output is None and not generates else output  # which vLLM asks for
             row = (position, windows[0], sent, answer, generates, request.output_cap)
             rows += [row] * len(windows)
-            self._add_request(request, windows)
+            self._add_request(request, len(windows))
         if rows:
             positions, sizes, ids, answers, reads, caps = map(list, zip(*rows, strict=True))
             known = outputs if any(output is not None for output in outputs) else None
             self._add_up(positions, sizes, ids, known, answers, reads, caps)
 
-    def _add_request(self, request: SentRequest, windows: Sequence[int]) -> None:
-        """A harness's request, by the lengths in which it was sent."""
-        self.request_kinds[request.kind] += len(windows)
+    def _add_request(self, request: SentRequest, windows: int) -> None:
+        """A harness's request, which was sent in so many windows."""
+        self.request_kinds[request.kind] += windows
         if request.output_cap is not None:
-            self.output_caps[request.output_cap] += len(windows)
+            self.output_caps[request.output_cap] += windows
         prompt = request.prompt
         if request.kind != "generate" and not isinstance(prompt, int):
             text = str(prompt.messages) if isinstance(prompt, Conversation) else prompt
-            self._contexts.setdefault(hash(text), sum(windows))
-            self._context_tokens.append(sum(windows))
+            self._contexts.add(hash(text))
+            self._scored += 1
             if len(self._choices) <= _MOST_CHOICES:
                 self._choices.add(request.continuation)
 
@@ -235,7 +235,7 @@ class PromptCounter:
         if prompts.blocks is not None and self.options.prefixes:
             comparison = self.comparison or TraceComparison()
             if isinstance(comparison, TraceComparison):
-                comparison.add(positions, lengths, prompts.blocks)
+                comparison.add(lengths, prompts.blocks)
                 self.comparison = comparison
         self._add_up(positions, lengths, (), prompts.outputs)
 
@@ -268,7 +268,7 @@ class PromptCounter:
         if isinstance(self.comparison, TextComparison):
             known = [one for one in ids if one is not None]
             if len(known) == len(lengths):
-                self.comparison.add(positions, known, reads)
+                self.comparison.add(known, reads)
             else:
                 self.comparison = None  # what some of them are made of is not known
         if self.trace is not None:
@@ -286,14 +286,12 @@ class PromptCounter:
         """How often the contexts of likelihood requests were read."""
         if not self._contexts or not self.engines:
             return None
-        few, tokens = len(self._choices) <= _MOST_CHOICES, sum(self._context_tokens)
-        lengths = self.tokenizer.count(sorted(self._choices)) if few else []
+        few = len(self._choices) <= _MOST_CHOICES
+        lengths = self.tokenizer.count(sorted(self._choices)) if few else [0]
         return Scoring(
-            requests=len(self._context_tokens),
+            requests=self._scored,
             contexts=len(self._contexts),
-            tokens=tokens,
-            repeated_tokens=tokens - sum(self._contexts.values()),
-            single_token=few and all(length == 1 for length in lengths),
+            single_token=all(length == 1 for length in lengths),
         )
 
 

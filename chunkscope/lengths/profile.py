@@ -143,7 +143,7 @@ class Profile(Artefact):
     0.05176470588235294
     """
 
-    schema: ClassVar = "chunkscope/profile/2"
+    schema: ClassVar = "chunkscope/profile/3"
     made_by: ClassVar = "chunkscope analyze data/"
 
     tokenizer: TokenizerInfo

@@ -5,13 +5,13 @@ machine, some are read at the same time.
 """
 
 import os
-import random
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
+from operator import itemgetter
 from stat import S_ISREG
 from typing import Any
 
@@ -28,13 +28,14 @@ from chunkscope.artefacts.files import (
 from chunkscope.artefacts.note import Note, note
 from chunkscope.console import Progress, say
 from chunkscope.errors import ChunkscopeError, InputError, MissingError, UsageError
-from chunkscope.lengths.content import ContentDigest
+from chunkscope.lengths.content import Content
 from chunkscope.lengths.count import PromptCounter
 from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.lengths.options import AnalyzeOptions
 from chunkscope.lengths.profile import DatasetProfile, Failure, Sample
 from chunkscope.lengths.trace_export import TraceExport
-from chunkscope.prefixes.reuse import HowSent, PrefixReuse
+from chunkscope.prefixes.near_misses import near_misses
+from chunkscope.prefixes.reuse import PrefixReuse
 from chunkscope.prefixes.sharing import Sharing
 from chunkscope.prompts.harness.lm_eval import results_file
 from chunkscope.prompts.harness.log import LONGEST_FIRST, LogSummary
@@ -44,11 +45,12 @@ from chunkscope.sources.base import Chunk, Problems, Skipped, Source, cannot_rea
 from chunkscope.sources.reader import READERS, Part, RecordReader, format_of_name
 from chunkscope.sources.streams import close_archives
 from chunkscope.tokenizers.foreign import TokenizerError
+from chunkscope.tokenizers.sample import Reservoir
 from chunkscope.tokenizers.tokenizer import Tokenizer
 
 # Of what the cache keeps and what it means, not of the package: raise it when the same bytes would
 # be read, counted or described differently.
-_LAYOUT = 16
+_LAYOUT = 17
 _LITTLE_BYTES = 64 << 20  # are read by one thread
 _MOST_READERS = 8
 
@@ -155,30 +157,39 @@ class Scan:
 
     def _dataset(self, part: Part, counting_key: str | None) -> DatasetProfile:
         """One source or part, a whole one from the cache if it was counted before."""
-        source, scan = part.source, DatasetScan(self, part)
+        source, scan, entry = part.source, DatasetScan(self, part), None
         try:
             before = _stamp(source)
             if source.file and before and part.start == 0:
                 scan.sha256 = sha256(source.file)
+            if scan.sha256 and self.options.use_cache and part.is_whole:
+                # What a run's settings were changes what is counted; a .tsv is more likely to be
+                # split at tabs than a .csv.
+                results, suffix = results_file(source), format_of_name(source.path)[1]
+                beside = (results and sha256(results), source.member, source.format, suffix)
+                key = self._options_key(self.options.prefix_of(source.name))
+                entry = repr((_LAYOUT, scan.sha256, *beside, key))
+                # The cache does not have what prompts are made of, which an exported trace needs.
+                # Of a tokenizer that was never used, only lengths that came with the data can be
+                # there.
+                known = read_cached("results", f"{entry}{counting_key or ''}")
+                if known and self.export is None:
+                    with suppress(ValueError, KeyError, TypeError, AttributeError):
+                        earlier: DatasetProfile = built(DatasetProfile, orjson.loads(known))
+                        done = (earlier.rows, earlier.lengths.total, source.bytes or 0)
+                        self.advance((0, 0, 0), done)
+                        name, group, path = source.name, source.group, source.path
+                        return replace(earlier, name=name, group=group, path=path)
+            with ExitStack() as opened:
+                scan.count(opened)
         except OSError as error:
             return scan.result(cannot_read(source.path, error))
-        if scan.sha256 is None or not self.options.use_cache or not part.is_whole:
-            return scan.count()
-        # What a run's settings were changes what is counted; a .tsv is more likely to be split at
-        # tabs than a .csv.
-        results, suffix = results_file(source), format_of_name(source.path)[1]
-        what = [scan.sha256, results and sha256(results), source.member, source.format, suffix]
-        entry = repr((_LAYOUT, *what, self._options_key(self.options.prefix_of(source.name))))
-        # The cache does not have what prompts are made of, which an exported trace needs. Of a
-        # tokenizer that was never used, only lengths that came with the data can be there.
-        known = read_cached("results", f"{entry}{counting_key or ''}")
-        if self.export is None and known:
-            with suppress(ValueError, KeyError, TypeError, AttributeError):
-                earlier: DatasetProfile = built(DatasetProfile, orjson.loads(known))
-                self.advance((0, 0, 0), (earlier.rows, earlier.lengths.total, source.bytes or 0))
-                return replace(earlier, name=source.name, group=source.group, path=source.path)
-        dataset = scan.count()
-        if dataset.failure is None and _stamp(source) == before:
+        except (UsageError, MissingError, TokenizerError):
+            raise  # it is not about this dataset
+        except ChunkscopeError as error:
+            return scan.result(error)
+        dataset = scan.result()
+        if entry and _stamp(source) == before:
             self._counted.append((entry, dataset))
         return dataset
 
@@ -219,24 +230,15 @@ class DatasetScan:
         trace = scan.export.rows(part.source.name) if scan.export else None
         self.counter = PromptCounter(scan.tokenizer, self.options, scan.pool, trace)
         self.problems = Problems()
-        self.content = ContentDigest()
+        self.content = Content()
         self._told: Done = (0, 0, 0)  # as progress knows it
         self.sha256: str | None = None
         self.sample: Sample | None = None
         self.reader: RecordReader | None = None
         self.selection: Selection | None = None
 
-    def count(self) -> DatasetProfile:
-        try:
-            with ExitStack() as opened:
-                self._count(opened)
-        except (UsageError, MissingError, TokenizerError):
-            raise  # it is not about this dataset
-        except ChunkscopeError as error:
-            return self.result(error)
-        return self.result()
-
-    def _count(self, opened: ExitStack) -> None:
+    def count(self, opened: ExitStack) -> None:
+        """Read, select, count; what is opened on the way is closed by the caller."""
         part, options = self.part, self.options
         self.reader = reader = opened.enter_context(
             RecordReader(part.source, options.read, self.problems)
@@ -273,7 +275,7 @@ class DatasetScan:
     def _chunks(self, reader: RecordReader, columns: Sequence[str] | None) -> Iterator[Chunk]:
         """All records, which are part of the content whether they are used or not."""
         for chunk in reader.chunks(columns):
-            self.content.add(chunk.records)
+            self.content += Content.of(chunk.records)
             yield chunk
             done = (self.counter.rows, self.counter.tokens, reader.bytes_read)
             self._told = self.scan.advance(self._told, done)
@@ -315,7 +317,7 @@ class DatasetScan:
             sample=self.sample,
             engine=" + ".join(sorted(counter.engines)) or None,
             log=log,
-            content=self.content.content() if error is None else None,
+            content=self.content if error is None else None,
             scored={*counter.request_kinds} == {"likelihood"},
             prefixes=prefixes,
             sharing=sharing,
@@ -328,16 +330,17 @@ class DatasetScan:
             return None
         total = sum(length * times for length, times in outputs.items()) if outputs else 0
         answer = round(total / outputs.total()) if outputs else None
-        sent = HowSent(longest_first=longest_first, output_tokens=answer)
-        if (measured := counter.comparison.measured(sent)) is None:
+        measured = counter.comparison.measured(longest_first=longest_first, output_tokens=answer)
+        if measured is None:
             return None
         reuse, sharing = measured
+        size = {"prompts": counter.rows, "tokens": counter.tokens, "chars": counter.chars or 1}
         whole = replace(
             reuse,
             out_of_prompts=counter.rows,
             out_of_tokens=counter.tokens,
-            near_misses=counter.near_misses.found(tokens=reuse.tokens, chars=counter.chars),
-            scoring=counter.scoring if counter.request_kinds else None,
+            near_misses=near_misses(counter.sample.items, **size),
+            scoring=counter.scoring,
         )
         return whole, sharing
 
@@ -377,20 +380,9 @@ def columns_without_media(head: Sequence[Any]) -> set[str]:
 
 
 def draw(chunks: Iterable[Chunk], size: int, seed: int) -> tuple[Chunk, int]:
-    """`size` rows out of all, each as likely as any other, and how many there were.
-
-    One pass with room for the sample only (reservoir sampling), so any file size will do; the same
-    on every machine.
-    """
-    chance = random.Random(seed)  # noqa: S311  (a sample, not a secret)
-    rows: list[tuple[int, Any]] = []
-    seen = 0
+    """`size` rows out of all, each as likely as any other, and how many there were."""
+    rows: Reservoir[tuple[int, Any]] = Reservoir(size, seed)
     for chunk in chunks:
-        for row in zip(chunk.positions, chunk.records, strict=True):
-            seen += 1
-            if len(rows) < size:
-                rows.append(row)
-            elif (place := chance.randrange(seen)) < size:
-                rows[place] = row
-    rows.sort(key=lambda row: row[0])
-    return Chunk([position for position, _ in rows], [record for _, record in rows]), seen
+        rows.add(zip(chunk.positions, chunk.records, strict=True))
+    drawn = sorted(rows.items, key=itemgetter(0))
+    return Chunk([position for position, _ in drawn], [record for _, record in drawn]), rows.offered

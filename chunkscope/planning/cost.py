@@ -10,7 +10,6 @@ from chunkscope.lengths.profile import DatasetProfile
 from chunkscope.planning.plan import Cost, DatasetCost, Saving
 from chunkscope.planning.problem import Problem
 from chunkscope.planning.search import NO_CPU_TIME, WORTH
-from chunkscope.prefixes.reuse import CachedAt, PrefixReuse
 from chunkscope.simulation.workload import served_prompts
 from chunkscope.vllm.rules import Version
 from chunkscope.vllm.settings import Settings
@@ -121,7 +120,7 @@ def _scored_contexts(p: Problem, settings: Settings) -> Iterator[Saving]:
             reads=today.requests / contexts,
             how="generative_scoring" if version >= GENERATIVE_SCORING else "next_token",
         )  # fmt: skip
-    tokens = sum(_of_all(d.prefixes, d.prefixes.unread_tokens) for d in others if d.prefixes)
+    tokens = sum(d.prefixes.scaled(d.prefixes.unread_tokens) for d in others if d.prefixes)
     if version >= READS_CACHE and tokens:
         yield _saving(
             "score_contexts_once", tokens, tokens * _prefill_hours(p, settings), False,
@@ -129,11 +128,6 @@ def _scored_contexts(p: Problem, settings: Settings) -> Iterator[Saving]:
             contexts=sum(reads[d.name].contexts for d in others),
             reads=sum(d.rows for d in others) / sum(reads[d.name].contexts for d in others),
         )  # fmt: skip
-
-
-def _of_all(reuse: PrefixReuse, tokens: int) -> int:
-    """From the prompts that were compared to all of the dataset."""
-    return round(tokens * reuse.out_of_tokens / max(1, reuse.tokens))
 
 
 def _generated(
@@ -173,24 +167,19 @@ def _beginnings(p: Problem, settings: Settings) -> Iterator[Saving]:
                 unit=dataset.unit, position=miss.position, other_position=miss.other_position,
             )  # fmt: skip
         sizes = [at for at in reuse.capacities if memory and at.kv_tokens <= memory.kv_cache_tokens]
-        if sizes and dataset.kind != "lengths" and (tokens := _sorted_gain(reuse, sizes[-1])) > 0:
+        gains = [at.best_order_cached_tokens - at.cached_tokens for at in sizes]
+        if gains and dataset.kind != "lengths" and (tokens := reuse.scaled(gains[-1])) > 0:
             about: dict[str, Fact] = {"dataset": dataset.name}
             yield _saving("better_order", tokens, tokens * hours, False, **about)
-
-
-def _sorted_gain(reuse: PrefixReuse, at: CachedAt) -> int:
-    """Tokens that are found besides, in a cache of that size, when prompts that begin alike are
-    sent one after the other."""
-    return _of_all(reuse, (at.best_order_cached_tokens or 0) - at.cached_tokens)
 
 
 def _repeated(p: Problem, cost: Cost) -> Iterator[Saving]:
     """Records that occur more than once; a harness that repeats its requests means to."""
     for dataset in p.datasets:
         content = dataset.content
-        if content is None or not content.hashes or dataset.log or not content.rows:
+        if content is None or not content.hashes or dataset.log:
             continue
-        share = (content.rows - len(content.row_hashes())) / content.rows
+        share = (content.rows - len({*content.hashes})) / content.rows
         if share:
             part = dataset.lengths.total / max(1, p.lengths.total)
             yield _saving(

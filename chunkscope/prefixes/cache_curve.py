@@ -111,7 +111,7 @@ def lru_cached_tokens(tree: PromptTree, kv_blocks: int, load: Load = ONE_BY_ONE)
 def curve(as_sent: PromptTree, best: PromptTree, load: Load) -> Iterator[CachedAt]:
     """What each order finds, from room for two of the longest prompts up to where both are flat.
 
-    The best order is left out where the other finds all in the smallest cache already.
+    The best order is not tried where the other finds all in the smallest cache already.
     """
     ideal = int(as_sent.ideal.sum())
     if ideal < max(1, _LEAST_FOUND * int(as_sent.tokens.sum())):
@@ -121,9 +121,9 @@ def curve(as_sent: PromptTree, best: PromptTree, load: Load) -> Iterator[CachedA
     sizes = [size for size in _CAPACITIES if size >= least]
     sent = _cached_by_size(as_sent, sizes, load)
     if sent and sent[0] >= FLAT * ideal:
-        yield CachedAt(kv_tokens=sizes[0], cached_tokens=sent[0])
-        return
-    sorted_ = _cached_by_size(best, sizes, load)
+        sizes, sorted_ = sizes[:1], sent[:1]
+    else:
+        sorted_ = _cached_by_size(best, sizes, load)
     for place in range(max(len(sent), len(sorted_))):
         yield CachedAt(
             kv_tokens=sizes[place],

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from chunkscope.artefacts.artefact import Numbers
 from chunkscope.prefixes.near_misses import same_start
-from chunkscope.prefixes.reuse import BLOCK_SIZE, HowSent, PrefixReuse
+from chunkscope.prefixes.reuse import BLOCK_SIZE, PrefixReuse
 from chunkscope.prefixes.sharing import MOST_PROMPTS, NOTHING, RUN, Sharing
 
 if TYPE_CHECKING:  # numpy: a dataset that shares nothing does without
@@ -33,46 +33,55 @@ class TextComparison:
     def __init__(self) -> None:
         self._offered = 0
         self._every = 1  # so many runs one is compared
-        self._rows: list[tuple[int, int, bytes, bool]] = []  # place, position, ids, reads
+        self._rows: list[tuple[int, bytes, bool]] = []  # place, ids, reads
         self._blocks = 0
         self._ends: list[bytes] = []  # the first and the last prompt by their bytes
 
-    def add(
-        self,
-        positions: Sequence[int],
-        prompts: Sequence[bytes],
-        reads: Sequence[bool] | None = None,
-    ) -> None:
+    def add(self, prompts: Sequence[bytes], reads: Sequence[bool] | None = None) -> None:
         """Prompts by their ids; `reads` says whether each reads from vLLM's cache, as most do."""
         candidates = [*self._ends, min(prompts), max(prompts)]
         self._ends = [min(candidates), max(candidates)]
         places = range(self._offered, self._offered + len(prompts))
-        rows = zip(places, positions, prompts, reads or [True] * len(prompts), strict=True)
+        rows = zip(places, prompts, reads or [True] * len(prompts), strict=True)
         chosen = [row for row in rows if row[0] // RUN % self._every == 0]
         self._rows += chosen
-        self._blocks += sum([len(row[2]) // _BLOCK_BYTES for row in chosen])
+        self._blocks += sum([len(row[1]) // _BLOCK_BYTES for row in chosen])
         self._offered += len(prompts)
         while self._every < self._offered // RUN and (
             self._blocks > MOST_BLOCKS or len(self._rows) > MOST_PROMPTS
         ):
             self._every *= 2  # from now on compare half as many
             self._rows = [row for row in self._rows if row[0] // RUN % self._every == 0]
-            self._blocks = sum([len(row[2]) // _BLOCK_BYTES for row in self._rows])
+            self._blocks = sum([len(row[1]) // _BLOCK_BYTES for row in self._rows])
 
-    def measured(self, sent: HowSent) -> Measured | None:
-        """What they share, in figures and prompt by prompt; None if there are none."""
+    def measured(
+        self, *, longest_first: bool = False, output_tokens: int | None = None
+    ) -> Measured | None:
+        """What they share, in figures and prompt by prompt; None if there are none.
+
+        Sent as they come, or longest first as lm-eval does; with answers of so many tokens.
+        """
         if not self._rows:
             return None
-        # What the first and the last begin with, all between them begin with.
         common_tokens = same_start(*self._ends) // _ID_BYTES
-        _, positions, prompts, reads = zip(*self._rows, strict=True)
+        _, prompts, reads = zip(*self._rows, strict=True)
         firsts = [ids[:_BLOCK_BYTES] for ids in prompts if len(ids) >= _BLOCK_BYTES]
-        if len({*firsts}) == len(firsts):
-            tokens = [len(ids) // _ID_BYTES for ids in prompts]
-            return _nothing_shared(tokens, common_tokens, sent)
-        from chunkscope.prefixes.blocks import tree_of_prompts
+        if len({*firsts}) < len(firsts):
+            from chunkscope.prefixes.tree import tree_of_prompts
 
-        return measure(tree_of_prompts(prompts, reads), positions, common_tokens, sent)
+            tree = tree_of_prompts(prompts, reads)
+            return measure(tree, common_tokens, longest_first, output_tokens)
+        lengths = [len(ids) // _ID_BYTES for ids in prompts]
+        reuse = PrefixReuse(
+            prompts=len(lengths),
+            tokens=sum(lengths),
+            out_of_prompts=len(lengths),
+            out_of_tokens=sum(lengths),
+            common_tokens=common_tokens,
+            output_tokens=output_tokens,
+        )
+        lengths = sorted(lengths, reverse=True) if longest_first else lengths
+        return reuse, Sharing(lengths=Numbers(lengths), ends=Numbers([NOTHING] * len(lengths)))
 
 
 def sent_ids(ids: bytes | int, special_tokens: int, most_tokens: int | None = None) -> bytes | None:
@@ -93,22 +102,20 @@ class TraceComparison:
         self._ids = array("q")
         self._counts: list[int] = []
         self._tokens: list[int] = []
-        self._positions: list[int] = []
 
-    def add(
-        self, positions: Sequence[int], tokens: Sequence[int], hash_ids: Sequence[list[int]]
-    ) -> None:
+    def add(self, tokens: Sequence[int], hash_ids: Sequence[list[int]]) -> None:
         if len(self._ids) < _MOST_TRACE_BLOCKS:
-            self._positions += positions
             self._tokens += tokens
             self._counts += map(len, hash_ids)
             self._ids.extend(chain.from_iterable(hash_ids))
 
-    def measured(self, sent: HowSent) -> Measured | None:
+    def measured(
+        self, *, longest_first: bool = False, output_tokens: int | None = None
+    ) -> Measured | None:
         """None where the blocks do not fit the lengths."""
         import numpy as np
 
-        from chunkscope.prefixes.blocks import tree_of_trace
+        from chunkscope.prefixes.tree import tree_of_trace
 
         ids = np.array(self._ids, np.int64)
         tree = tree_of_trace(np.array(self._tokens), np.array(self._counts), ids)
@@ -118,23 +125,23 @@ class TraceComparison:
         if tree.members[0][:1] == [len(tree.ends)]:  # all begin with the first stretch
             blocks = tree.depths[0]
         common_tokens = min(blocks * tree.block_size, int(tree.tokens.min()))
-        return measure(tree, self._positions, common_tokens, sent)
+        return measure(tree, common_tokens, longest_first, output_tokens)
 
 
 def measure(
-    tree: "PromptTree", positions: Sequence[int], common_tokens: int, sent: HowSent
+    tree: "PromptTree", common_tokens: int, longest_first: bool, output_tokens: int | None
 ) -> Measured:
-    """All figures; `positions` are the rows in the file, by prompt."""
+    """All figures."""
     import numpy as np
 
     from chunkscope.prefixes.cache_curve import Load, curve
 
     best = tree.in_order(tree.depth_first())
-    as_sent = tree.in_order(tree.longest_first()) if sent.longest_first else tree
+    as_sent = tree.in_order(tree.longest_first()) if longest_first else tree
     cached = found_if_read = int(as_sent.ideal.sum())
     if not tree.reads.all():
         found_if_read = int(replace(as_sent, reads=np.ones_like(tree.reads)).ideal.sum())
-    load = Load(output_tokens=max(1, sent.output_tokens or 1))
+    load = Load(output_tokens=max(1, output_tokens or 1))
     tokens = int(tree.tokens.sum())
     reuse = PrefixReuse(
         prompts=len(tree.ends),
@@ -143,27 +150,9 @@ def measure(
         out_of_tokens=tokens,
         common_tokens=common_tokens,
         cached_tokens=cached,
-        best_order_cached_tokens=int(best.ideal.sum()),
-        working_set_tokens=tree.working_set_tokens,
         unread_tokens=found_if_read - cached,
         block_size=tree.block_size,
-        groups=tree.groups(positions),
         capacities=tuple(curve(as_sent, best, load)),
-        output_tokens=sent.output_tokens,
+        output_tokens=output_tokens,
     )
     return reuse, as_sent.sharing()
-
-
-def _nothing_shared(tokens: Sequence[int], common_tokens: int, sent: HowSent) -> Measured:
-    """The same of prompts of which no two have the same first block, without looking at others."""
-    reuse = PrefixReuse(
-        prompts=len(tokens),
-        tokens=sum(tokens),
-        out_of_prompts=len(tokens),
-        out_of_tokens=sum(tokens),
-        common_tokens=common_tokens,
-        working_set_tokens=sum([length // BLOCK_SIZE * BLOCK_SIZE for length in tokens]),
-        output_tokens=sent.output_tokens,
-    )
-    lengths = sorted(tokens, reverse=True) if sent.longest_first else tokens
-    return reuse, Sharing(lengths=Numbers(lengths), ends=Numbers([NOTHING] * len(tokens)))

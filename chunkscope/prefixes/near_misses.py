@@ -8,12 +8,11 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import TypeVar
 
 from chunkscope.prefixes.reuse import NearMiss
 
-_MOST_TEXTS = 32
-_MOST_CHARS = 6_000  # of a text
+TEXTS = 48  # that are compared, of a dataset
+CHARS = 6_000  # of a text
 _WORD = re.compile(r"\w{1,8}\W*|\W+")
 _WINDOW = 32  # characters that have to be the same for a word to be at a place that is the same
 _LEAST_CHARS, _LEAST_PART = 400, 0.25  # of a text, that another one has too: less is not lost
@@ -22,77 +21,50 @@ _FEWEST, _LEAST_TEXTS = 4, 0.1  # texts that have to miss another, of the sample
 _LEAST_LOST = 0.05  # of all tokens: less is not worth a line
 _AROUND = 24  # characters that are shown on each side of a difference
 
-
-S = TypeVar("S", str, bytes)
-
-
-def same_start(one: S, other: S) -> int:
-    """How many characters or bytes they begin with in common.
-
-    >>> same_start("to be", "to do")
-    3
-    """
-    low, high = 0, min(len(one), len(other))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if other.startswith(one[low:middle], low):
-            low = middle
-        else:
-            high = middle - 1
-    return low
-
-
 # A text that has a part of an earlier one, which no cache finds: how many characters, and the
 # places of both in the sample.
 _Miss = tuple[int, int, int]
 
 
-class NearMisses:
-    """A sample of the texts of a dataset, as they come: every nth, with n doubling."""
+def same_start(one: Sequence[object], other: Sequence[object]) -> int:
+    """How many characters or bytes they begin with in common.
 
-    def __init__(self) -> None:
-        self._sample: list[tuple[int, str]] = []
-        self._offered = 0
-        self._every = 1
+    >>> same_start("to be", "to do")
+    3
+    """
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((n for n, (a, b) in pairs if a != b), min(len(one), len(other)))
 
-    def offer(self, positions: Sequence[int], texts: Sequence[str]) -> None:
-        place = -self._offered % self._every
-        while place < len(texts):
-            self._sample.append((positions[place], texts[place][:_MOST_CHARS]))
-            if len(self._sample) == 2 * _MOST_TEXTS:
-                self._sample = self._sample[::2]
-                self._every *= 2
-                place += self._every // 2  # what was kept last was an odd one
-            else:
-                place += self._every
-        self._offered += len(texts)
 
-    def found(self, *, tokens: int, chars: int | None) -> tuple[NearMiss, ...]:
-        """The texts that lose something, of a dataset of so many tokens and characters."""
-        texts = [text for _, text in self._sample]
-        enough = max(_FEWEST, _LEAST_TEXTS * len(texts))
-        if not chars or len(texts) <= enough:
-            return ()
-        misses = _misses(texts, enough)
-        scale = self._offered / len(texts)
-        lost_tokens = round(sum(lost for lost, _, _ in misses) * scale * tokens / chars)
-        if len(misses) < enough or lost_tokens < _LEAST_LOST * tokens:
-            return ()
-        _, worst, earlier = max(misses)
-        (position, text), (other_position, other) = self._sample[worst], self._sample[earlier]
-        differ = same_start(text, other)
-        around = slice(max(0, differ - _AROUND), differ + _AROUND)
-        return (
-            NearMiss(
-                prompts=round((len(misses) + 1) * scale),
-                lost_tokens=lost_tokens,
-                position=position,
-                other_position=other_position,
-                text=text[around],
-                other_text=other[around],
-                same_before=min(differ, _AROUND),
-            ),
-        )
+def near_misses(
+    sample: Sequence[tuple[int, str]], *, prompts: int, tokens: int, chars: int
+) -> tuple[NearMiss, ...]:
+    """The texts that lose something: positions and texts out of a dataset of that size."""
+    sample = sorted(sample)
+    texts = [text for _, text in sample]
+    enough = max(_FEWEST, _LEAST_TEXTS * len(texts))
+    if len(texts) <= enough:
+        return ()
+    misses = _misses(texts, enough)
+    scale = prompts / len(texts)
+    lost_tokens = round(sum(lost for lost, _, _ in misses) * scale * tokens / chars)
+    if len(misses) < enough or lost_tokens < _LEAST_LOST * tokens:
+        return ()
+    _, worst, earlier = max(misses)
+    (position, text), (other_position, other) = sample[worst], sample[earlier]
+    differ = same_start(text, other)
+    around = slice(max(0, differ - _AROUND), differ + _AROUND)
+    return (
+        NearMiss(
+            prompts=round((len(misses) + 1) * scale),
+            lost_tokens=lost_tokens,
+            position=position,
+            other_position=other_position,
+            text=text[around],
+            other_text=other[around],
+            same_before=min(differ, _AROUND),
+        ),
+    )
 
 
 def _misses(texts: Sequence[str], enough: float) -> list[_Miss]:

@@ -13,23 +13,6 @@ FLAT = 0.99  # of all that can be found: a larger cache is not worth it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HowSent:
-    """In which order, and how long the answers are on average; None where it is not known."""
-
-    longest_first: bool = False  # as lm-eval does
-    output_tokens: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PrefixGroup:
-    """Prompts that begin with the same full blocks; `position` is the row of the first of them."""
-
-    prompts: int
-    shared_tokens: int
-    position: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class NearMiss:
     """Prompts that go on alike after an early difference; figures estimated from a sample.
 
@@ -51,7 +34,7 @@ class CachedAt:
 
     kv_tokens: int
     cached_tokens: int
-    best_order_cached_tokens: int | None = None
+    best_order_cached_tokens: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,8 +43,6 @@ class Scoring:
 
     requests: int
     contexts: int  # that differ
-    tokens: int
-    repeated_tokens: int  # of requests whose context was read before
     single_token: bool  # whether every choice is one token
 
     @property
@@ -74,10 +55,8 @@ class PrefixReuse:
     """Prefix reuse by vLLM's rule: full blocks, chained, and never a prompt's last token.
 
     `cached_tokens` are those that need no prefill in a cache that never forgets, in the order in
-    which they are sent: the file's, or a harness's own; `best_order_cached_tokens` when prompts
-    that begin alike are sent one after the other.
-    `working_set_tokens` is what never forgetting takes. In `capacities` up to `running` requests
-    hold their prompts and answers of `output_tokens`, the first to come being the first to end.
+    which they are sent: the file's, or a harness's own. In `capacities` up to RUNNING requests hold
+    their prompts and answers of `output_tokens`, the first to come being the first to end.
     """
 
     prompts: int  # that were compared
@@ -85,15 +64,11 @@ class PrefixReuse:
     out_of_prompts: int
     out_of_tokens: int
     common_tokens: int | None  # that every prompt begins with; None: of several datasets
-    working_set_tokens: int
     cached_tokens: int = 0
-    best_order_cached_tokens: int = 0
     unread_tokens: int = 0  # that likelihood requests would find too, if they read the cache
     block_size: int = BLOCK_SIZE
-    groups: tuple[PrefixGroup, ...] = ()
     capacities: tuple[CachedAt, ...] = ()
     near_misses: tuple[NearMiss, ...] = ()
-    running: int = RUNNING
     output_tokens: int | None = None  # None where it is not known: an answer of one token
     scoring: Scoring | None = None  # of likelihood requests
 
@@ -106,6 +81,10 @@ class PrefixReuse:
     def hit_rate(self) -> float | None:
         return self.cached_tokens / self.tokens if self.tokens else None
 
+    def scaled(self, tokens: int) -> int:
+        """From the prompts that were compared to all of the dataset."""
+        return round(tokens * self.out_of_tokens / self.tokens) if self.is_partial else tokens
+
 
 def reuse_together(datasets: Sequence[PrefixReuse]) -> PrefixReuse:
     """Datasets sent one after the other: their sums; each counts by all tokens that it has.
@@ -114,10 +93,6 @@ def reuse_together(datasets: Sequence[PrefixReuse]) -> PrefixReuse:
     """
     if len(datasets) == 1 and not datasets[0].is_partial:
         return datasets[0]
-
-    def total(name: str) -> int:
-        return sum(_scaled(reuse, getattr(reuse, name)) for reuse in datasets)
-
     tokens = sum(reuse.out_of_tokens for reuse in datasets)
     return PrefixReuse(
         prompts=sum(reuse.prompts for reuse in datasets),
@@ -125,17 +100,10 @@ def reuse_together(datasets: Sequence[PrefixReuse]) -> PrefixReuse:
         out_of_prompts=sum(reuse.out_of_prompts for reuse in datasets),
         out_of_tokens=tokens,
         common_tokens=datasets[0].common_tokens if len(datasets) == 1 else None,
-        cached_tokens=total("cached_tokens"),
-        best_order_cached_tokens=total("best_order_cached_tokens"),
-        working_set_tokens=total("working_set_tokens"),
-        unread_tokens=total("unread_tokens"),
+        cached_tokens=sum(reuse.scaled(reuse.cached_tokens) for reuse in datasets),
+        unread_tokens=sum(reuse.scaled(reuse.unread_tokens) for reuse in datasets),
         capacities=_capacities(datasets),
     )
-
-
-def _scaled(reuse: PrefixReuse, tokens: int) -> int:
-    """From the prompts that were compared to all of the dataset."""
-    return round(tokens * reuse.out_of_tokens / reuse.tokens) if reuse.is_partial else tokens
 
 
 def _capacities(datasets: Sequence[PrefixReuse]) -> tuple[CachedAt, ...]:
@@ -147,15 +115,9 @@ def _capacities(datasets: Sequence[PrefixReuse]) -> tuple[CachedAt, ...]:
         if not all(smaller):
             continue
         pairs = [(reuse, sizes[-1]) for reuse, sizes in zip(sharing, smaller, strict=True)]
-        best = ((r, at.best_order_cached_tokens, at.cached_tokens) for r, at in pairs)
+        as_sent = [reuse.scaled(at.cached_tokens) for reuse, at in pairs]
+        best = [reuse.scaled(at.best_order_cached_tokens) for reuse, at in pairs]
         sums.append(
-            CachedAt(
-                kv_tokens=size,
-                cached_tokens=sum(_scaled(reuse, at.cached_tokens) for reuse, at in pairs),
-                best_order_cached_tokens=sum(
-                    _scaled(reuse, cached if sorted_ is None else sorted_)
-                    for reuse, sorted_, cached in best
-                ),
-            )
+            CachedAt(kv_tokens=size, cached_tokens=sum(as_sent), best_order_cached_tokens=sum(best))
         )
     return tuple(sums)

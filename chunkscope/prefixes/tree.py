@@ -1,4 +1,4 @@
-"""The prefix tree of a dataset, by vLLM's rule: what prompts find, in which order, and its figures.
+"""The prefix tree of a dataset, by vLLM's rule: from token ids, or the blocks that a trace names.
 
 vLLM finds full blocks only, each known by its tokens and all before it; at most n - 1 tokens of a
 prompt are found, for its last token has to be computed; prompts are taken in their order. Requests
@@ -13,13 +13,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chunkscope.artefacts.artefact import Numbers
-from chunkscope.prefixes.reuse import BLOCK_SIZE, PrefixGroup
-from chunkscope.prefixes.sharing import MOST_PROMPTS, NOTHING, Path, PathPart, Sharing
+from chunkscope.prefixes.reuse import BLOCK_SIZE
+from chunkscope.prefixes.sharing import (
+    MOST_PROMPTS,
+    NOTHING,
+    Path,
+    Sharing,
+    Stretch,
+    block_paths,
+)
 
 MOST_STRETCHES = 4_096
-_MOST_GROUPS = 5
+ID_BYTES = 4  # of a token id, as the tokenizers give it
+_BLOCK_BYTES = BLOCK_SIZE * ID_BYTES
+_USUAL_SIZES = (512, BLOCK_SIZE)  # of a trace's blocks: Mooncake's, and vLLM's own
+_FACTORS = np.random.default_rng(7).integers(1 << 63, size=BLOCK_SIZE, dtype=np.uint64) * 2 + 1
 
 Ints = NDArray[np.int64]
+Hashes = NDArray[np.uint64]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,16 +73,6 @@ class PromptTree:
             known.append(blocks[stretch])
         return self.cached(known)
 
-    @property
-    def working_set_tokens(self) -> int:
-        """Of all blocks that differ."""
-        size, shared = self.block_size, np.array([*self.depths, 0])[self.ends]
-        missing = np.maximum(self.full * size - self.tokens, 0)  # of a shorter last block
-        is_own = self.full > shared
-        others = dict(zip(self.ends[~is_own].tolist(), missing[~is_own].tolist(), strict=True))
-        blocks = sum(self.sizes) + int((self.full - shared).sum())
-        return blocks * size - int(missing[is_own].sum()) - sum(others.values())
-
     @cached_property
     def sizes(self) -> list[int]:
         """By stretch, its blocks."""
@@ -89,20 +90,6 @@ class PromptTree:
             counts[up] += counts[stretch]
             first[up] = min(first[up], first[stretch])
         return counts[:-1], first[:-1]
-
-    def groups(self, positions: Sequence[int]) -> tuple[PrefixGroup, ...]:
-        """The stretches that save most, among those that not every prompt has."""
-        members, first = self.members
-        triples = zip(members, self.sizes, range(len(members)), strict=True)
-        saved = [((n - 1) * size, -at) for n, size, at in triples if n < len(self.ends)]
-        return tuple(
-            PrefixGroup(
-                prompts=members[-at],
-                shared_tokens=min(self.depths[-at] * self.block_size, int(self.tokens[first[-at]])),
-                position=positions[first[-at]],
-            )
-            for _, at in sorted(saved, reverse=True)[:_MOST_GROUPS]
-        )
 
     # -- orders ----------------------------------------------------------------------------------
 
@@ -127,12 +114,10 @@ class PromptTree:
     @cached_property
     def paths(self) -> list[Path]:
         """By prompt, the blocks that others have too, by their stretch."""
-        ways: list[Path] = []
-        for stretch, (up, end) in enumerate(zip(self.parents, self.depths, strict=True)):
-            before = ways[up] if up != NOTHING else ()
-            start = self.depths[up] if up != NOTHING else 0
-            ways.append((*before, PathPart(stretch, start, end)) if start < end else before)
-        ways.append(())
+        tokens = (blocks * self.block_size for blocks in self.sizes)
+        pairs = zip(self.parents, tokens, strict=True)
+        stretches = [Stretch(parent=parent, tokens=size) for parent, size in pairs]
+        ways = [*block_paths(stretches, self.block_size), ()]
         return [ways[end] for end in self.ends.tolist()]
 
     def sharing(self, *, whole: bool = False) -> Sharing:
@@ -203,3 +188,71 @@ def tree_of_blocks(
         depths=(places - starts[rows_of] + 1)[firsts].tolist(),
         block_size=block_size,
     )
+
+
+def tree_of_prompts(prompts: Sequence[bytes], reads: Sequence[bool]) -> PromptTree:
+    """The tree of prompts given as token ids; of each full block 64 bits are compared.
+
+    A hash is the sum of what a block and its place are mixed into and the hash before it: the sums
+    of all prompts are made at once.
+    """
+    tokens = np.fromiter(map(len, prompts), np.int64, len(prompts)) // ID_BYTES
+    full = tokens // BLOCK_SIZE
+    sizes = (full * _BLOCK_BYTES).tolist()
+    whole = b"".join([prompt[:size] for prompt, size in zip(prompts, sizes, strict=True)])
+    ids = np.frombuffer(whole, "<u4").reshape(-1, BLOCK_SIZE)
+    starts = np.cumsum(full) - full
+    places = np.arange(len(ids)) - np.repeat(starts, full)
+    sums = ids.astype(np.uint64) @ _FACTORS
+    running = np.cumsum(_mixed(sums + _mixed(places.astype(np.uint64))), dtype=np.uint64)
+    before = np.concatenate((np.zeros(1, np.uint64), running))[starts]
+    _, blocks = np.unique(running - np.repeat(before, full), return_inverse=True)
+    return tree_of_blocks(blocks, full, tokens, reads)
+
+
+def _mixed(values: Hashes) -> Hashes:
+    """Each bit of the result depends on all of a value (splitmix64)."""
+    values = values + np.uint64(0x9E3779B97F4A7C15)
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return values ^ (values >> np.uint64(31))
+
+
+def block_size_of(tokens: Ints, counts: Ints) -> int | None:
+    """The block size with which each prompt has as many blocks as it names; None if none does.
+
+    >>> block_size_of(np.array([6758, 2290]), np.array([14, 5]))
+    512
+    """
+    if not counts.any():
+        return None
+    tokens, counts = tokens[counts > 0], counts[counts > 0]
+    several = counts > 1
+    least = int((-(-tokens // counts)).max())
+    most = int((-(-tokens[several] // (counts[several] - 1)) - 1).min(initial=np.iinfo(int).max))
+    powers = (1 << power for power in range(40))
+    sizes = (*_USUAL_SIZES, *powers, least)
+    return next((size for size in sizes if 0 < least <= size <= most), None)
+
+
+def tree_of_trace(tokens: Ints, counts: Ints, ids: Ints) -> PromptTree | None:
+    """Prompts by their tokens, how many blocks each names, and all of those, one after the other.
+
+    How large a block is follows from the lengths. None where the blocks do not fit the lengths, or
+    where a number does not stand for all before it, too.
+    """
+    size = block_size_of(tokens, counts)
+    if size is None:
+        return None
+    # A shorter block at the end is another than a whole one of the same number.
+    sizes = np.full(len(ids), size)
+    sizes[(np.cumsum(counts) - 1)[counts > 0]] = (tokens - (counts - 1) * size)[counts > 0]
+    _, numbers = np.unique(ids, return_inverse=True)
+    _, blocks = np.unique(numbers * (size + 1) + sizes, return_inverse=True)
+    before = np.concatenate(([-1], blocks))[:-1]
+    before[(np.cumsum(counts) - counts)[counts > 0]] = -1
+    parents = np.empty(int(blocks.max(initial=-1)) + 1, np.int64)
+    parents[blocks] = before
+    if (parents[blocks] != before).any():
+        return None
+    return tree_of_blocks(blocks, counts, tokens, [True] * len(counts), size)

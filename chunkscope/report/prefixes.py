@@ -10,7 +10,7 @@ from chunkscope.artefacts.words import Name
 from chunkscope.errors import InputError
 from chunkscope.lengths.profile import DatasetProfile, Profile
 from chunkscope.planning.plan import Saving
-from chunkscope.prefixes.reuse import FLAT, PrefixReuse, reuse_together
+from chunkscope.prefixes.reuse import FLAT, RUNNING, PrefixReuse, reuse_together
 from chunkscope.report.plan import saving
 from chunkscope.report.profile import shared, shortened
 from chunkscope.report.section import Section, Table, table_of
@@ -94,7 +94,7 @@ def _advice(summary: PrefixSummary) -> Iterator[Saving]:
         tokens = sum(reuse.unread_tokens for _, reuse, _ in scored)
         yield Saving(code="score_contexts_once", values=values, tokens=tokens)
     for dataset, reuse in summary.measured:
-        gains = [(at.best_order_cached_tokens or 0) - at.cached_tokens for at in reuse.capacities]
+        gains = [at.best_order_cached_tokens - at.cached_tokens for at in reuse.capacities]
         gains = [gain for gain in gains if gain > MATTERS * reuse.tokens]
         if gains and dataset.kind != "lengths":  # requests of a trace come when they come
             values = {"dataset": dataset.name}
@@ -109,7 +109,7 @@ def _rules(summary: PrefixSummary) -> Iterator[str]:
     yield (
         "Computed by vLLM's rule: full blocks of 16 tokens (a trace's own where it has some), "
         "never a prompt's last token, in the order of the file, with up to "
-        f"{summary.overall.running or 1:,} requests running."
+        f"{RUNNING} requests running."
     )
     if left := [d.name for d in summary.profile.datasets if not d.prefixes]:
         yield f"Not measured: {named(left, 5)}."

@@ -109,7 +109,7 @@ def _sharing(path: Path, requests: tuple[Request, ...], blocks: list[list[int]])
     """With the stretches that prompts share by the blocks that they name."""
     import numpy as np  # not for traces that name none
 
-    from chunkscope.prefixes.blocks import tree_of_trace
+    from chunkscope.prefixes.tree import tree_of_trace
 
     tree = tree_of_trace(
         np.array([request.prompt_tokens for request in requests]),

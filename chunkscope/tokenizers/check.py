@@ -4,7 +4,6 @@ One difference on the test strings, and the reference counts everything. Each ru
 sample of its own rows.
 """
 
-import random
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -18,6 +17,7 @@ from chunkscope.tokenizers.fast import ENGINE, FastEngine, load_fast
 from chunkscope.tokenizers.foreign import foreign_errors
 from chunkscope.tokenizers.prepare import TokenizerFacts
 from chunkscope.tokenizers.reference import Reference, engine_name
+from chunkscope.tokenizers.sample import Reservoir
 from chunkscope.tokenizers.strings import suite
 
 _SUITE = "7"  # raise when the strings change: old verdicts then no longer count
@@ -27,7 +27,7 @@ _LONG_ROW = 20_000
 LONG_ROWS = (" " * _LONG_ROW + "word " * _LONG_ROW, "a" * 2 * _LONG_ROW, "ab\n " * _LONG_ROW)
 _SLOWER = 3.0  # than the reference: the engine does not get long rows
 
-_SAMPLE_TEXTS = 64
+SAMPLE_TEXTS = 64
 _SAMPLE_WINDOW = 1000  # of a longer row, some part that may lie anywhere in it
 
 
@@ -52,7 +52,7 @@ def record_verdict(facts: TokenizerFacts, verdict: Verdict) -> None:
 
 
 def _key(facts: TokenizerFacts) -> str:
-    return f"{_SUITE} {engine_name(ENGINE)} {facts.reference_name} {facts.digest}"
+    return f"{_SUITE} {engine_name(ENGINE)} {engine_name(facts.package)} {facts.digest}"
 
 
 def proved_engine(facts: TokenizerFacts, reference: Callable[[], Reference]) -> FastEngine | None:
@@ -98,20 +98,10 @@ def cpu_seconds(count: Callable[[list[str]], list[int]], text: str) -> float:
     return process_time() - begin
 
 
-class RowSample:
-    """A reservoir: every text that was offered is as likely to be in it as any other."""
-
-    def __init__(self) -> None:
-        self.texts: list[str] = []
-        self._offered = 0
-        self._chance = random.Random(0)  # noqa: S311  (a sample, not a secret)
+class RowSample(Reservoir[str]):
+    """Of the texts that an engine counted; of a long one some part that may lie anywhere in it."""
 
     def offer(self, texts: list[str]) -> None:
         for text in texts[:: max(1, len(texts) // 32)]:
-            self._offered += 1
-            place = len(self.texts)
-            if place == _SAMPLE_TEXTS:
-                place = self._chance.randrange(self._offered)
-            if place < _SAMPLE_TEXTS:
-                start = self._chance.randint(0, max(0, len(text) - _SAMPLE_WINDOW))
-                self.texts[place : place + 1] = [text[start : start + _SAMPLE_WINDOW]]
+            start = self.chance.randint(0, max(0, len(text) - _SAMPLE_WINDOW))
+            self.add([text[start : start + _SAMPLE_WINDOW]])

@@ -14,7 +14,7 @@ from typing import Any
 
 from chunkscope.errors import InputError
 from chunkscope.tokenizers.prepare import TokenizerFacts
-from chunkscope.tokenizers.reference import ID_BYTES, Reference, TiktokenReference, engine_name
+from chunkscope.tokenizers.reference import ID_BYTES, Reference, TiktokenReference
 
 ENGINE = "fastokens"
 
@@ -22,9 +22,10 @@ ENGINE = "fastokens"
 class FastEngine:
     """Counts without special tokens. It releases the interpreter lock, so threads are enough."""
 
+    package = ENGINE
+
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
-        self.name = engine_name(ENGINE)
         self.longest_row: int | None = None  # with more characters the reference is faster
 
     def takes(self, texts: list[str]) -> bool:

@@ -51,10 +51,6 @@ class TokenizerFacts:
     json_sha256: str = ""  # of the tokenizer.json in the cache
 
     @property
-    def reference_name(self) -> str:
-        return engine_name(self.package)
-
-    @property
     def json_file(self) -> Path | None:
         """The tokenizer.json that counts; None where the reference is not made of one."""
         name = self.json_sha256

@@ -38,10 +38,6 @@ class Reference:
     begin: tuple[int, ...] = ()  # the ids before each prompt
     first_id = 0  # of the library's numbers; a model may have special tokens before them
 
-    @property
-    def name(self) -> str:
-        return engine_name(self.package)
-
     def ids(self, texts: list[str]) -> Ids:
         """The tokens of each text, without special tokens, numbered as the library does."""
         return self.encode(texts, special_tokens=False)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from chunkscope.errors import InputError
 from chunkscope.prompts.chat import Conversation
 from chunkscope.tokenizers.check import (
+    SAMPLE_TEXTS,
     RowSample,
     Verdict,
     agree,
@@ -25,7 +26,13 @@ from chunkscope.tokenizers.fast import FastEngine
 from chunkscope.tokenizers.foreign import TokenizerError, foreign_errors
 from chunkscope.tokenizers.mistral import MistralChat
 from chunkscope.tokenizers.prepare import TokenizerFacts, facts_before, prepare
-from chunkscope.tokenizers.reference import Ids, Reference, TokenizersReference, load_source
+from chunkscope.tokenizers.reference import (
+    Ids,
+    Reference,
+    TokenizersReference,
+    engine_name,
+    load_source,
+)
 from chunkscope.tokenizers.resolve import TokenizerKind, resolve
 
 if TYPE_CHECKING:  # Jinja, which only chats need
@@ -124,18 +131,18 @@ class Tokenizer:
                 if not self._has_chosen and max(self._chars, self._counted_chars) >= FAST_CHARS:
                     self._has_chosen = True
                     self._engine = proved_engine(self.facts, lambda: self.reference)
-                    self._sample = RowSample() if self._engine else None
+                    self._sample = RowSample(SAMPLE_TEXTS) if self._engine else None
                 engine = self._engine
                 if self._sample is not None:
                     self._sample.offer(texts)
             used = engine if engine is not None and engine.takes(texts) else self.reference
-            self.engines.add(used.name)
+            self.engines.add(engine_name(used.package))
             return by(used)
 
     def sample_agrees(self) -> bool:
         """Whether a sample of the rows has the reference's ids; if not, the engine is barred."""
         with self._lock:
-            engine, texts = self._engine, self._sample.texts[:] if self._sample else []
+            engine, texts = self._engine, self._sample.items[:] if self._sample else []
         if engine is None or not texts:
             return True
         with foreign_errors(self._title):
@@ -169,7 +176,7 @@ class Tokenizer:
         template = repr(self._template or facts.chat_template)
         day = self.chat_day.isoformat() if "strftime_now" in template else ""
         barred = "barred" if verdict and not verdict.agrees else ""
-        parts = (self.digest, facts.reference_name, barred, template, day)
+        parts = (self.digest, engine_name(facts.package), barred, template, day)
         return sha256("\n".join(parts).encode()).hexdigest()
 
     # -- chats ---------------------------------------------------------------------------------

@@ -19,8 +19,8 @@ from chunkscope.lengths.analyze import discovered
 from chunkscope.lengths.options import AnalyzeOptions
 from chunkscope.lengths.profile import Profile
 from chunkscope.lengths.scan import Listener, draw
-from chunkscope.prefixes.blocks import tree_of_prompts
 from chunkscope.prefixes.sharing import MOST_PROMPTS
+from chunkscope.prefixes.tree import tree_of_prompts
 from chunkscope.prompts.chat import Conversation
 from chunkscope.prompts.harness.log import SentRequest
 from chunkscope.prompts.select import selected

@@ -99,7 +99,7 @@ def test_a_reader_that_goes_away_is_no_mistake(tmp_path: Path, words: list[str])
 @pytest.mark.parametrize(
     ("closed", "expected"),
     [
-        pytest.param(2, "chunkscope/profile/2", id="no standard error"),
+        pytest.param(2, "chunkscope/profile/3", id="no standard error"),
         pytest.param(1, "", id="no standard output"),
     ],
 )

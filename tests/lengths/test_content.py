@@ -11,7 +11,7 @@ import pytest
 
 import chunkscope
 from chunkscope.lengths import content as module
-from chunkscope.lengths.content import Content, ContentDigest, content_changes
+from chunkscope.lengths.content import Content, content_changes
 
 ROWS: list[dict[str, Any]] = [
     {"question": f"How many is {n} and {n}?", "answer": str(2 * n), "n": n} for n in range(7)
@@ -21,12 +21,6 @@ ROWS: list[dict[str, Any]] = [
 def content_of(file: Path, **options: Any) -> Content | None:
     (dataset,) = chunkscope.analyze(file, fields="question", use_cache=False, **options).datasets
     return dataset.content
-
-
-def digest_of(records: list[Any]) -> Content:
-    digest = ContentDigest()
-    digest.add(records)
-    return digest.content()
 
 
 def test_order_file_and_format_do_not_change_it(tmp_path: Path) -> None:
@@ -44,8 +38,8 @@ def test_order_file_and_format_do_not_change_it(tmp_path: Path) -> None:
     pq.write_table(pa.Table.from_pylist([{**row, "image": picture} for row in ROWS]), columns)
     contents = {content_of(file) for file in (lines, document, table, columns)}
     assert len(contents) == 1
-    assert contents == {digest_of(ROWS)}
-    assert content_of(lines, sample=2) == digest_of(ROWS)  # a sample reads all rows
+    assert contents == {Content.of(ROWS)}
+    assert content_of(lines, sample=2) == Content.of(ROWS)  # a sample reads all rows
 
 
 @pytest.mark.parametrize(
@@ -60,26 +54,26 @@ def test_order_file_and_format_do_not_change_it(tmp_path: Path) -> None:
     ],
 )
 def test_changed_rows_are_counted(now: list[Any], changes: tuple[int, int]) -> None:
-    assert content_changes(digest_of(ROWS), digest_of(now)) == changes
+    assert content_changes(Content.of(ROWS), Content.of(now)) == changes
 
 
 def test_of_very_many_rows_only_a_change_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    few, many = digest_of(ROWS[:1]), digest_of(ROWS)
+    few, many = Content.of(ROWS[:1]), Content.of(ROWS)
     monkeypatch.setattr(module, "MOST_LISTED", 5)
-    unlisted = digest_of(ROWS)
+    unlisted = Content.of(ROWS)
     assert (unlisted.digest, unlisted.hashes) == (many.digest, None)
     assert content_changes(unlisted, unlisted) == (0, 0)
     assert content_changes(few, unlisted) is None
 
 
 def test_parts_add_up_to_the_whole() -> None:
-    assert digest_of(ROWS[:3]) + digest_of(ROWS[3:]) == digest_of(ROWS)
+    assert Content.of(ROWS[:3]) + Content.of(ROWS[3:]) == Content.of(ROWS)
 
 
 def test_odd_values_have_a_digest() -> None:
     odd = [{"a": "\ud800"}, {"a": 1 << 80}, {"a": float("nan")}, "text", 3, None, {"a": b"x"}]
-    assert digest_of(odd).rows == len(odd)
-    assert digest_of(odd) == digest_of(odd[::-1])
+    assert Content.of(odd).rows == len(odd)
+    assert Content.of(odd) == Content.of(odd[::-1])
 
 
 def test_a_file_that_cannot_be_read_to_its_end_has_none(tmp_path: Path) -> None:

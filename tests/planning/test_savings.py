@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from chunkscope.lengths.content import ContentDigest
+from chunkscope.lengths.content import Content
 from chunkscope.planning.plan import Plan, Saving
 from chunkscope.planning.recommend import recommend
 from chunkscope.prefixes.reuse import CachedAt, NearMiss, PrefixReuse, Scoring
@@ -19,7 +19,7 @@ LENGTHS = [700] * 80
 def reuse(**more) -> PrefixReuse:
     tokens = sum(LENGTHS)
     whole = {"prompts": 80, "tokens": tokens, "out_of_prompts": 80, "out_of_tokens": tokens}
-    return PrefixReuse(**whole, common_tokens=0, working_set_tokens=tokens, **more)
+    return PrefixReuse(**whole, common_tokens=0, **more)
 
 
 def planned(*datasets, **options) -> Plan:
@@ -32,9 +32,7 @@ def saved(plan: Plan, code: str) -> Saving:
     return one
 
 
-SCORING = Scoring(
-    requests=80, contexts=20, tokens=56_000, repeated_tokens=42_000, single_token=True
-)
+SCORING = Scoring(requests=80, contexts=20, single_token=True)
 
 
 @pytest.mark.parametrize(
@@ -93,12 +91,11 @@ def test_an_order_that_the_cache_likes_better_is_a_saving_at_the_plans_cache_siz
 
 
 def test_rows_that_occur_twice_are_a_saving_unless_a_harness_repeats_them():
-    digest = ContentDigest()
-    digest.add([{"q": n % 60} for n in range(80)])
-    one = saved(planned(dataset("a", LENGTHS, content=digest.content())), "repeated_rows")
+    content = Content.of([{"q": n % 60} for n in range(80)])
+    one = saved(planned(dataset("a", LENGTHS, content=content)), "repeated_rows")
     assert (one.values["rows"], one.tokens) == (20, 14_000)
     log = LogSummary(harness="x", documents=80, requests=80)
-    assert planned(dataset("a", LENGTHS, content=digest.content(), log=log)).savings == ()
+    assert planned(dataset("a", LENGTHS, content=content, log=log)).savings == ()
 
 
 @pytest.mark.parametrize(

@@ -2,15 +2,15 @@
 
 import json
 import random
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 import chunkscope
 from chunkscope.lengths.options import AnalyzeOptions
-from chunkscope.prefixes.near_misses import NearMisses
+from chunkscope.prefixes.near_misses import CHARS, TEXTS, near_misses
 from chunkscope.prefixes.reuse import NearMiss
+from chunkscope.tokenizers.sample import Reservoir
 from tests.benchmarks import corpora
 from tests.commands.helpers import write_jsonl
 
@@ -28,11 +28,10 @@ SHOTS = [said(60) for _ in range(8)]
 
 def found(texts: list[str]) -> tuple[NearMiss, ...]:
     """With four characters to a token."""
-    near = NearMisses()
-    for start in range(0, len(texts), 70):
-        near.offer(range(start + 1, start + 71), texts[start : start + 70])
+    sample: Reservoir[tuple[int, str]] = Reservoir(TEXTS)
+    sample.add(enumerate([text[:CHARS] for text in texts], start=1))
     chars = sum(map(len, texts))
-    return near.found(tokens=chars // 4, chars=chars)
+    return near_misses(sample.items, prompts=len(texts), tokens=chars // 4, chars=chars)
 
 
 def digits(count: int) -> str:
@@ -79,17 +78,6 @@ def test_a_few_that_are_alike_are_no_alarm():
     texts = [said(200) for _ in range(300)]
     texts[::50] = [SPOILED["an id"]() for _ in texts[::50]]
     assert found(texts) == ()
-
-
-def test_the_sample_is_spread_over_all_texts():
-    near = NearMisses()
-    for start in range(0, 100_000, 1_000):
-        near.offer(range(start, start + 1_000), ["x"] * 1_000)
-    positions = [position for position, _ in near._sample]
-    gaps = {after - before for before, after in pairwise(positions)}
-    assert positions[0] == 0
-    assert len(gaps) == 1
-    assert 32 <= len(positions) < 64
 
 
 def test_it_is_in_the_profile_with_rows_of_the_file(tmp_path):

@@ -3,6 +3,7 @@
 from collections import OrderedDict, deque
 from dataclasses import replace
 from itertools import pairwise, takewhile
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,17 +11,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from chunkscope.prefixes import cache_curve, comparison
-from chunkscope.prefixes.blocks import tree_of_prompts
 from chunkscope.prefixes.cache_curve import ONE_BY_ONE, Load, lru_cached_tokens
 from chunkscope.prefixes.comparison import Measured, TextComparison, measure, sent_ids
-from chunkscope.prefixes.reuse import (
-    HowSent,
-    PrefixGroup,
-    PrefixReuse,
-    reuse_together,
-)
+from chunkscope.prefixes.reuse import PrefixReuse, reuse_together
 from chunkscope.prefixes.sharing import depths
-from chunkscope.prefixes.tree import PromptTree, tree_of_blocks
+from chunkscope.prefixes.tree import PromptTree, tree_of_blocks, tree_of_prompts
 from chunkscope.report.profile import compared
 
 Prompt = list[int]
@@ -30,10 +25,10 @@ def id_bytes(prompt: Prompt) -> bytes:
     return np.array(prompt, "<u4").tobytes()
 
 
-def measured(prompts: list[Prompt], sent: HowSent = HowSent()) -> Measured:  # noqa: B008
+def measured(prompts: list[Prompt], **sent: Any) -> Measured:
     compared = TextComparison()
-    compared.add(range(1, len(prompts) + 1), [*map(id_bytes, prompts)])
-    found = compared.measured(sent)
+    compared.add([*map(id_bytes, prompts)])
+    found = compared.measured(**sent)
     assert found is not None
     return found
 
@@ -141,7 +136,6 @@ def test_what_a_small_cache_finds_while_others_run(prompts, kv_blocks, running, 
 def test_hashed_blocks_are_the_same_as_blocks_compared(prompts):
     found = reuse(prompts)
     assert found.cached_tokens == sum(brute_ideal(prompts, [True] * len(prompts)))
-    assert found.working_set_tokens == 16 * len({one for p in prompts for one in chains(p)})
     assert found.tokens == sum(map(len, prompts))
     same = takewhile(lambda ids: len(set(ids)) == 1, zip(*prompts, strict=False))
     assert found.common_tokens == len([*same])
@@ -163,14 +157,10 @@ def few_shot(subject: int, question: int) -> Prompt:
     return [1] * 8 + [100 + subject] * 152 + [1000 + subject * 50 + question] * 20
 
 
-def test_groups_are_the_branches_that_save_most():
+def test_prompts_of_two_subjects_find_those_of_their_own():
     prompts = [few_shot(i % 2, i) for i in range(9)]
     found = reuse(prompts)
     assert found.common_tokens == 8
-    assert found.groups == (
-        PrefixGroup(prompts=5, shared_tokens=160, position=1),
-        PrefixGroup(prompts=4, shared_tokens=160, position=2),
-    )
     assert found.cached_tokens == 7 * 160
     assert found.hit_rate == 7 * 160 / (9 * 180)
 
@@ -179,7 +169,7 @@ def test_sorting_helps_where_the_cache_is_small():
     """A thousand subjects in turn: a cache of 16K tokens has forgotten each when it comes again."""
     prompts = [few_shot(i % 1000, i // 1000) for i in range(3000)]
     found = reuse(prompts)
-    assert found.cached_tokens == found.best_order_cached_tokens == 2000 * 160
+    assert found.cached_tokens == 2000 * 160
     assert [(at.kv_tokens, at.cached_tokens) for at in found.capacities] == [
         (1 << 14, 0), (1 << 15, 0), (1 << 16, 0), (1 << 17, 0), (1 << 18, 320_000),
     ]  # fmt: skip
@@ -190,7 +180,7 @@ def test_longest_first_is_an_order_of_its_own():
     """A long and a short question of each subject: longest first they are far apart."""
     pairs = [(subject, more) for subject in range(200) for more in (640, 240)]
     prompts = [few_shot(s, 0)[:160] + [9000 + 9 * s + more] * more for s, more in pairs]
-    found, sharing = measured(prompts, HowSent(longest_first=True))
+    found, sharing = measured(prompts, longest_first=True)
     in_file = reuse(prompts)
     assert found.cached_tokens == in_file.cached_tokens == 200 * 160
     assert (found.capacities[0].cached_tokens, in_file.capacities[0].cached_tokens) == (0, 32_000)
@@ -214,8 +204,8 @@ def test_of_very_many_prompts_runs_of_neighbours_are_compared_all_over_the_datas
     compared = TextComparison()
     for start in range(0, 1_000, 20):
         rows = range(start, start + 20)
-        compared.add(rows, [id_bytes([7, *[row // 2] * 40, row]) for row in rows])
-    found = compared.measured(HowSent())
+        compared.add([id_bytes([7, *[row // 2] * 40, row]) for row in rows])
+    found = compared.measured()
     assert found is not None
     part, sharing = found
     assert part.prompts == len(sharing.lengths) == 150  # 2 blocks each, in runs of 50
@@ -235,7 +225,7 @@ def test_the_curve_of_many_prompts_is_that_of_the_first_ones_to_scale(monkeypatc
 
 
 def test_no_prompts_share_nothing():
-    assert TextComparison().measured(HowSent()) is None
+    assert TextComparison().measured() is None
     assert reuse([[1]]).hit_rate == 0.0
 
 
@@ -262,13 +252,13 @@ def test_the_curve_is_left_out_where_next_to_nothing_can_be_found():
 
 @given(families(), st.booleans())
 def test_prompts_that_begin_differently_are_measured_without_hashes(prompts, longest_first):
-    sent = HowSent(longest_first=longest_first, output_tokens=3)
     different = [[1000 + number, *prompt] for number, prompt in enumerate(prompts)]
     compared = TextComparison()
-    compared.add(range(1, len(prompts) + 1), [*map(id_bytes, different)])
+    compared.add([*map(id_bytes, different)])
     tree = tree_of_prompts([*map(id_bytes, different)], [True] * len(prompts))
     common = len(different[0]) if len(different) == 1 else 0
-    assert measure(tree, range(1, len(prompts) + 1), common, sent) == compared.measured(sent)
+    with_hashes = measure(tree, common, longest_first, 3)
+    assert with_hashes == compared.measured(longest_first=longest_first, output_tokens=3)
 
 
 # -- several datasets ------------------------------------------------------------------------------
@@ -277,7 +267,7 @@ def test_prompts_that_begin_differently_are_measured_without_hashes(prompts, lon
 def test_datasets_add_up():
     one, other = reuse([few_shot(1, n) for n in range(9)]), reuse([few_shot(2, 0)] * 4)
     both = reuse_together([one, other])
-    for figure in ("prompts", "tokens", "cached_tokens", "working_set_tokens", "out_of_tokens"):
+    for figure in ("prompts", "tokens", "cached_tokens", "out_of_tokens"):
         assert getattr(both, figure) == getattr(one, figure) + getattr(other, figure)
     assert both.common_tokens is None  # each begins alike, and they begin differently
     assert both.capacities[-1].cached_tokens == both.cached_tokens

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from chunkscope.lengths.content import ContentDigest
+from chunkscope.lengths.content import Content
 from chunkscope.report.comparison import compare
 from chunkscope.report.markdown import markdown
 from chunkscope.report.section import Cell, sections
@@ -38,10 +38,8 @@ def profile_of(**rows):
     """Datasets of these records."""
     datasets = []
     for name, records in rows.items():
-        digest = ContentDigest()
-        digest.add(records)
         lengths = [len(str(record)) for record in records]
-        datasets.append(build.dataset(name, lengths, content=digest.content()))
+        datasets.append(build.dataset(name, lengths, content=Content.of(records)))
     return replace(build.profile(), datasets=tuple(datasets))
 
 
