@@ -12,6 +12,7 @@ from chunkscope.lengths.options import AnalyzeOptions
 from chunkscope.lengths.profile import NO_TOKENIZER, DatasetProfile, Profile, TokenizerInfo
 from chunkscope.lengths.scan import Listener, Scan
 from chunkscope.lengths.trace_export import TraceExport
+from chunkscope.prompts.harness.rendering import Rendering
 from chunkscope.prompts.prefix_files import check_datasets
 from chunkscope.sources.base import Source, printable, without_secrets
 from chunkscope.sources.discovery import discover
@@ -53,13 +54,22 @@ def analyze(
 def discovered(paths: Paths, options: AnalyzeOptions, listener: Listener) -> Iterator[list[Source]]:
     """The sources at the paths. What a harness rendered for it is there until the end."""
     with ExitStack() as folders:
+        rendering = Rendering(
+            folders=folders,
+            options=options.render,
+            tokenizer=options.tokenizer,
+            chat=options.apply_chat_template,
+            chat_template=options.chat_template,
+            trust_remote_code=options.read.trust_remote_code,
+            say=listener.running,
+        )
         sources, skipped = discover(
             several(paths),
             names=options.names,
             include=options.include,
             exclude=options.exclude,
             options=options.read,
-            tasks=options.rendering(folders, listener.running).sources,
+            tasks=rendering.sources,
         )
         listener.skipped(skipped)
         if options.prefix_files:

@@ -50,8 +50,7 @@ class CountedPart(NamedTuple):
     place: int
     dataset: DatasetProfile
     positions: int = 0
-    tokenizer: TokenizerInfo | None = None
-    only_reference: bool = False  # a fast engine differed, and it was counted without
+    tokenizer: TokenizerInfo | None = None  # with a note where its fast engine was wrong
 
 
 def analyze_on_ray(
@@ -73,14 +72,13 @@ def analyze_on_ray(
         uncached = replace(options, use_cache=False)
         job = Job(uuid.uuid4().hex, os.getcwd(), parts, uncached)  # noqa: PTH109
         listener.progress.begin(sum(part.bytes or 0 for part in parts))
-        counted = sorted(_driven(job, address, listener), key=lambda part: part.place)
+        counted = _driven(job, address, listener)
     datasets = [
         joined([part for part in counted if parts[part.place].source.name == source.name], options)
         for source in sources
     ]
-    infos = [part.tokenizer for part in counted if part.tokenizer]
-    noted = [info for info in infos if info.notes]  # a worker counted again
-    return profile_of(paths, options, datasets, next(iter(noted + infos), None))
+    tokenizers = (part.tokenizer for part in counted if part.tokenizer)
+    return profile_of(paths, options, datasets, next(tokenizers, None))
 
 
 def _parts(source: Source, options: AnalyzeOptions, part_bytes: int) -> list[Part]:
@@ -149,11 +147,8 @@ def _driven(job: Job, address: str | None, listener: Listener) -> list[CountedPa
         try:
             process.stdin.write(pickle.dumps((job, address)))  # type: ignore[union-attr]
             process.stdin.close()  # type: ignore[union-attr]
-            value: Any = {}
-            while isinstance(value, dict):
-                value = pickle.load(process.stdout)  # type: ignore[arg-type]  # noqa: S301
-                if isinstance(value, dict):
-                    listener.progress.at(**value)
+            while isinstance(value := pickle.load(process.stdout), dict):  # type: ignore[arg-type]  # noqa: S301
+                listener.progress.at(**value)
         except (EOFError, pickle.UnpicklingError, BrokenPipeError):
             value = EngineError(
                 "the Ray cluster is gone, and nothing was counted to its end",
@@ -208,25 +203,24 @@ def _connected(address: str | None) -> Any:
     return ray
 
 
-def run_tasks(ray: Any, job: Job, tell: Callable[[Any], None]) -> list[CountedPart]:
+def run_tasks(
+    ray: Any, job: Job, tell: Callable[[Any], None], *, by_reference: bool = False
+) -> list[CountedPart]:
     """One task for each part. Where one worker's fast engine was wrong, none is trusted."""
     count = ray.remote(count_part).options(num_cpus=1, max_retries=RETRIES)
     sent = ray.put(job)
+    places = range(len(job.parts))
+    running = {count.remote(sent, place, by_reference=by_reference): place for place in places}
     counted: list[CountedPart] = []
-    places: list[int] = [*range(len(job.parts))]
-    by_reference = False
-    while places:
-        running = {count.remote(sent, p, by_reference=by_reference): p for p in places}
-        while running:
-            (task,), _ = ray.wait(list(running), num_returns=1)
-            counted.append(_result(ray, task, job, running.pop(task)))
-            lengths = added_up(part.dataset.lengths for part in counted)
-            done = sum(job.parts[part.place].bytes or 0 for part in counted)
-            tell({"rows": lengths.count, "tokens": lengths.total, "bytes_read": done})
-        by_reference = any(part.only_reference for part in counted)
-        places = [p.place for p in counted if by_reference and p.tokenizer and not p.only_reference]
-        counted = [part for part in counted if part.place not in places]
-    return counted
+    while running:
+        (task,), _ = ray.wait(list(running), num_returns=1)
+        counted.append(_result(ray, task, job, running.pop(task)))
+        lengths = added_up(part.dataset.lengths for part in counted)
+        done = sum(job.parts[part.place].bytes or 0 for part in counted)
+        tell({"rows": lengths.count, "tokens": lengths.total, "bytes_read": done})
+    if not by_reference and any(part.tokenizer and part.tokenizer.notes for part in counted):
+        return run_tasks(ray, job, tell, by_reference=True)
+    return sorted(counted, key=lambda part: part.place)
 
 
 def _result(ray: Any, task: Any, job: Job, place: int) -> CountedPart:
@@ -265,17 +259,15 @@ def count_part(job: Job, place: int, *, by_reference: bool) -> CountedPart | Chu
         if by_reference:
             scan.tokenizer.use_reference()
         is_file = file is not None and part.source.member is None and file.is_file()
-        if is_file and os.path.getsize(file) != part.source.bytes:  # type: ignore[arg-type]  # noqa: PTH202
+        if file and is_file and file.stat().st_size != part.source.bytes:
             error = InputError(
                 f"{part.source.path} has another size where it is counted",
                 hint="every node has to find the same file under the same name",
             )
             return CountedPart(place, DatasetScan(scan, part).result(error))
         (dataset,) = scan.datasets([part])
-        info = info_of(scan) if dataset.engine else None
     except ChunkscopeError as error:
         return error
     except OSError as error:
         return MissingError(f"a node of the cluster does not have {job.folder}: {error.strerror}")
-    wrong = info is not None and scan.tokenizer.only_reference
-    return CountedPart(place, dataset, scan.positions, info, wrong)
+    return CountedPart(place, dataset, scan.positions, info_of(scan) if dataset.engine else None)

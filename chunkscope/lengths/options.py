@@ -8,15 +8,13 @@ exceptions are listed here, each with its reason.
 import datetime
 import json
 import os
-from collections.abc import Callable
-from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from chunkscope.artefacts.words import several
 from chunkscope.errors import UsageError
-from chunkscope.prompts.harness.rendering import Rendering, RenderOptions
+from chunkscope.prompts.harness.rendering import RenderOptions
 from chunkscope.prompts.prefix_files import PrefixFile
 from chunkscope.prompts.selection import SelectOptions
 from chunkscope.sources.base import ReadOptions, printable
@@ -80,18 +78,6 @@ class AnalyzeOptions:
         by_dataset = {file.dataset: file for file in self.prefix_files}
         file = by_dataset.get(dataset, by_dataset.get(None))
         return file.content if file else ""
-
-    def rendering(self, folders: ExitStack, say: Callable[[str], None]) -> Rendering:
-        """For tasks of a harness, asked as these options say."""
-        return Rendering(
-            folders=folders,
-            options=self.render,
-            tokenizer=self.tokenizer,
-            chat=self.apply_chat_template,
-            chat_template=self.chat_template,
-            trust_remote_code=self.read.trust_remote_code,
-            say=say,
-        )
 
     def cache_key(self, prefix: str = "") -> str:
         """Every option that can change the profile of a dataset with that prefix."""
