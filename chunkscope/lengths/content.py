@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from chunkscope.artefacts.codec import NO_NUMBERS, Numbers
+from chunkscope.artefacts.artefact import NO_NUMBERS, Numbers
 
 MOST_LISTED = 20_000  # rows whose hashes are kept, so that changed ones can be counted
 _MASK = (1 << 40) - 1  # of each row's hash

@@ -167,16 +167,13 @@ class PromptCounter:
     # -- batches -> tokens, in other threads -----------------------------------------------------
 
     def _tokenized(self, batch: Batch) -> Batch:
-        """Texts as their ids where those are compared, else as their lengths, like all answers."""
+        """Texts as their ids, answers as their lengths."""
         tokenizer, outputs = self.tokenizer, batch.outputs
         texts = [prompt for prompt in batch.prompts if isinstance(prompt, str)]
         answers = [output for output in outputs or () if isinstance(output, str)]
         if not texts and not answers:  # no tokenizer is needed
             return batch
-        needs_ids = self.comparison or self.trace
-        tokens: Iterator[Any] = iter(
-            tokenizer.id_bytes(texts) if needs_ids else tokenizer.count(texts)
-        )
+        tokens = iter(tokenizer.id_bytes(texts))
         lengths = iter(tokenizer.count(answers) if answers else ())
         self.engines |= tokenizer.engines
         prompts = [next(tokens) if isinstance(p, str) else p for p in batch.prompts]

@@ -12,7 +12,6 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from operator import itemgetter
-from stat import S_ISREG
 from typing import Any
 
 import orjson
@@ -41,7 +40,7 @@ from chunkscope.prompts.harness.lm_eval import results_file
 from chunkscope.prompts.harness.log import LONGEST_FIRST, LogSummary
 from chunkscope.prompts.select import selected
 from chunkscope.prompts.selection import Selection
-from chunkscope.sources.base import Chunk, Problems, Skipped, Source, cannot_read, printable
+from chunkscope.sources.base import Chunk, Problems, Skipped, cannot_read, printable
 from chunkscope.sources.reader import READERS, Part, RecordReader, format_of_name
 from chunkscope.sources.streams import close_archives
 from chunkscope.tokenizers.foreign import TokenizerError
@@ -159,8 +158,7 @@ class Scan:
         """One source or part, a whole one from the cache if it was counted before."""
         source, scan, entry = part.source, DatasetScan(self, part), None
         try:
-            before = _stamp(source)
-            if source.file and before and part.start == 0:
+            if source.file and not source.is_read_once and part.start == 0:
                 scan.sha256 = sha256(source.file)
             if scan.sha256 and self.options.use_cache and part.is_whole:
                 # What a run's settings were changes what is counted; a .tsv is more likely to be
@@ -189,7 +187,7 @@ class Scan:
         except ChunkscopeError as error:
             return scan.result(error)
         dataset = scan.result()
-        if entry and _stamp(source) == before:
+        if entry and source.file and sha256(source.file) == scan.sha256:  # nobody wrote to it
             self._counted.append((entry, dataset))
         return dataset
 
@@ -204,18 +202,6 @@ class Scan:
             self._done = rows, tokens, bytes_read
         self.listener.progress.at(rows=rows, tokens=tokens, bytes_read=bytes_read)
         return now
-
-
-def _stamp(source: Source) -> list[tuple[int, ...]] | None:
-    """What changes when the source's files do; None for a pipe, or where there is no file."""
-    if source.file is None:
-        return None
-    with suppress(OSError):  # whoever reads it will say so
-        files = sorted(source.file.iterdir()) if source.format == "saved" else [source.file]
-        stats = [file.stat() for file in files]
-        if all(S_ISREG(stat.st_mode) for stat in stats):
-            return [(s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns) for s in stats]
-    return None
 
 
 class DatasetScan:
@@ -340,7 +326,7 @@ class DatasetScan:
             out_of_prompts=counter.rows,
             out_of_tokens=counter.tokens,
             near_misses=near_misses(counter.sample.items, **size),
-            scoring=counter.scoring,
+            scoring=counter.scoring if counter.request_kinds else None,
         )
         return whole, sharing
 

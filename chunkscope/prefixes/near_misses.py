@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from chunkscope.prefixes.reuse import NearMiss
 
-TEXTS = 48  # that are compared, of a dataset
+TEXTS = 64  # that are compared, of a dataset
 CHARS = 6_000  # of a text
 _WORD = re.compile(r"\w{1,8}\W*|\W+")
 _WINDOW = 32  # characters that have to be the same for a word to be at a place that is the same

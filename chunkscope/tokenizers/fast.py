@@ -7,7 +7,6 @@ for inputs of several MB. It is used for a tokenizer only after `check` found no
 from base64 import b64encode
 from collections.abc import Callable
 from itertools import pairwise
-from operator import sub
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -31,11 +30,6 @@ class FastEngine:
     def takes(self, texts: list[str]) -> bool:
         longest = self.longest_row
         return longest is None or all(len(text) <= longest for text in texts)
-
-    def count(self, texts: list[str]) -> list[int]:
-        _, offsets = self._tokenizer.encode_batch_flat(texts, add_special_tokens=False)
-        edges = memoryview(offsets).cast("Q").tolist()
-        return list(map(sub, edges[1:], edges))
 
     def id_bytes(self, texts: list[str]) -> list[bytes]:
         """The ids of each text, ID_BYTES for each id."""

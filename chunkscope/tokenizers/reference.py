@@ -46,9 +46,6 @@ class Reference:
         """The ids of each text as bytes, ID_BYTES each."""
         return [array("I", ids).tobytes() for ids in self.ids(texts)]
 
-    def count(self, texts: list[str]) -> list[int]:
-        return list(map(len, self.ids(texts)))
-
     def encode(self, texts: list[str], *, special_tokens: bool) -> Ids:
         """The ids that the model is fed, with (or without) what a prompt begins and ends with."""
         begin = self.begin if special_tokens else ()
@@ -73,16 +70,11 @@ class TokenizersReference(Reference):
 
         return cls(Tokenizer.from_file(str(path)))
 
-    def count(self, texts: list[str]) -> list[int]:
-        return [len(encoding) for encoding in self._encodings(texts)]  # len(e.ids) would copy ids
-
     def encode(self, texts: list[str], *, special_tokens: bool) -> Ids:
-        return [encoding.ids for encoding in self._encodings(texts, special_tokens)]
-
-    def _encodings(self, texts: list[str], special_tokens: bool = False) -> list[Any]:
         if len(texts) <= _FEW_TEXTS:
-            return [self.backend.encode(t, add_special_tokens=special_tokens) for t in texts]
-        return list(self.backend.encode_batch_fast(texts, add_special_tokens=special_tokens))
+            return [self.backend.encode(t, add_special_tokens=special_tokens).ids for t in texts]
+        encodings = self.backend.encode_batch_fast(texts, add_special_tokens=special_tokens)
+        return [encoding.ids for encoding in encodings]
 
 
 class TransformersReference(Reference):

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from chunkscope.errors import InputError
 from chunkscope.prompts.chat import Conversation
@@ -27,6 +27,7 @@ from chunkscope.tokenizers.foreign import TokenizerError, foreign_errors
 from chunkscope.tokenizers.mistral import MistralChat
 from chunkscope.tokenizers.prepare import TokenizerFacts, facts_before, prepare
 from chunkscope.tokenizers.reference import (
+    ID_BYTES,
     Ids,
     Reference,
     TokenizersReference,
@@ -40,9 +41,6 @@ if TYPE_CHECKING:  # Jinja, which only chats need
 
 # The reference counts this much in the time in which the fast engine is loaded.
 FAST_CHARS = 8_000_000
-
-T = TypeVar("T")
-Engine = FastEngine | Reference
 
 
 class Tokenizer:
@@ -116,15 +114,10 @@ class Tokenizer:
 
     def count(self, texts: list[str]) -> list[int]:
         """Tokens of each text, without a prompt's special tokens."""
-        return self._counted(texts, lambda engine: engine.count(texts))
+        return [len(ids) // ID_BYTES for ids in self.id_bytes(texts)]
 
     def id_bytes(self, texts: list[str]) -> list[bytes]:
-        """The ids of each text as bytes, ID_BYTES each."""
-        return self._counted(texts, lambda engine: engine.id_bytes(texts))
-
-    def _counted(
-        self, texts: list[str], by: Callable[[FastEngine | Reference], list[T]]
-    ) -> list[T]:
+        """The ids of each text as bytes, ID_BYTES each; by the fast engine where there is much."""
         with foreign_errors(self._title):
             with self._lock:
                 self._counted_chars += sum(map(len, texts))
@@ -137,7 +130,7 @@ class Tokenizer:
                     self._sample.offer(texts)
             used = engine if engine is not None and engine.takes(texts) else self.reference
             self.engines.add(engine_name(used.package))
-            return by(used)
+            return used.id_bytes(texts)
 
     def sample_agrees(self) -> bool:
         """Whether a sample of the rows has the reference's ids; if not, the engine is barred."""
