@@ -120,13 +120,27 @@ def _message(message: Any, number: int, vllm: Release | None) -> Message:
     if share_gpt and role == "function":
         role = "tool"
     key = "value" if share_gpt else next((n for n in _CONTENTS if n in message), "content")
-    content = _content(message.get(key), number)
+    content = message.get(key)
+    if content is not None and not isinstance(content, str | list):
+        raise UnusableError(f"the content of message {number} is {json_type(content)}, not text")
+    if not isinstance(content, str):
+        parts = (_part(part, number) for part in content or ())
+        content = [part for part in parts if part is not None]
     # vLLM hands all text of a tool's result over as one string, whatever the template.
     if role == "tool" and not _media(content):
         content = _joined(content)
     result: Message = {"role": role, "content": content}
     if role == "assistant":
-        result = _assistant(result, message, number, vllm)
+        calls = message.get("tool_calls") or []
+        if not isinstance(calls, list):
+            raise UnusableError(f"the tool calls of message {number} are {json_type(calls)}")
+        if calls:
+            result["tool_calls"] = [_tool_call(call, number, vllm) for call in calls]
+        reasoning = message.get("reasoning") or message.get("reasoning_content")
+        if isinstance(reasoning, str):
+            # The names templates read: transformers adds the first, vLLM the others.
+            others = dict.fromkeys(("reasoning", "reasoning_content"), reasoning)
+            result = {"thinking": reasoning, **result, **others}
     elif role == "tool" and message.get("tool_call_id") is not None:
         result["tool_call_id"] = message["tool_call_id"]
     elif role == "developer":
@@ -134,15 +148,6 @@ def _message(message: Any, number: int, vllm: Release | None) -> Message:
     if isinstance(message.get("name"), str):
         result["name"] = message["name"]
     return result
-
-
-def _content(content: Any, number: int) -> str | list[dict[str, Any]]:
-    if isinstance(content, str):
-        return content
-    if content is not None and not isinstance(content, list):
-        raise UnusableError(f"the content of message {number} is {json_type(content)}, not text")
-    parts = (_part(part, number) for part in content or ())
-    return [part for part in parts if part is not None]
 
 
 def _part(part: Any, number: int) -> dict[str, Any] | None:
@@ -164,46 +169,27 @@ def _part(part: Any, number: int) -> dict[str, Any] | None:
     return None if text is None else {"type": "text", "text": text}
 
 
-def _assistant(result: Message, message: Message, number: int, vllm: Release | None) -> Message:
-    calls = message.get("tool_calls")
-    if isinstance(calls, list) and calls:
-        result["tool_calls"] = [_tool_call(call, number, vllm) for call in calls]
-    elif calls:
-        raise UnusableError(f"the tool calls of message {number} are {json_type(calls)}")
-    reasoning = message.get("reasoning") or message.get("reasoning_content")
-    if isinstance(reasoning, str):
-        # The names templates read: transformers adds the first, vLLM the others.
-        others = dict.fromkeys(("reasoning", "reasoning_content"), reasoning)
-        return {"thinking": reasoning, **result, **others}
-    return result
-
-
 def _tool_call(call: Any, number: int, vllm: Release | None) -> dict[str, Any]:
+    """Templates want arguments as an object: vLLM reads text as JSON, and takes nothing for an
+    empty object."""
     function = call.get("function") if isinstance(call, dict) else None
     if not isinstance(function, dict):
         raise UnusableError(f"a tool call of message {number} has no function")
-    arguments = _arguments(function.get("arguments"), number, vllm)
-    return {**call, "function": {**function, "arguments": arguments}}
-
-
-def _arguments(arguments: Any, number: int, vllm: Release | None) -> Any:
-    """Templates want an object: vLLM reads text as JSON, and takes nothing for an empty object."""
-    if not arguments:
-        return {}
+    arguments = function.get("arguments") or {}
     if isinstance(arguments, str):
         try:
             arguments = json.loads(arguments)
         except (ValueError, RecursionError):
-            if vllm is not None and _since((0, 29), vllm):
-                return {}  # where no version is named, the row is refused as older ones do
-            raise UnusableError(
-                f"the arguments of a tool call of message {number} are not valid JSON: vLLM before "
-                "0.29 refuses the request (chunkscope.toml can set vllm_version)"
-            ) from None
-    is_empty = (arguments is None and _since((0, 23), vllm)) or (
-        not isinstance(arguments, dict) and _since((0, 29), vllm)
-    )
-    return {} if is_empty else arguments
+            if vllm is None or not _since((0, 29), vllm):  # without a version as older ones do
+                raise UnusableError(
+                    f"the arguments of a tool call of message {number} are not valid JSON: vLLM "
+                    "before 0.29 refuses the request (chunkscope.toml can set vllm_version)"
+                ) from None
+            arguments = {}
+    is_empty = arguments is None and _since((0, 23), vllm)
+    if is_empty or (not isinstance(arguments, dict) and _since((0, 29), vllm)):
+        arguments = {}
+    return {**call, "function": {**function, "arguments": arguments}}
 
 
 # --- tools ----------------------------------------------------------------------------------------
@@ -240,15 +226,14 @@ def _tool(tool: Any, vllm: Release | None) -> dict[str, Any]:
     """A tool as vLLM's request model writes it: its own keys first, and what else was given."""
     if not isinstance(tool, dict):
         raise UnusableError(f"a tool is {json_type(tool)}, not an object")
-    function = tool.get("function", tool if "name" in tool else None)
+    if "function" not in tool and "name" in tool:
+        tool = {"function": {key: value for key, value in tool.items() if key != "type"}}
+    function, extra = tool.get("function"), {k: v for k, v in tool.items() if k != "function"}
     if not isinstance(function, dict) or not isinstance(function.get("name"), str):
         raise UnusableError("a tool has no function name")
-    extra = {} if function is tool else {k: v for k, v in tool.items() if k != "function"}
     if (kind := extra.pop("type", "function")) != "function":
         raise UnusableError(f"a tool is of type {shorten(kind)}, not function")
     named = dict.fromkeys(_FUNCTION_KEYS) | function
-    if function is tool:
-        named.pop("type", None)
     # Keys that it knows are left out where they are null.
     strict = ["strict"] if _since((0, 24), vllm) else []
     deferred = ["defer_loading"] if _since((0, 21), vllm) else []

@@ -44,13 +44,16 @@ class FieldPath:
     @property
     def text(self) -> str:
         """As it has to be written for `parse_path`."""
-        return "".join(map(_written, self.steps)).removeprefix(".")
-
-    @property
-    def column(self) -> str | None:
-        """The top-level field that is read, or None for the record itself."""
-        first = self.steps[0] if self.steps else None
-        return first if isinstance(first, str) else None
+        text = ""
+        for step in self.steps:
+            if not isinstance(step, str):
+                text += "[]" if step is ... else f"[{step}]"
+            elif step and not re.search(r"[.\[\]{}\"'\\]", step) and step == step.strip():
+                text += f".{step}"
+            else:
+                escaped = step.replace("\\", "\\\\").replace('"', '\\"')
+                text += f'["{escaped}"]'
+        return text.removeprefix(".")
 
     def find(self, record: Any) -> Any:
         """The value, or None where there is none."""
@@ -75,15 +78,6 @@ class FieldPath:
 
 
 RECORD = FieldPath(())
-
-
-def _written(step: Step) -> str:
-    if not isinstance(step, str):
-        return "[]" if step is ... else f"[{step}]"
-    if step and not re.search(r"[.\[\]{}\"'\\]", step) and step == step.strip():
-        return f".{step}"
-    escaped = step.replace("\\", "\\\\").replace('"', '\\"')
-    return f'["{escaped}"]'
 
 
 _TYPES = {bool: "true or false", str: "text", list: "a list", dict: "an object"}

@@ -5,7 +5,7 @@ A profile keeps where such a file is and its digest; who sends the prompts again
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from chunkscope.errors import InputError, UsageError
@@ -26,32 +26,27 @@ class PrefixFile:
         dataset, equals, path = word.partition("=")
         if not equals or Path(word).exists():
             dataset, path = "", word
-        text = _text_of(path)
-        return cls(path=path, sha256=_digest(text), dataset=dataset or None, text=text)
+        return cls(path=path, sha256="", dataset=dataset or None)._read()
 
     @property
     def content(self) -> str:
-        text = _text_of(self.path) if self.text is None else self.text
-        if _digest(text) != self.sha256:
+        file = self if self.text is not None else self._read()
+        if file.text is None or file.sha256 != self.sha256:
             raise InputError(
                 f"the prefix file {self.path} is not the one that the profile was made with",
                 hint="analyze again with it",
             )
-        return text
+        return file.text
 
-
-def _text_of(path: str) -> str:
-    try:
-        return Path(path).read_text(encoding="utf-8-sig")
-    except (OSError, ValueError) as error:
-        raise InputError(
-            f"cannot read the prefix file {path}: {error}",
-            hint="write --prefix-file FILE, or --prefix-file DATASET=FILE",
-        ) from error
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
+    def _read(self) -> "PrefixFile":
+        try:
+            text = Path(self.path).read_text(encoding="utf-8-sig")
+        except (OSError, ValueError) as error:
+            raise InputError(
+                f"cannot read the prefix file {self.path}: {error}",
+                hint="write --prefix-file FILE, or --prefix-file DATASET=FILE",
+            ) from error
+        return replace(self, text=text, sha256=hashlib.sha256(text.encode()).hexdigest())
 
 
 def check_datasets(files: Sequence[PrefixFile], names: Sequence[str]) -> None:

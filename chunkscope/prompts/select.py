@@ -42,8 +42,7 @@ def selected(
     named = options.fields or options.each or options.template is not None
     log = None if named else recognise(head, reader)
     if log is None:
-        selection = select(head, options, prefix=prefix, rows_at=reader.rows_at)
-        return _scored(selection) if options.task == "loglikelihood" else selection
+        return select(head, options, prefix=prefix, rows_at=reader.rows_at)
     given = {
         "--prefix-file": prefix,
         "--choices": options.choices,
@@ -52,7 +51,7 @@ def selected(
     return Selection(
         kind="requests",
         label=f"requests ({log.harness})",
-        paths=tuple(FieldPath((name,)) for name in log.columns) or (RECORD,),
+        paths=(RECORD,),
         prompt=log.requests,
         log=log,
         notes=tuple(note("unused_with_log", option=name) for name in given if given[name]),
@@ -93,14 +92,6 @@ class ScoredRows(HarnessLog):
         self.add_document()
 
 
-def _scored(selection: Selection) -> Selection:
-    """A request for each choice of the rows that a selection makes prompts of."""
-    if selection.choices is None:
-        return replace(selection, notes=(*selection.notes, note("nothing_to_score")))
-    log = ScoredRows(selection, selection.choices)
-    return replace(selection, kind="requests", prompt=log.requests, log=log, prefix="", output=None)
-
-
 def select(
     head: Sequence[Any], options: SelectOptions, *, prefix: str = "", rows_at: str | None = None
 ) -> Selection:
@@ -111,8 +102,15 @@ def select(
     """
     if options.fields and options.template is not None:
         raise UsageError("--field and --template exclude each other", hint="use one of them")
-    if options.each:
-        return _each(head, options, prefix, rows_at)
+    lists: list[FieldPath] = []
+    for name in options.each:
+        path = _resolve(name, "--each", head=head, rows_at=rows_at)
+        lists.append(path)
+        having = [record for record in head if isinstance(path.find(record), list)]
+        elements = [element for record in having for element in spread(record, [path])]
+        if head and not elements:
+            raise UsageError(f"no record has a list at {name}", hint="--each takes a list")
+        head = elements
     resolve = partial(_resolve, head=head, rows_at=rows_at)
     output = resolve(options.output_field, "--output-field") if options.output_field else None
     given = [
@@ -127,47 +125,31 @@ def select(
         choices, unasked = unasked, choices
     answers = [path.steps for path in (*choices.paths, *unasked.paths, output) if path]
     selection = _chosen(head, options, resolve, answers)
-    unused = []
-    if selection.kind == "text":
-        selection = replace(selection, prefix=prefix)
-        used = selection.columns
-        if choices.paths:
-            selection = with_choices(selection, choices)
-        elif (
-            unasked.paths
-            and options.template is None
-            and used is not None
-            and not used & {path.text for path in unasked.paths}
-        ):
-            names = ",".join(path.text for path in unasked.paths)
-            lacking = note("choices_uncounted", fields=names)
-            selection = replace(selection, uncounted=(*selection.uncounted, lacking))
-    else:
-        unused += [note("choices_unused")] if choices.paths else []
-        unused += [note("prefix_unused")] if prefix else []
-    return replace(selection, output=output or selection.output, notes=(*selection.notes, *unused))
+    notes, uncounted = [*selection.notes], [*selection.uncounted]
+    is_text, used = selection.kind == "text", selection.columns
+    names = [path.text for path in unasked.paths]
+    selection = replace(
+        selection, output=output or selection.output, prefix=prefix if is_text else ""
+    )
+    if not is_text:
+        notes += [note("choices_unused")] if choices.paths else []
+        notes += [note("prefix_unused")] if prefix else []
+    elif choices.paths:
+        selection = with_choices(selection, choices)
+    elif names and options.template is None and used is not None and not used & {*names}:
+        uncounted.append(note("choices_uncounted", fields=",".join(names)))
+    if options.task == "loglikelihood" and is_text and choices.paths:
+        log = ScoredRows(selection, choices)
+        selection = replace(
+            selection, kind="requests", prompt=log.requests, log=log, prefix="", output=None
+        )
+    elif options.task == "loglikelihood":
+        notes.append(note("nothing_to_score"))
+    selection = replace(selection, notes=tuple(notes), uncounted=tuple(uncounted))
+    return each_of(lists, selection) if lists else selection
 
 
 Resolve = Callable[[str, str], FieldPath]
-
-
-def _each(
-    head: Sequence[Any], options: SelectOptions, prefix: str, rows_at: str | None
-) -> Selection:
-    """As the options say, of records in which a list has become one of its elements."""
-    lists: list[FieldPath] = []
-    records = list(head)
-    for name in options.each:
-        path = _resolve(name, "--each", head=records, rows_at=rows_at)
-        lists.append(path)
-        having = [record for record in records if isinstance(path.find(record), list)]
-        elements = [one for record in having for one in spread(record, [path])]
-        if records and not elements:
-            raise UsageError(f"no record has a list at {name}", hint="--each takes a list")
-        records = elements
-    fields = options.fields if options.fields or options.template is not None else options.each[-1:]
-    one = replace(options, each=(), fields=fields)
-    return each_of(lists, select(records, one, prefix=prefix, rows_at=rows_at))
 
 
 def _chosen(
@@ -183,9 +165,10 @@ def _chosen(
                 "the template names no field", hint="write --template 'Question: {question}'"
             )
         return template_of(parts)
-    if not options.fields:
+    names = options.fields or options.each[-1:]
+    if not names:
         return guess(head, answers, select_chat)
-    fields = [resolve(text, "--field") for text in options.fields]
+    fields = [resolve(text, "--field") for text in names]
     if len(fields) == 1:
         path = fields[0]
         chats = sum(chat.looks_like_messages(json_in(path.find(record))) for record in head)
@@ -225,21 +208,17 @@ def _resolve(
 
 
 def _no_such_field(text: str, option: str, head: Sequence[Any]) -> InputError:
-    if not any(isinstance(record, dict) for record in head):
-        return InputError(
-            f'no field "{printable(text)}": the records are plain values, not objects with fields',
-            hint=f"leave {option} out",
-        )
-    fields = [*(leaf.path for leaf in leaves(head)), *(FieldPath((key,)) for key in keys_of(head))]
-    names = {path.text.lower(): printable(path.text) for path in fields}
+    fields = leaves(head)
+    known = [*(leaf.path for leaf in fields), *(FieldPath((key,)) for key in keys_of(head))]
+    names = {path.text.lower(): printable(path.text) for path in known}
     close = difflib.get_close_matches(text.lower(), list(names), n=1)
     name = names[close[0]] if close else ""
     name = f"{{{name}}}" if option == "--template" else name
     return InputError(
-        f'no record has a field "{printable(text)}"; there are:\n{field_table(leaves(head))}',
+        f'no record has a field "{printable(text)}"; there are:\n{field_table(fields) or "  none"}',
         hint=f"did you mean {option} {shlex.quote(name)}?"
         if close
-        else f"name one of them with {option}",
+        else f"leave it out, or name one of them with {option}",
     )
 
 
@@ -533,7 +512,7 @@ class _Guess:
             count = max((len(chats) for chats in lists if isinstance(chats, list)), default=1)
             if count > 1:
                 uncounted.append(note("first_conversation_counted", field=outer.text, count=count))
-        beside = [(name,) for name in (*chat.ROW_FIELDS, *filter(None, [path.column]))]
+        beside = [path.steps[:1], *((name,) for name in chat.ROW_FIELDS)]
         if longer := self._longer_field(path, beside, is_chat=True):
             uncounted.append(note("longer_field_beside_chat", field=path.text, longer=longer))
         return self.chat_of(path, uncounted=uncounted)

@@ -183,7 +183,6 @@ _BLOCKS = "hashids"  # Mooncake's: numbers that stand for blocks of a prompt's t
 
 # No prompt is longer; a number beyond is a time stamp or an id.
 MOST_TOKENS = 10**12
-_NUMBER = re.compile(r"\s*-?[0-9]{1,20}(\.[0-9]{0,20})?\s*")
 
 
 class TraceColumns(NamedTuple):
@@ -203,17 +202,17 @@ def trace_columns(head: Sequence[Any]) -> TraceColumns | None:
         names: list[str | None] = []
         for name in (prompt, output, _BLOCKS):
             values = [record[keys[name]] for record in objects if record.get(keys.get(name))]
-            fits = sum(map(are_blocks if name == _BLOCKS else _is_number, values))
+            fits = sum(are_blocks(v) if name == _BLOCKS else _number(v) is not None for v in values)
             names.append(keys[name] if fits * 2 > len(values) else None)
         if names[0]:
             return TraceColumns(names[0], *names[1:])
     return None
 
 
-def _is_number(value: Any) -> bool:
-    if isinstance(value, str):
-        return _NUMBER.fullmatch(value) is not None
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def _number(value: Any) -> float | None:
+    with suppress(ValueError):
+        value = float(value) if isinstance(value, str) else value
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def are_blocks(value: Any) -> bool:
@@ -229,8 +228,8 @@ def trace_length(value: Any, name: str) -> int:
     >>> trace_length("4808", "ContextTokens")
     4808
     """
-    number = (float(value) if isinstance(value, str) else value) if _is_number(value) else -1
-    if not 0 <= number <= MOST_TOKENS or number != int(number):
+    number = _number(value)
+    if number is None or not 0 <= number <= MOST_TOKENS or number != int(number):
         given = shorten(value) or "null"
         raise UnusableError(f'field "{name}" is {given}, not a number of tokens')
     return int(number)
@@ -271,7 +270,6 @@ class Selection:
     lists: tuple[FieldPath, ...] = ()  # a record stands for one prompt per element of these
     output: FieldPath | None = None
     blocks: FieldPath | None = None  # of a trace: the names of a prompt's blocks
-    choices: ChoiceList | None = None  # that are written after the question
     log: HarnessLog | None = None
     notes: tuple[Note, ...] = ()
     uncounted: tuple[Note, ...] = ()
@@ -279,15 +277,21 @@ class Selection:
     @property
     def columns(self) -> frozenset[str] | None:
         """The top-level fields that are read, some of which a file may lack; None is all."""
-        names = [path.column for path in (*self.paths, *self.lists, self.output) if path]
-        return None if None in names else frozenset(filter(None, names))
+        used = [path.steps[:1] for path in (*self.paths, *self.lists, self.output) if path]
+        names = [step for steps in used for step in steps if isinstance(step, str)]
+        return frozenset(names) if len(names) == len(used) else None
 
     def extract(self, chunk: Chunk, problems: Problems) -> Prompts:
         """The prompts of a chunk; rows that do not fit become problems."""
         if self.lists or (self.log and self.log.keys):
             chunk = self._rows(chunk, problems)
-        texts = _text_column(chunk.records, self.paths[0]) if self.is_plain else None
-        if texts is not None:  # all at once, which takes a fifth of the time
+        texts: list[Any] = [None]
+        if self.is_plain:
+            steps: Any = self.paths[0].steps
+            with suppress(LookupError, TypeError):
+                texts = [record[steps[0]] for record in chunk.records] if steps else chunk.records
+        # All at once, where no row needs a closer look: that takes a fifth of the time.
+        if {*map(type, texts)} <= {str} and all_unicode(texts):
             items = [self.prefix + text for text in texts] if self.prefix else texts
             outputs = [self.output_of(record) for record in chunk.records] if self.output else None
             return Prompts(list(chunk.positions), items, outputs)
@@ -405,7 +409,6 @@ def with_choices(question: Selection, choices: ChoiceList) -> Selection:
         label=f"{question.label} + choices",
         paths=(*question.paths, *choices.paths),
         prompt=prompt,
-        choices=choices,
         is_plain=False,
     )
 
@@ -471,7 +474,7 @@ def _with(value: Any, steps: Steps, element: Any) -> Any:
     return {**value, step: _with(value[step], steps[1:], element)}
 
 
-# --- columns and characters -----------------------------------------------------------------------
+# --- characters -----------------------------------------------------------------------------------
 
 
 def check_unicode(item: Any) -> None:
@@ -491,13 +494,3 @@ def check_unicode(item: Any) -> None:
             raise UnusableError(
                 "the prompt holds a lone surrogate (\\ud800 to \\udfff), which is no character"
             )
-
-
-def _text_column(records: list[Any], path: FieldPath) -> list[str] | None:
-    """One text per record, or None where a row needs a closer look."""
-    key: Any = path.column
-    try:
-        texts = [record[key] for record in records] if path.steps else records
-    except (KeyError, TypeError, IndexError):
-        return None
-    return texts if {*map(type, texts)} <= {str} and all_unicode(texts) else None

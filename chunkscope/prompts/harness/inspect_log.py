@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
+from operator import itemgetter
 from typing import Any
 
 from chunkscope.artefacts.note import Note, note
@@ -67,13 +68,14 @@ def inspect_rows(reader: RecordReader, _: Sequence[str] | None) -> Iterator[Chun
     """A log, `.eval` or `.json`; a record is one request, a position the number of its sample."""
     is_zip = reader.source.format == FORMAT
     reader.unit, reader.format, reader.state = "sample", FORMAT, 0
-    return in_chunks(_requests(reader, _zip_samples(reader) if is_zip else _json_samples(reader)))
+    samples = _zip_samples(reader) if is_zip else _json_samples(reader)
+    return in_chunks(
+        call[1:] for calls in _sent(reader, samples) for call in sorted(calls, key=itemgetter(0))
+    )
 
 
-def _requests(
-    reader: RecordReader, samples: Iterator[tuple[int, Any, int]]
-) -> Iterator[tuple[int, Any, int]]:
-    """Position, row and size of each request, in the order of sending."""
+def _sent(reader: RecordReader, samples: Iterator[tuple[int, Any, int]]) -> Iterator[list[_Call]]:
+    """The requests of so many samples as are put in the order of sending together."""
     waiting: list[_Call] = []
     size = 0
     for number, content, sample_size in samples:
@@ -81,18 +83,14 @@ def _requests(
         waiting += _calls(reader, number, content, sample_size)
         size += sample_size
         if size >= _SORTED_BYTES:
-            yield from _in_order(waiting)
+            yield waiting
             waiting, size = [], 0
-    yield from _in_order(waiting)
+    yield waiting
     if not reader.state and not reader.problems.count:
         raise InputError(
             f"{reader.source.path} is an Inspect log without samples",
             hint="was it run with --no-log-samples?",
         )
-
-
-def _in_order(calls: list[_Call]) -> Iterator[tuple[int, Any, int]]:
-    yield from (call[1:] for call in sorted(calls, key=lambda call: call[0]))
 
 
 def _calls(reader: RecordReader, number: int, content: Any, size: int) -> Iterator[_Call]:
@@ -167,10 +165,13 @@ class InspectSample:
         completion = None
         with suppress(UnusableError):  # a request without an answer is still a request
             completion = as_text(self._resolved(output.get("completion")))
+        keys = ("name", "description", "parameters")
+        functions = [_taken(tool, keys) for tool in as_list(event.get("tools"))]
         return self._ids | {
             "model": event.get("model"),
             "messages": self._sent_messages(event),
-            "tools": [self._tool(tool) for tool in as_list(event.get("tools"))] or None,
+            "tools": [{"type": "function", "function": self._resolved(f)} for f in functions]
+            or None,
             "max_tokens": as_count(as_dict(event.get("config")).get("max_tokens")),
             "input_tokens": _input_tokens(output, usage),
             "output_tokens": as_count(usage.get("output_tokens")),
@@ -194,25 +195,27 @@ class InspectSample:
         if not isinstance(message, dict):
             raise UnusableError(f"a message is {json_type(message)}, not an object")
         used = ("role", "content", "tool_calls", "tool_call_id", "error")
-        role, content, calls, call_id, failed = (self._resolved(message.get(key)) for key in used)
-        sent: dict[str, Any] = {"role": role, "content": content}
-        if isinstance(content, list):
+        given = self._resolved(_taken(message, used))
+        sent: dict[str, Any] = {key: given[key] for key in used[:2]}
+        if isinstance(content := given["content"], list):
             thoughts = [part for part in content if as_dict(part).get("type") == "reasoning"]
             sent["content"] = [part for part in content if part not in thoughts]
             if thoughts:
                 sent["reasoning_content"] = "\n".join(str(t.get("reasoning")) for t in thoughts)
-        if role == "assistant" and as_list(calls):
-            sent["tool_calls"] = [_tool_call(as_dict(call)) for call in calls]
-        if role == "tool":
-            sent["tool_call_id"] = call_id
-            if as_dict(failed):
-                sent["content"] = f"Error: {failed.get('message')}"
+        if given["role"] == "assistant" and as_list(given["tool_calls"]):
+            sent["tool_calls"] = [
+                {
+                    "id": call.get("id"),
+                    "type": "function",
+                    "function": {"name": call.get("function"), "arguments": call.get("arguments")},
+                }
+                for call in map(as_dict, given["tool_calls"])
+            ]
+        if given["role"] == "tool":
+            sent["tool_call_id"] = given["tool_call_id"]
+            if error := as_dict(given["error"]):
+                sent["content"] = f"Error: {error.get('message')}"
         return sent
-
-    def _tool(self, tool: Any) -> dict[str, Any]:
-        keys = ("name", "description", "parameters")
-        function = {key: self._resolved(as_dict(tool).get(key)) for key in keys}
-        return {"type": "function", "function": function}
 
     def _resolved(self, value: Any) -> Any:
         """The value with the texts that are kept apart put in, wherever they are. Of images and
@@ -232,9 +235,8 @@ class InspectSample:
         return self._attachments[name]
 
 
-def _tool_call(call: dict[str, Any]) -> dict[str, Any]:
-    function = {"name": call.get("function"), "arguments": call.get("arguments")}
-    return {"id": call.get("id"), "type": "function", "function": function}
+def _taken(value: Any, keys: Sequence[str]) -> dict[str, Any]:
+    return {key: as_dict(value).get(key) for key in keys}
 
 
 def _model_events(events: Any) -> Iterator[dict[str, Any]]:

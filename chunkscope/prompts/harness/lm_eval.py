@@ -6,7 +6,7 @@ the samples, say how long it may be. Version 0.4.2 wrote one array, with lists o
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -72,27 +72,6 @@ def results_file(source: Source) -> Path | None:
     return results if results.is_file() else None
 
 
-def _model_arguments(value: Any) -> dict[str, Any]:
-    """`model_args`: an object, or up to 0.4.9 text such as "pretrained=x,max_length=4096"."""
-    if isinstance(value, str):
-        pairs = (part.partition("=") for part in value.split(","))
-        return {key.strip(): text.strip() for key, _, text in pairs}
-    return as_dict(value)
-
-
-def _adds_special_tokens(
-    arguments: Mapping[str, Any], model: str | None, version: str | None
-) -> bool:
-    """Whether <s> and the like were added. Versions that write their number leave it to the
-    tokenizer; older ones and models behind an API add none unless they are told to."""
-    option = str(arguments.get("add_bos_token", "")).lower()
-    if option in ("true", "false"):
-        return option == "true"
-    name = str(arguments.get("pretrained") or arguments.get("model") or "")
-    is_api = "completions" in (model or "")
-    return "gemma" in name.lower() or (version is not None and not is_api)
-
-
 # --- what was sent --------------------------------------------------------------------------------
 
 
@@ -101,7 +80,6 @@ class LmEvalLog(HarnessLog):
 
     harness = "lm-eval"
     keys = ({"doc_id", "arguments"}, _RESULTS_KEYS)
-    columns = _NEEDED
 
     def __init__(self, head: Sequence[Any], reader: RecordReader) -> None:
         super().__init__(head, reader)
@@ -115,8 +93,12 @@ class LmEvalLog(HarnessLog):
         file = results_file(source)
         results = (_results_in(file) if file else None) or {}
         config = as_dict(results.get("config"))
-        arguments = _model_arguments(config.get("model_args"))
-        model = as_text(config.get("model"))
+        model, given = str(config.get("model")), config.get("model_args")
+        if isinstance(given, str):  # up to 0.4.9: "pretrained=x,max_length=4096"
+            given = {
+                k.strip(): v.strip() for k, _, v in (x.partition("=") for x in given.split(","))
+            }
+        arguments = as_dict(given)
         self.version = as_text(results.get("lm_eval_version"))
         samples = source.file if source.rendered and source.file else PurePosixPath(source.path)
         # 0.4.2 called its samples `<model arguments>_<task>.jsonl`.
@@ -124,34 +106,33 @@ class LmEvalLog(HarnessLog):
         match = SAMPLES_NAME.fullmatch(samples.name)
         self.task = match["task"] if match else max(tasks, key=len, default=None)
         self.shots = as_count(as_dict(results.get("n-shot")).get(self.task or ""))
+        is_api = "completions" in model
+        batch = None if source.rendered else as_count(config.get("batch_size"))
         self._is_local = model in _LOCAL_MODELS
         if self._is_local:
-            self.order = LONGEST_FIRST
-        batch = None if source.rendered else as_count(config.get("batch_size"))
-        if self._is_local:
-            self.concurrency = batch  # "auto" sends all at once
-        elif batch and "completions" in (model or ""):
+            self.order, self.concurrency = LONGEST_FIRST, batch  # "auto" sends all at once
+        elif batch and is_api:
             self.concurrency = batch * (as_count(arguments.get("num_concurrent")) or 1)
-        lengths = (
-            as_count(results.get("max_length")),
-            as_count(arguments.get("max_length")),
-            as_count(arguments.get("max_model_len")),
+        limits = (
+            results.get("max_length"),
+            arguments.get("max_length"),
+            arguments.get("max_model_len"),
         )
-        self._max_length = next(filter(None, lengths), None)
+        self._max_length = next(filter(None, map(as_count, limits)), None)
+        # Likelihood requests are cut: vLLM wants room for one more token, left since 0.4.10.
+        numbers = [int(number) for number in re.findall(r"\d+", self.version or "")[:3]]
+        left = 0 if numbers and numbers < [0, 4, 10] else 1
+        self._most_tokens = None if self._max_length is None else self._max_length - left
         self._output_cap = as_count(arguments.get("max_gen_toks")) or _DEFAULT_OUTPUT_CAP
-        self._special_tokens = not results or _adds_special_tokens(arguments, model, self.version)
+        # Whether <s> and the like were added. Versions that write their number leave it to the
+        # tokenizer; older ones and models behind an API add none unless they are told to.
+        name = str(arguments.get("pretrained") or arguments.get("model") or "").lower()
+        usual = not results or "gemma" in name or (self.version is not None and not is_api)
+        option = str(arguments.get("add_bos_token", "")).lower()
+        self._special_tokens = {"true": True, "false": False}.get(option, usual)
         # What a text may begin with already: text, or a list of the text and its id.
         bos = results.get("tokenizer_bos_token")
         self._bos = as_text(bos) or as_text(next(iter(as_list(bos)), None))
-
-    @property
-    def _most_tokens(self) -> int | None:
-        """To which a likelihood request is cut: vLLM wants room for one more token, which lm-eval
-        leaves since 0.4.10."""
-        if self._max_length is None:
-            return None
-        numbers = [int(number) for number in re.findall(r"\d+", self.version or "")[:3]]
-        return self._max_length - (0 if numbers and numbers < [0, 4, 10] else 1)
 
     def requests(self, row: Any) -> Iterator[SentRequest]:
         if not has(row, *_NEEDED):
@@ -164,67 +145,54 @@ class LmEvalLog(HarnessLog):
         sent = _argument_lists(row["arguments"])
         if not isinstance(answers, list) or len(answers) != len(sent):
             raise UnusableError(f"resps are not a list for each of {len(sent)} requests")
-        for arguments, answered in zip(sent, answers, strict=True):
-            yield from self._repeated(arguments, answered)
+        for arguments, repeats in zip(sent, answers, strict=True):
+            if not isinstance(repeats, list) or not repeats:
+                raise UnusableError(f"an answer in resps is {json_type(repeats)}, not a list")
+            request = self._request(arguments)
+            for answer in repeats:
+                text = answer if request.kind == "generate" and isinstance(answer, str) else None
+                yield replace(request, output=text)
         self.add_document(document)
 
-    def _repeated(self, arguments: list[Any], answers: Any) -> Iterator[SentRequest]:
-        """The same request once for each answer there is."""
-        if not isinstance(answers, list) or not answers:
-            raise UnusableError(f"an answer in resps is {json_type(answers)}, not a list")
-        settings = [argument for argument in arguments[1:] if isinstance(argument, dict)]
+    def _request(self, arguments: list[Any]) -> SentRequest:
         context = _context(arguments[0])
-        if len(arguments) == 1:
-            request = self._rolling(context)
-        elif isinstance(arguments[1], str):
-            request = self._likelihood(context, arguments[1])
-        elif settings:
-            self._with_media += len(settings) > 1 or len(arguments) > 2
-            request = self._generation(context, settings[0])
-        else:
+        # A rendered chat begins with the first special token already.
+        begun = self._bos and isinstance(context, str) and context.startswith(self._bos)
+        special_tokens = self._special_tokens and not begun
+        if len(arguments) == 1:  # a whole text, in windows
+            most = self._most_tokens if self._is_local else None
+            self._whole_texts += most is None
+            return SentRequest(
+                prompt=context,
+                kind="likelihood",
+                special_tokens=special_tokens,
+                added=0 if most is None else 1,  # a window begins with a token that is not scored
+                window=most - 1 if most else None,
+                most_tokens=most,
+            )
+        if isinstance(arguments[1], str):
+            # Both are one text for the tokenizer: spaces between them belong to either.
+            return SentRequest(
+                prompt=context,
+                continuation=arguments[1],
+                kind="likelihood",
+                special_tokens=context != "" and special_tokens,
+                added=0 if context else 1,  # the prefix token, which stands for an empty context
+                most_tokens=self._most_tokens,
+            )
+        settings = [argument for argument in arguments[1:] if isinstance(argument, dict)]
+        if not settings:
             raise UnusableError(f"a request's second argument is {json_type(arguments[1])}")
-        for answer in answers:
-            text = answer if request.kind == "generate" and isinstance(answer, str) else None
-            yield replace(request, output=text)
-
-    def _generation(self, context: str | Conversation, given: dict[str, Any]) -> SentRequest:
-        caps = [given[key] for key in _CAPS if isinstance(given.get(key), int)]
+        self._with_media += len(settings) > 1 or len(arguments) > 2
+        caps = [settings[0][key] for key in _CAPS if isinstance(settings[0].get(key), int)]
         cap = caps[0] if caps else self._output_cap
         room = self._max_length - cap if self._max_length is not None else 0
         return SentRequest(
             prompt=context,
-            special_tokens=self._adds_special_tokens(context),
+            special_tokens=special_tokens,
             most_tokens=room if room > 0 and isinstance(context, str) else None,
             output_cap=cap,
         )
-
-    def _likelihood(self, context: str | Conversation, continuation: str) -> SentRequest:
-        """Both are one text for the tokenizer: spaces between them belong to either."""
-        return SentRequest(
-            prompt=context,
-            continuation=continuation,
-            kind="likelihood",
-            special_tokens=context != "" and self._adds_special_tokens(context),
-            added=0 if context else 1,  # the prefix token, which stands for an empty context
-            most_tokens=self._most_tokens,
-        )
-
-    def _rolling(self, context: str | Conversation) -> SentRequest:
-        most = self._most_tokens if self._is_local else None
-        self._whole_texts += most is None
-        return SentRequest(
-            prompt=context,
-            kind="likelihood",
-            special_tokens=self._adds_special_tokens(context),
-            added=0 if most is None else 1,  # a window begins with a token that is not scored
-            window=most - 1 if most else None,
-            most_tokens=most,
-        )
-
-    def _adds_special_tokens(self, context: str | Conversation) -> bool:
-        """A rendered chat begins with the first of them already."""
-        begun = self._bos and isinstance(context, str) and context.startswith(self._bos)
-        return self._special_tokens and not begun
 
     def notes(self) -> Iterator[Note]:
         if self._whole_texts:

@@ -5,7 +5,7 @@ turns each row into the requests that were sent for it: several, one, or none.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
@@ -79,7 +79,6 @@ class HarnessLog(ABC):
 
     harness: ClassVar[str]
     keys: ClassVar[tuple[set[str], ...]] = ()  # a row has all of one of these
-    columns: ClassVar[Sequence[str]] = ()  # top-level fields that are read; none is all
     version: str | None = None
     task: str | None = None
     shots: int | None = None
@@ -125,12 +124,13 @@ def rows_in(record: Any) -> list[Any]:
         if record.keys() >= {"adapter_spec", "request_states"}:  # HELM
             rows = record["request_states"]
         elif record.keys() >= {"score", "htmls", "convos"}:  # simple-evals
-            rows = [{"convo": convo} for convo in as_list(record["convos"])]
+            convos = record["convos"]
+            rows = [{"convo": convo} for convo in convos] if isinstance(convos, list) else []
         elif isinstance(results := record.get("results"), dict) and "results" in results:
             rows = results["results"]  # promptfoo
         elif all(key.isdecimal() for key in record):  # OpenCompass
             rows = list(record.values())
-    rows = [*as_list(rows)]
+    rows = [*rows] if isinstance(rows, list) else []
     for place, row in enumerate(rows):
         if isinstance(row, dict) and any(key.startswith(_LABEL) for key in row):
             rows[place] = {"labels": [v for key, v in row.items() if key.startswith(_LABEL)]}

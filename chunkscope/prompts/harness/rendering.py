@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from chunkscope.errors import ChunkscopeError, InputError, MissingError, UsageError
-from chunkscope.sources.base import Source, cannot_read, printable
+from chunkscope.sources.base import Source, printable
 
 PROGRAM = Path(__file__).parent / "inside" / "chunkscope_tasks.py"
 _LOG_FORMATS = {"lm-eval": "jsonl", "inspect": "inspect"}
@@ -95,17 +95,13 @@ class Rendering:
                 "--apply-chat-template needs to know whose template",
                 hint="name the model: --model Qwen/Qwen3-8B",
             )
-        try:
-            template = self.chat_template and self.chat_template.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise cannot_read(str(self.chat_template), error) from error
         return asdict(options) | {
             "harness": harness,
             "tasks": tasks,
             "limit": limit,
             "tokenizer": self.tokenizer and os.path.expanduser(self.tokenizer),  # noqa: PTH111
             "chat": self.chat,
-            "chat_template": template,
+            "chat_template": self.chat_template and str(self.chat_template),
             "trust_remote_code": self.trust_remote_code,
         }
 
@@ -133,10 +129,7 @@ def run_program(python: str, folder: Path, timeout_s: float) -> int | None:
             return None
         finally:
             with suppress(ProcessLookupError, PermissionError):
-                if hasattr(os, "killpg"):  # with all that it started
-                    os.killpg(child.pid, signal.SIGKILL)
-                else:
-                    child.kill()
+                os.killpg(child.pid, signal.SIGKILL)  # with all that it started
 
 
 def failure(text: str, outcome: dict[str, Any], ended: int | None) -> ChunkscopeError:

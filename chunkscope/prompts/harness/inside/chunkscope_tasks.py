@@ -115,7 +115,7 @@ def chat_tokenizer(request: "dict[str, Any]") -> Any:
         reason = str(error).strip().split("\n")[0]
         raise CannotRender(f"transformers cannot load the tokenizer {name}: {reason}") from error
     if request["chat_template"]:
-        tokenizer.chat_template = request["chat_template"]
+        tokenizer.chat_template = Path(request["chat_template"]).read_text(encoding="utf-8")
     if not tokenizer.chat_template:
         raise CannotRender(
             f"{name} has no chat template",
@@ -212,9 +212,7 @@ def end_with_parent() -> None:
     def wait() -> None:
         while os.read(stdin, 1):
             pass
-        if hasattr(os, "killpg"):
-            os.killpg(0, signal.SIGKILL)
-        os._exit(1)
+        os.killpg(0, signal.SIGKILL)
 
     threading.Thread(target=wait, daemon=True).start()
 
