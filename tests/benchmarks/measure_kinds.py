@@ -158,7 +158,6 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "num_hidden_layers": 32,
         "q_lora_rank": 1_536,
         "first_k_dense_replace": 32,
-        "tie_word_embeddings": True,
     },
     "granite-3.1-3b-a800m": {
         **GRANITE,
