@@ -21,7 +21,7 @@ from chunkscope.vllm.deployment import OWN
 from chunkscope.vllm.enums import Entry
 from chunkscope.vllm.footprint import Footprint, memory
 from chunkscope.vllm.log.facts import EngineFacts
-from chunkscope.vllm.log.reader import EngineLog, EngineStart, LogReader
+from chunkscope.vllm.log.reader import EngineStart, LogReader
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,14 +60,13 @@ def doctor(
         raise UsageError("no log and no server was named", hint="name one, such as vllm.log")
     reports: list[EngineReport] = []
     notes: list[Note] = []
-    logs: list[EngineLog] = []
+    logs: list[LogReader] = []
     names = [os.fspath(source) for source in sources]
     urls = [name for name in names if name.startswith(("http://", "https://"))]
     for name in names:
         if name not in urls:
-            reader = LogReader()
-            notes += read_log(name, reader)
-            logs.append(reader.reading())
+            logs.append(LogReader())
+            notes += read_log(name, logs[-1])
             reports += reports_of(logs[-1], name, context)
     for reading in watch(urls, seconds) if urls else ():
         notes += reading.notes
@@ -82,11 +81,12 @@ def doctor(
     )
 
 
-def reports_of(log: EngineLog, source: str, context: Context = NOTHING) -> list[EngineReport]:
-    several = len({start.replica for start in log.starts}) > 1
+def reports_of(log: LogReader, source: str, context: Context = NOTHING) -> list[EngineReport]:
+    starts = log.starts()
+    several = len({start.replica for start in starts}) > 1
     return [
         report_of(start, f"{source} ({start.replica})" if several else source, context)
-        for start in log.starts
+        for start in starts
     ]
 
 

@@ -33,7 +33,7 @@ _NOT_ITS_FAULT = (Failure.NO_FREE_MEMORY, Failure.OOM_LOADING, Failure.DIED)
 def engine_lives(log: str | os.PathLike[str]) -> tuple[EngineStart, ...]:
     reader = LogReader()
     read_log(os.fspath(log), reader)
-    lives = reader.reading().starts
+    lives = reader.starts()
     if not any(life.facts.version for life in lives):
         raise InputError(
             f"{log} does not say which vLLM wrote it",

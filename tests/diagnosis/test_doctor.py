@@ -29,7 +29,7 @@ LOGS = Path(__file__).parent / "logs"
 def report(*lines: str, context: Context = NOTHING) -> EngineReport:
     reader = LogReader()
     reader.feed("".join(f"{line}\n" for line in lines).encode())
-    (found,) = reports_of(reader.reading(), "vllm.log", context)
+    (found,) = reports_of(reader, "vllm.log", context)
     return found
 
 
@@ -129,7 +129,7 @@ def test_the_metrics_of_an_engine_that_preempted(name: str, evidence: dict[str, 
     """vLLM logs none: the log is KV-bound, and the counter says the rest."""
     reader = LogReader()
     read_log(str(LOGS / f"vllm-{name}.log"), reader)
-    (life,) = reader.reading().starts
+    (life,) = reader.starts()
     assert rules(report_of(life, "vllm.log"))[0] == "kv-bound"
     after = metrics.parse((LOGS / f"vllm-{name}.metrics").read_text(encoding="utf-8"))
     before = replace(after, samples=tuple(s._replace(value=0.0) for s in after.samples))
@@ -211,7 +211,7 @@ def test_what_metrics_cannot_tell_is_not_asserted() -> None:
     reader = LogReader()
     waiting = [periodic(at(10 * n), running=8, waiting=52, kv=0.3) for n in range(4)]
     reader.feed("".join(f"{line}\n" for line in waiting).encode())
-    (start,) = reader.reading().starts
+    (start,) = reader.starts()
     engine = report_of(replace(start, line_of={}), "http://x")
     assert engine.symptoms[0].change.code == "change_queue_budget_unknown"
 
@@ -307,7 +307,7 @@ def test_long_prompts_that_make_answers_wait() -> None:
 def test_preemptions_that_a_server_counted(preemptions, finished, expected) -> None:
     reader = LogReader()
     reader.feed("".join(f"{line}\n" for line in (BEGUN, *well_used())).encode())
-    (life,) = reader.reading().starts
+    (life,) = reader.starts()
     life = replace(life, preemptions=preemptions)
     assert rules(report_of(life, "http://x", finished=finished)) == expected
 

@@ -16,11 +16,11 @@ import orjson
 CUT = 1 << 20  # a line longer than that is no line of a log; what is behind is not looked at
 _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _STAMP = re.compile(
-    r"[A-Z]{4,8} (\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)(?:[.,]\d+)? \[[\w./\\-]+:\d+\] ?"
+    r"(?:\(([A-Za-z]\w*)(?: pid=\d+)?\) )?[A-Z]{4,8} "
+    r"(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)(?:[.,]\d+)? \[[\w./\\-]+:\d+\] ?"
 )
 # What `docker compose logs` and `kubectl logs --prefix` put before the lines of each server.
 _REPLICA = re.compile(r"\[pod/([\w./-]{1,120})\] |([\w.-]{1,80}) +\| ")
-_PROCESS = re.compile(r"\(([A-Za-z]\w*)(?: pid=\d+)?\) ?$")
 _ISO = re.compile(r"\d{4}-(\d\d)-(\d\d)[T ](\d\d):(\d\d):(\d\d)")
 _MESSAGE_KEYS = ("message", "msg", "log", "MESSAGE", "textPayload")
 _TRACE_KEYS = ("exc_info", "exc_text", "exception", "stack_trace")  # what else it says of an error
@@ -55,9 +55,8 @@ def peeled(raw: bytes, number: int) -> LogLine:
     stamp = _STAMP.search(text)
     if stamp is None:
         return LogLine(number, text, _time(when or text[:64]), replica=replica)
-    process = _PROCESS.search(text[max(0, stamp.start() - 100) : stamp.start()])
-    name = process[1] if process else ""
-    return LogLine(number, text[stamp.end() :], _seconds(stamp.groups()), name, replica)
+    name, *when = stamp.groups()
+    return LogLine(number, text[stamp.end() :], _seconds(when), name or "", replica)
 
 
 def _out_of_json(text: str) -> tuple[str, Any]:

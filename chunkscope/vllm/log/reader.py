@@ -59,13 +59,6 @@ class EngineStart:
         return max(busy.values(), default=0.0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EngineLog:
-    starts: tuple[EngineStart, ...]
-    lines: int
-    understood: int
-
-
 @dataclass(slots=True, kw_only=True)
 class _Engine(EngineStart):
     """While its lines are read."""
@@ -109,8 +102,7 @@ def facts_in(text: str) -> EngineFacts:
     """What the last engine in a log says of itself."""
     reader = LogReader()
     reader.feed(text.encode("utf-8", "replace"), last=True)
-    starts = reader.reading().starts
-    return starts[-1].facts if starts else EngineFacts()
+    return reader.starts()[-1].facts if reader.starts() else EngineFacts()
 
 
 class LogReader:
@@ -139,13 +131,9 @@ class LogReader:
                 name = next(name for sign, name in facts.SIGNS if sign in raw)
                 self._take(name, peeled(raw, self.lines))
 
-    def reading(self) -> EngineLog:
+    def starts(self) -> tuple[EngineStart, ...]:
         starts = [engine.settle() for engines in self._engines.values() for engine in engines]
-        return EngineLog(
-            starts=tuple(sorted(starts, key=lambda start: start.first_line)),
-            lines=self.lines,
-            understood=self.understood,
-        )
+        return tuple(sorted(starts, key=lambda start: start.first_line))
 
     def _engines_of(self, raw: bytes) -> list[_Engine]:
         """Of the server that wrote a line of which no more is looked at."""

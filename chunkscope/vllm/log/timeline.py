@@ -103,7 +103,6 @@ class StepTally:
     """
 
     steps: int = 0
-    prompt_tokens: int = 0
     decoding: int = 0
     decoding_ms: float = 0.0
     mixed: int = 0
@@ -114,7 +113,6 @@ class StepTally:
     def add(self, words: Mapping[str, str], line: int) -> None:
         prefills, decodes, ms = int(words["prefills"]), int(words["decodes"]), float(words["ms"])
         self.steps += 1
-        self.prompt_tokens += int(words["prompt_tokens"])
         if decodes and prefills:
             self.mixed += 1
             self.mixed_ms += ms
