@@ -38,14 +38,14 @@ def periodic(
     return stamped(line, when, "(APIServer pid=1) ")
 
 
-def engines(*lines: str) -> tuple:
+def read_lines(*lines: str) -> tuple:
     reader = LogReader()
     reader.feed("".join(f"{line}\n" for line in lines).encode())
     return reader.starts()
 
 
 def facts(*lines: str):
-    (life,) = engines(*lines)
+    (life,) = read_lines(*lines)
     return life.facts
 
 
@@ -150,12 +150,12 @@ def test_json_lines_may_count_seconds_or_milliseconds(per_second: int) -> None:
         json.dumps({"ts": (1_792_752_000 + at) * per_second, "msg": periodic("").split("] ")[1]})
         for at in (0, 10, 400)
     ]
-    (life,) = engines(*lines)
+    (life,) = read_lines(*lines)
     assert [window.end_s for window in life.windows] == [0.0, 10.0, 400.0]
 
 
 def test_new_year_is_no_jump_back() -> None:
-    (life,) = engines(periodic("12-31 23:59:55"), periodic("01-01 00:00:05"))
+    (life,) = read_lines(periodic("12-31 23:59:55"), periodic("01-01 00:00:05"))
     assert [window.end_s for window in life.windows] == [0.0, 10.0]
 
 
@@ -173,7 +173,7 @@ def test_lines_that_never_end_are_cut() -> None:
 
 def test_a_restart_is_a_life_of_its_own() -> None:
     start = stamped(START.format(version="0.24.0"))
-    log = engines(start, periodic("10-23 10:52:00"), start, stamped("GPU KV cache size: 8 tokens"))
+    log = read_lines(start, periodic("10-23 10:52:00"), start, stamped("GPU KV cache size: 8 tokens"))
     assert [life.facts.kv_cache_tokens for life in log] == [None, 8]
     assert [life.first_line for life in log] == [1, 3]
 
@@ -181,7 +181,7 @@ def test_a_restart_is_a_life_of_its_own() -> None:
 def test_a_log_that_begins_in_the_middle_and_is_begun_anew() -> None:
     """As a log that was rotated: nothing tells how the first was started."""
     start = stamped(START.format(version="0.24.0"))
-    first, other = engines(periodic("10-23 10:52:00"), start, LINE)
+    first, other = read_lines(periodic("10-23 10:52:00"), start, LINE)
     assert (first.facts.version, len(first.windows)) == (None, 1)
     assert (other.facts.version, other.windows, other.first_line) == ("0.24.0", (), 2)
 
@@ -192,7 +192,7 @@ def test_engines_that_start_together_are_one_life() -> None:
         for n in range(2)
     ]
     lines = [periodic("10-23 10:52:00").replace("Engine 000", f"Engine 00{n}") for n in range(2)]
-    (life,) = engines(*starts, *lines)
+    (life,) = read_lines(*starts, *lines)
     assert life.engines == 2
     assert {window.engine for window in life.windows} == {"000", "001"}
 
@@ -202,7 +202,7 @@ def test_servers_in_one_log_are_told_apart_where_a_collector_names_them(prefix: 
     """As `docker compose logs` and `kubectl logs --prefix` mix them."""
     first, other = prefix.format(1), prefix.format(2)
     refused = 'INFO:     10.0.0.1:4 - "POST /v1/completions HTTP/1.1" 400 Bad Request'
-    lives = engines(
+    lives = read_lines(
         first + stamped(START.format(version="0.24.0")),
         *(
             line
@@ -228,7 +228,7 @@ def test_servers_in_one_log_are_told_apart_where_a_collector_names_them(prefix: 
 
 
 def test_figures_are_those_of_the_log() -> None:
-    (life,) = engines(
+    (life,) = read_lines(
         periodic("10-23 10:52:00", prompt=100.0, running=3, waiting=2, kv=22.1),
         periodic("10-23 10:52:10", prompt=50.5),
     )
@@ -246,7 +246,7 @@ def test_what_stands_between_is_no_hindrance() -> None:
         "GPU KV", "Deferred: 2 reqs, KV fetch: 1 waiting to start, XPU KV"
     )
     line = line.replace(", Prefix cache hit rate: 12.5%", "")
-    (life,) = engines(line)
+    (life,) = read_lines(line)
     assert life.windows[0].running == 1
     assert life.windows[0].hit_rate is None
 
@@ -267,7 +267,7 @@ def test_steps_are_added_up() -> None:
         "Iteration(7): {p} context requests, {t} context tokens, {d} generation requests, {d} "
         "generation tokens, iteration elapsed time: {ms} ms"
     )
-    (life,) = engines(
+    (life,) = read_lines(
         stamped(step.format(p=0, t=0, d=4, ms="10.00")),
         stamped(step.format(p=1, t=2048, d=4, ms="80.00")),
         "Engine 000: " + step.format(p=1, t=256, d=0, ms="20.00") + ", GPU KV cache usage: 0.0%",
@@ -318,7 +318,7 @@ TROUBLES = [
 
 @pytest.mark.parametrize(("kind", "text", "figures"), TROUBLES, ids=[t[0].name for t in TROUBLES])
 def test_the_first_cause_of_an_end_is_found(kind: Failure, text: str, figures: dict) -> None:
-    (life,) = engines(
+    (life,) = read_lines(
         stamped(START.format(version="0.24.0")),
         stamped(SAID[0][0]),
         stamped(text),
@@ -331,7 +331,7 @@ def test_the_first_cause_of_an_end_is_found(kind: Failure, text: str, figures: d
 
 def test_sizes_in_mib_and_the_samplers_error_behind_the_one_it_came_from() -> None:
     """As tracebacks of 0.11 to 0.32 have them."""
-    (life,) = engines(
+    (life,) = read_lines(
         stamped(START.format(version="0.24.0")),
         stamped("EngineCore failed to start.", level="ERROR"),
         stamped(
@@ -363,7 +363,7 @@ def test_an_engine_that_died_of_something_else(lines: list[str], error: str, at:
     """Its kind of error is named, and nothing else of its text."""
     args = stamped("non-default args: {'max_num_seqs': 8}")
     text = [stamped(line, level="ERROR") for line in lines]
-    (life,) = engines(args, stamped("Using max model len 64"), *text)
+    (life,) = read_lines(args, stamped("Using max model len 64"), *text)
     assert life.failure is not None
     assert (life.failure.kind, life.failure.error, life.failure.line) == (Failure.DIED, error, at)
 
@@ -374,7 +374,7 @@ def test_a_traceback_is_a_part_of_its_json_line() -> None:
     causes = {Failure.CONTEXT_TOO_LONG: TROUBLES[2][1], Failure.DIED: DIED}
     for kind, cause in causes.items():
         failed = {"message": "EngineCore failed to start.", "exc_info": frames + cause}
-        (life,) = engines(stamped(START.format(version="0.31.0")), json.dumps(failed))
+        (life,) = read_lines(stamped(START.format(version="0.31.0")), json.dumps(failed))
         assert life.failure is not None
         assert (life.failure.kind, life.failure.line) == (kind, 2)
         assert life.failure.error == ("AcceleratorError" if kind is Failure.DIED else None)
@@ -384,22 +384,22 @@ def test_errors_that_ended_nothing() -> None:
     """A start goes on after it; an engine that is ended is missed by its server."""
     harmless = stamped("ValueError: no chat template", level="ERROR")
     stopped = stamped("[shutdown] MPClient: complete")
-    (going_on,) = engines(stamped("Using max model len 64"), harmless, LINE)
-    (ended,) = engines(periodic("10-23 10:52:00"), harmless, stopped, stamped(DEAD))
+    (going_on,) = read_lines(stamped("Using max model len 64"), harmless, LINE)
+    (ended,) = read_lines(periodic("10-23 10:52:00"), harmless, stopped, stamped(DEAD))
     assert going_on.failure is ended.failure is None
 
 
 def test_out_of_memory_while_loading_while_serving_and_in_prompt_logprobs() -> None:
     oom = stamped(TROUBLES[4][1])
-    (loading,) = engines(stamped(START.format(version="0.24.0")), oom)
+    (loading,) = read_lines(stamped(START.format(version="0.24.0")), oom)
     assert loading.failure is not None
     assert loading.failure.kind is Failure.OOM_LOADING, "not a matter of the budget"
-    (serving,) = engines(periodic("10-23 10:52:00"), oom)
+    (serving,) = read_lines(periodic("10-23 10:52:00"), oom)
     assert serving.failure is not None
     assert serving.failure.kind is Failure.OOM_RUNNING
     for name in ("_get_prompt_logprobs_dict", "compute_prompt_logprobs_with_chunking"):
         frame = stamped(f'  File "a.py", line 9, in {name}')  # of either model runner
-        (scoring,) = engines(periodic("10-23 10:52:00"), frame, stamped("    x = y"), oom)
+        (scoring,) = read_lines(periodic("10-23 10:52:00"), frame, stamped("    x = y"), oom)
         assert scoring.failure is not None
         assert scoring.failure.kind is Failure.OOM_LOGPROBS
 
@@ -428,7 +428,7 @@ CHARACTERS = (  # of which no tokens are told
 
 @pytest.mark.parametrize("text", [*REFUSED, CHARACTERS], ids=range(1 + len(REFUSED)))
 def test_refused_prompts_are_counted(text: str) -> None:
-    (life,) = engines(stamped(text), stamped(text))
+    (life,) = read_lines(stamped(text), stamped(text))
     assert life.refused is not None
     longest = 0 if text is CHARACTERS else 2_100
     assert (life.refused.count, life.refused.longest, life.refused.limit) == (2, longest, 2_048)
@@ -437,7 +437,7 @@ def test_refused_prompts_are_counted(text: str) -> None:
 @pytest.mark.parametrize("http", ["1.0", "1.1"])  # nginx speaks 1.0 to what is behind it
 def test_bad_requests_behind_a_proxy(http: str) -> None:
     line = f'(APIServer pid=1) INFO:     10.0.0.1:4 - "POST /v1/completions HTTP/{http}" 400 Bad'
-    (life,) = engines(periodic("10-23 10:52:00"), f"{line} Request")
+    (life,) = read_lines(periodic("10-23 10:52:00"), f"{line} Request")
     assert life.refused is not None
     assert life.refused.unexplained == 1
 
@@ -447,7 +447,7 @@ def test_bad_requests_behind_a_proxy(http: str) -> None:
 
 def test_nothing_of_a_prompt_or_a_key_is_kept() -> None:
     secret = "sk-SECRET-PROMPT"
-    log = engines(
+    log = read_lines(
         stamped(f"non-default args: {{'api_key': ['{secret}'], 'max_num_seqs': 8, 'model': "
                 f"'{secret} x(y)', 'hf_token': '{secret}'}}"),
         stamped(f"Received request cmpl-1: prompt: '{secret} GPU KV cache size: 5 tokens', params"),
@@ -476,7 +476,7 @@ def test_a_real_log_of_0_24(shared: Path) -> None:
 
 def test_the_old_engine_of_0_10_2() -> None:
     """It counts those that are pending, and logs preemptions."""
-    (life,) = engines(
+    (life,) = read_lines(
         stamped(START.format(version="0.10.2").replace("V1", "V0")),
         stamped(
             "Avg prompt throughput: 20.0 tokens/s, Avg generation throughput: 1.0 tokens/s, "
@@ -511,7 +511,7 @@ def test_the_context_is_what_auto_fit_made_of_it() -> None:
 )
 def test_a_window_is_as_long_as_what_was_reckoned(seconds, lengths) -> None:
     lines = [periodic(f"10-23 10:{at // 60:02}:{at % 60:02}") for at in seconds]
-    (life,) = engines(*lines)
+    (life,) = read_lines(*lines)
     assert tuple(window.seconds for window in life.windows) == lengths
     assert life.prompt_tokens == sum(lengths)
 
@@ -519,7 +519,7 @@ def test_a_window_is_as_long_as_what_was_reckoned(seconds, lengths) -> None:
 def test_while_idle_vllm_reckons_without_a_word() -> None:
     quiet = periodic("10-23 10:00:10", prompt=0.0, running=0).replace("5.5", "0.0")
     lines = [periodic("10-23 10:00:00"), quiet, periodic("10-23 10:05:00")]
-    (life,) = engines(*lines)
+    (life,) = read_lines(*lines)
     assert [window.seconds for window in life.windows] == [10, 10, 10]
 
 
@@ -530,7 +530,7 @@ def test_while_idle_vllm_reckons_without_a_word() -> None:
 def test_an_engine_may_be_called_anything(name: str, engines: int) -> None:
     line = periodic("10-23 10:00:00")
     start = line.index("Engine ") if "Engine " in line else line.index("Avg prompt")
-    (life,) = engines(line[:start] + name + line[line.index("Avg prompt") :])
+    (life,) = read_lines(line[:start] + name + line[line.index("Avg prompt") :])
     assert [window.engines for window in life.windows] == [life.engines] == [engines]
 
 
@@ -539,7 +539,7 @@ def test_refused_arguments_keep_vllms_sentence() -> None:
         "pydantic_core.ValidationError: 1 validation error for VllmConfig",
         "  Value error, max_num_batched_tokens (64) must be >= 128 [type=value_error]",
     )
-    (start,) = engines(*(stamped(line, level="ERROR") for line in lines))
+    (start,) = read_lines(*(stamped(line, level="ERROR") for line in lines))
     assert start.failure is not None
     assert start.failure.kind is Failure.REFUSED
     assert start.failure.reason == "max_num_batched_tokens (64) must be >= 128"
@@ -547,5 +547,5 @@ def test_refused_arguments_keep_vllms_sentence() -> None:
 
 def test_nested_arguments_are_another_ones() -> None:
     text = "{'max_model_len': 32768, 'speculative_config': {'max_model_len': 2048}}"
-    (start,) = engines(stamped(f"non-default args: {text}"))
+    (start,) = read_lines(stamped(f"non-default args: {text}"))
     assert start.arguments["max_model_len"] == 32_768
