@@ -173,7 +173,9 @@ def test_lines_that_never_end_are_cut() -> None:
 
 def test_a_restart_is_a_life_of_its_own() -> None:
     start = stamped(START.format(version="0.24.0"))
-    log = read_lines(start, periodic("10-23 10:52:00"), start, stamped("GPU KV cache size: 8 tokens"))
+    log = read_lines(
+        start, periodic("10-23 10:52:00"), start, stamped("GPU KV cache size: 8 tokens")
+    )
     assert [life.facts.kv_cache_tokens for life in log] == [None, 8]
     assert [life.first_line for life in log] == [1, 3]
 
