@@ -21,8 +21,8 @@ LineBytes = bytes | bytearray
 # --- a value per line ------------------------------------------------------------------------
 
 
-def json_lines(reader: RecordReader, _: Sequence[str] | None = None) -> Iterator[Chunk]:
-    """JSON Lines; positions are line numbers, blank lines included."""
+def _json_lines(reader: RecordReader) -> Iterator[Chunk]:
+    """Positions are line numbers, blank lines included."""
     reader.unit, reader.format = "line", "jsonl"
     reader.is_divisible = reader.stream.is_raw
     for first, lines in line_blocks(reader.stream, reader.source.path):
@@ -116,15 +116,17 @@ _SPEAKERS = frozenset((
 ))  # fmt: skip
 
 
-def document_rows(
+def json_rows(
     reader: RecordReader, _: Sequence[str] | None = None, *, under: str | None = None
 ) -> Iterator[Chunk]:
-    """The rows of a .json: an array, an object that holds them, columns, or a single row. Where it
-    is known `under` which key they are, other lists are no rows.
+    """JSON Lines, or the rows of a document: an array, an object that holds them, columns, or a
+    single row. Where it is known `under` which key they are, other lists are no rows.
     """
     path, stream = reader.source.path, reader.stream
-    if is_json_lines(stream.peek(CHUNK_BYTES)):
-        yield from json_lines(reader)
+    sample = stream.peek(CHUNK_BYTES)
+    is_named_lines = reader.format == "jsonl" and sample.split(b"\n", 1)[0].strip() != b"["
+    if is_named_lines or is_json_lines(sample):
+        yield from _json_lines(reader)
         return
     data = stream.read_whole(path, MOST_DOCUMENT_BYTES)
     if not data.strip():
@@ -246,7 +248,7 @@ def _text(data: LineBytes) -> str:
 
 
 register(
-    Format(name="jsonl", suffixes=(".jsonl", ".ndjson", ".jsonlines"), rows=json_lines),
-    Format(name="json", suffixes=(".json", ".traj"), rows=document_rows),  # SWE-agent writes .traj
+    Format(name="jsonl", suffixes=(".jsonl", ".ndjson", ".jsonlines"), rows=json_rows),
+    Format(name="json", suffixes=(".json", ".traj"), rows=json_rows),  # SWE-agent writes .traj
     Format(name="text", suffixes=(".txt", ".md"), rows=plain_text),
 )

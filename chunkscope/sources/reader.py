@@ -18,7 +18,7 @@ from posixpath import splitext
 from typing import IO, Any
 
 from chunkscope.errors import InputError
-from chunkscope.sources.base import CHUNK_BYTES, Chunk, Problems, ReadOptions, Source, cannot_read
+from chunkscope.sources.base import CHUNK_BYTES, Chunk, Problems, ReadOptions, Source
 from chunkscope.sources.remote import explaining
 from chunkscope.sources.streams import (
     COMPRESSED_SUFFIXES,
@@ -142,7 +142,7 @@ def split(source: Source, target_bytes: int) -> list[Part]:
     """The parts of a source, in order. One where no reading could begin in the middle: only lines
     and the row groups of parquet, as they are in the file, can be read by themselves.
     """
-    is_packed = format_of_name(source.path)[1].lower().endswith(tuple(COMPRESSED_SUFFIXES))
+    is_packed = format_of_name(source.path)[1].lower().endswith(COMPRESSED_SUFFIXES)
     has_places = source.format in ("jsonl", "parquet") and not source.member and not is_packed
     size = source.bytes or 0
     if not has_places or source.rendered or size <= target_bytes:
@@ -255,30 +255,15 @@ class RecordReader(AbstractContextManager["RecordReader"]):
         return self._chunks
 
     def _rows(self, columns: Sequence[str] | None) -> Iterator[Chunk]:
-        """The chunks, with what the system may say along the way turned into our errors."""
-        try:
-            form = self._form()
-            if form.rows:
-                yield from form.rows(self, columns)
-        except (OSError, EOFError) as error:
-            raise cannot_read(self.source.path, error) from error
-        except MemoryError as error:
-            raise InputError(
-                f"{self.source.path} needs more memory than there is",
-                hint="a single row may be too large, or the file may be damaged",
-            ) from error
-
-    def _form(self) -> Format:
-        """By the format that the name says, where the content agrees; of standard input, or of a
-        file whose name says nothing, by the content.
+        """The chunks, by the format that the name says, where the content agrees; of standard
+        input, or of a file whose name says nothing, by the content.
         """
-        if self.format:
-            start = self.stream.peek(START_BYTES) if self.format in ("json", "jsonl") else b""
-            is_lines = self.format == "jsonl" and start.split(b"\n", 1)[0].strip() != b"["
-            kind = "json" if start and not is_lines else self.format
-        else:
+        start, kind = b"", self.format
+        if not kind:
             start = self.plain.peek(START_BYTES)
             kind = kind_of_bytes(start) or ""
+        elif kind == "json":
+            start = self.stream.peek(START_BYTES)
         if kind in ("json", "text") and start:
             claims = (one.name for one in CLAIMS if one.claims_start and one.claims_start(start))
             kind = next(claims, kind)
@@ -288,4 +273,5 @@ class RecordReader(AbstractContextManager["RecordReader"]):
                 f"cannot tell what {self.source.path} is" + (f" ({kind}?)" if kind else ""),
                 hint='say so in chunkscope.toml: [analyze] input_format = "jsonl"',
             )
-        return READERS[kind]
+        if rows := READERS[kind].rows:
+            yield from rows(self, columns)

@@ -28,7 +28,9 @@ def remote_files(text: str) -> tuple[str, list[tuple[str, str, int | None]]]:
     A `?` or `[` is part of a web address, and rather of a key's name than of a pattern.
     """
     with explaining(without_secrets(text), is_search=True):
-        system, path = _system(text)
+        from fsspec.core import url_to_fs
+
+        system, path = url_to_fs(text)
         system.invalidate_cache()  # of listings: a process may run for long
         folder = path.split("*")[0].rpartition("/")[0] if "*" in text else path.rstrip("/")
         root = PurePosixPath(folder).name or "/"
@@ -60,16 +62,11 @@ def open_remote(url: str, *, ahead: bool = False) -> IO[bytes]:
     if ahead:
         how = {"block_size": _AHEAD_BYTES, "cache_type": "readahead"}
     with explaining(url):
-        system, path = _system(url)
+        from fsspec.core import url_to_fs
+
+        system, path = url_to_fs(url)
         file: IO[bytes] = system.open(path, "rb", **({"block_size": 0} if is_web(url) else how))
     return file
-
-
-def _system(url: str) -> tuple[Any, str]:
-    from fsspec.core import url_to_fs
-
-    system, path = url_to_fs(url)
-    return system, path
 
 
 # --- what libraries say ---------------------------------------------------------------------------
@@ -85,17 +82,18 @@ _HUB = (
     "(`datasets.load_dataset`) or set HF_DATASETS_CACHE to a cache that has it"
 )
 # By the names of exceptions, for their libraries may not be there: what is wrong, and the hint.
-_EXPLANATIONS = {
-    "NoCredentialsError PartialCredentialsError GoogleAuthError PermissionError": (
-        "may not be read", _ACCESS,
+_EXPLANATIONS = (
+    ("NoCredentialsError PartialCredentialsError GoogleAuthError PermissionError", _ACCESS),
+    (
+        "EndpointConnectionError ConnectTimeoutError ConnectionError ConnectError TimeoutError "
+        "ClientConnectorError gaierror",
+        _NETWORK,
     ),
-    "EndpointConnectionError ConnectTimeoutError ConnectionError ConnectError ClientConnectorError"
-    " TimeoutError gaierror": ("cannot be reached", _NETWORK),
-}  # fmt: skip
-_NOT_FROM_THE_HUB = {
-    *("ConnectionError", "TimeoutError", "HTTPError", "TransportError", "HfHubHTTPError"),
-    *("DatasetNotFoundError", "RepositoryNotFoundError", "GatedRepoError"),
-}
+)
+_NOT_FROM_THE_HUB = (
+    "ConnectionError TimeoutError HTTPError TransportError HfHubHTTPError "
+    "DatasetNotFoundError RepositoryNotFoundError GatedRepoError"
+)
 
 
 @contextmanager
@@ -105,7 +103,7 @@ def explaining(shown: str, *, is_search: bool = False) -> Iterator[None]:
     """
     try:
         yield
-    except (ChunkscopeError, GeneratorExit, MemoryError):
+    except (ChunkscopeError, GeneratorExit):
         raise
     except ImportError as error:
         raise MissingError(
@@ -123,26 +121,26 @@ def explained(shown: str, error: BaseException) -> ChunkscopeError:
     """What a library said about a file or a dataset, as a sentence of ours."""
     if not is_remote(shown) and not shown.startswith("hf:"):
         return cannot_read(shown, error)
-    shown, chain = without_secrets(shown), [error]
-    while cause := chain[-1].__cause__ or chain[-1].__context__:
-        chain.append(cause)
-    kinds = {kind.__name__ for one in chain for kind in type(one).__mro__}
-    words = _QUERY.sub(r"\1", first_line(error))
+    shown, words = without_secrets(shown), _QUERY.sub(r"\1", first_line(error))
+    what, chain = f"cannot read {shown}: {words}", [error]
     if not is_remote(shown):
-        names = {kind.__name__ for kind in type(error).__mro__}
         # "LocalEntryNotFoundError" stands inside a sentence about files that were sought.
-        if names & _NOT_FROM_THE_HUB or "LocalEntryNotFoundError" in words:
-            what = f"{shown} cannot be had from the hub, nor from the local cache: {words}"
+        if _is_one_of(_NOT_FROM_THE_HUB, error) or "LocalEntryNotFoundError" in words:
             return MissingError(what, hint=_HUB)
         hint = "see the dataset's page for its configs and splits: hf:org/name:config@split"
-        return InputError(f"cannot load {shown}: {words}", hint=hint)
+        return InputError(what, hint=hint)
+    while cause := chain[-1].__cause__ or chain[-1].__context__:
+        chain.append(cause)
     if isinstance(error, ValueError) and "rotocol" in words:
         return UsageError(f"unknown kind of address: {shown}", hint="one of s3, gs, az, hf, https")
     if any(getattr(one, "status", 0) >= 500 for one in chain):  # https calls that "not found"
-        return InputError(f"cannot read {shown}: the server failed", hint=_AGAIN)
+        return InputError(what, hint=_AGAIN)
     if isinstance(error, FileNotFoundError):
         return InputError(f"there is no {shown}", hint="check the name; folders need files in them")
-    for names_of, (what, hint) in _EXPLANATIONS.items():
-        if kinds & {*names_of.split()}:
-            return InputError(f"{shown} {what}: {words}", hint=hint)
-    return InputError(f"cannot read {shown}: {words}", hint=_AGAIN)
+    hints = (hint for names, hint in _EXPLANATIONS if _is_one_of(names, *chain))
+    return InputError(what, hint=next(hints, _AGAIN))
+
+
+def _is_one_of(names: str, *errors: BaseException) -> bool:
+    kinds = {kind.__name__ for error in errors for kind in type(error).__mro__}
+    return not kinds.isdisjoint(names.split())

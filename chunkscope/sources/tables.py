@@ -15,10 +15,18 @@ from typing import IO, Any, cast
 import orjson
 
 from chunkscope.errors import InputError, UsageError
-from chunkscope.sources.base import MOST_ROW_BYTES, Chunk, in_chunks, too_long, unique_names
+from chunkscope.sources.base import (
+    MOST_ROW_BYTES,
+    Chunk,
+    Source,
+    in_chunks,
+    too_long,
+    unique_names,
+)
 from chunkscope.sources.json_rows import not_utf8
 from chunkscope.sources.reader import Format, Part, RecordReader, register
 from chunkscope.sources.remote import explaining
+from chunkscope.sources.streams import open_whole
 
 _DELIMITERS = (",", "\t", ";", "|")
 _SAMPLE_BYTES = 1 << 16
@@ -42,7 +50,13 @@ def csv_rows(reader: RecordReader, _: Sequence[str] | None) -> Iterator[Chunk]:
     if not start.strip():
         return
     if reader.options.delimiter is not None:
-        dialect: Dialect = (checked_delimiter(reader.options.delimiter), csv.QUOTE_MINIMAL)
+        delimiter = {"\\t": "\t", "tab": "\t"}.get(
+            reader.options.delimiter, reader.options.delimiter
+        )
+        if len(delimiter) != 1 or delimiter in '\r\n"\0':
+            hint = r"one character, such as ';' or '\t' for a tab"
+            raise UsageError(f"not a delimiter: {delimiter!r}", hint=hint)
+        dialect: Dialect = (delimiter, csv.QUOTE_MINIMAL)
     else:
         is_tsv = ".tsv" in PurePath(reader.source.path.lower()).suffixes
         dialect = _dialect(start, "\t" if is_tsv else ",")
@@ -109,16 +123,6 @@ def _data_rows(
                 bad(start, not_utf8(ord(joined[error.start]) & 0xFF, error.start + 1))
                 continue
         yield start, row, len(joined)
-
-
-def checked_delimiter(given: str) -> str:
-    r"""A delimiter from the command line, where a tab may be spelled `\t`."""
-    delimiter = {"\\t": "\t", "tab": "\t"}.get(given, given)
-    if len(delimiter) != 1 or delimiter in '\r\n"\0':
-        raise UsageError(
-            f"not a delimiter: {given!r}", hint=r"one character, such as ';' or '\t' for a tab"
-        )
-    return delimiter
 
 
 def _first_rows(start: bytes, dialect: Dialect) -> list[list[str]]:
@@ -215,7 +219,7 @@ def columnar_rows(reader: RecordReader, columns: Sequence[str] | None) -> Iterat
 def saved_rows(reader: RecordReader, columns: Sequence[str] | None) -> Iterator[Chunk]:
     """What `datasets.save_to_disk` wrote: a folder of Arrow files."""
     for path in saved_files(reader.source.file or Path(), reader.source.path):
-        with path.open("rb") as file:
+        with open_whole(Source(path=str(path), file=path)) as file:
             yield from _table_rows(reader, file, columns)
 
 

@@ -34,6 +34,7 @@ DATA = {
     "x.jsonl.xz": lzma.compress(LINES),
     "x.json.zst": zstd.compress(json.dumps(RECORDS).encode()),
     "packed.jsonl": gzip.compress(LINES),
+    "plain.jsonl.gz": LINES,
     "nameless": LINES,
 }
 
@@ -209,7 +210,6 @@ BROKEN = {
     "parquet.jsonl": b"PAR1" + b"\0" * 100,
     "text.parquet": b"PAR1 and then not",
     "text.arrow": b"ARROW1\0\0 and then not",
-    "plain.jsonl.gz": LINES,
     "cut.jsonl.gz": gzip.compress(LINES)[:30],
     "half.json": b'[{"prompt": "a"}, ',
     "latin.jsonl": b"caf\xe9\n",

@@ -28,7 +28,7 @@ from chunkscope.prompts.harness.log import (
 )
 from chunkscope.prompts.paths import UnusableError, json_type
 from chunkscope.sources.base import CHUNK_BYTES, Chunk, in_chunks, printable
-from chunkscope.sources.json_rows import document_rows, parse_value
+from chunkscope.sources.json_rows import json_rows, parse_value
 from chunkscope.sources.reader import RecordReader
 from chunkscope.sources.streams import Archive
 
@@ -112,7 +112,7 @@ def _calls(reader: RecordReader, number: int, content: Any, size: int) -> Iterat
 
 
 def _json_samples(reader: RecordReader) -> Iterator[tuple[int, Any, int]]:
-    for chunk in document_rows(reader, under="samples"):
+    for chunk in json_rows(reader, under="samples"):
         for number, content in zip(chunk.positions, chunk.records, strict=True):
             yield number, content, CHUNK_BYTES // len(chunk.records)
 
