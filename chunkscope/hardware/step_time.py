@@ -78,10 +78,6 @@ class Host:
     ungraphed_s: float = 0.0
 
 
-NO_HOST = Host()
-ASSUMED_HOST = Host(fixed_s=0.5e-3, per_request_s=27e-6, per_prompt_s=0.08e-3)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttentionWindow:
     """How far a token's attention looks back: in `share` of the layers no further than `tokens`.
@@ -114,12 +110,10 @@ class AttentionWindow:
         return every - self.share * (every - seen) + self.expanding * computed
 
 
-NO_WINDOW = AttentionWindow()
-
-
 def assumed_host(shape: ModelShape) -> Host:
     """Like the one of the H200; it launches a large step layer by layer."""
-    return replace(ASSUMED_HOST, ungraphed_s=_layers_s(shape)[1])
+    launch_s = _layers_s(shape)[1]
+    return Host(fixed_s=0.5e-3, per_request_s=27e-6, per_prompt_s=0.08e-3, ungraphed_s=launch_s)
 
 
 def _layers_s(shape: ModelShape) -> tuple[float, float]:
@@ -158,8 +152,8 @@ def _token_flops(shape: ModelShape) -> float:
     flops = (dense - fast) / MATMUL + fast / EIGHT_BIT
     if e is not None:
         share = MATMUL if _four_bit_experts(shape) else EXPERTS
-        share *= EIGHT_BIT / MATMUL if "experts" in eight_bit else 1.0
-        flops += p.experts * e.active / e.count / share
+        times = EIGHT_BIT / MATMUL if "experts" in eight_bit else 1.0
+        flops += p.experts * e.active / e.count / (share * times)
     return 2 * flops
 
 
@@ -222,11 +216,11 @@ class StepModel:
     per_decode_context_s: float = 0.0
     per_request_s: float = 0.0
     free_tokens: int = 0
-    host: Host = NO_HOST
+    host: Host = Host()
     graphed_tokens: int = GRAPHED_TOKENS
     experts_s: float = 0.0  # to read all of them
     expert_share: float = 0.0  # that one token chooses
-    window: AttentionWindow = NO_WINDOW
+    window: AttentionWindow = AttentionWindow()
     mixed: float = 1.0  # context of decoding requests takes so many times as long beside prompts
 
     def sharing(self, share: float) -> "StepModel":

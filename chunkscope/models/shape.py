@@ -66,21 +66,18 @@ class Experts:
 class Parameters:
     """How many weights of which kind: quantization treats them differently."""
 
-    embedding: int
-    head: int
-    attention: int
-    mlp: int
-    experts: int
-    other: int
+    embedding: int = 0
+    head: int = 0
+    attention: int = 0
+    mlp: int = 0
+    experts: int = 0
+    other: int = 0
     vision: int = 0
     by_layer: int = 0  # a second table of which a token looks up a row, with a part for each layer
 
     @property
     def total(self) -> int:
         return sum(astuple(self))
-
-
-NOT_COUNTED = Parameters(embedding=0, head=0, attention=0, mlp=0, experts=0, other=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +92,7 @@ class ModelShape:
     intermediate: int
     vocab: int
     attention: Attention
-    parameters: Parameters = NOT_COUNTED
+    parameters: Parameters = Parameters()
     quantization: Quantization | None = None
     experts: Experts | None = None
     gated: bool = True

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
-from chunkscope.hardware.step_time import NO_WINDOW, AttentionWindow
+from chunkscope.hardware.step_time import AttentionWindow
 from chunkscope.prefixes.sharing import Path
 
 
@@ -145,9 +145,7 @@ class Step:
     def total_num_scheduled_tokens(self) -> int:
         return self.decode_requests + self.prefill_tokens
 
-    def count(
-        self, request: RequestState, tokens: int, window: AttentionWindow = NO_WINDOW
-    ) -> None:
+    def count(self, request: RequestState, tokens: int, window: AttentionWindow) -> None:
         """Add these tokens of a request, before they count as computed."""
         computed = request.num_computed_tokens
         if request.num_output_tokens and request.num_tokens - computed == 1:

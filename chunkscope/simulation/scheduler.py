@@ -8,7 +8,7 @@ tests/simulation/test_scheduler_twin.py; fast_scheduler.py takes the same steps 
 
 from collections.abc import Iterable
 
-from chunkscope.hardware.step_time import NO_WINDOW, AttentionWindow
+from chunkscope.hardware.step_time import AttentionWindow
 from chunkscope.simulation.kv_cache import KvCache
 from chunkscope.simulation.policies import Policy
 from chunkscope.simulation.requests import RequestState, Step, WaitingQueue
@@ -25,7 +25,7 @@ class Scheduler:
         pool: KvPool,
         rules: Rules,
         policy: Policy,
-        window: AttentionWindow = NO_WINDOW,
+        window: AttentionWindow,
     ) -> None:
         self.settings = settings
         self.most_running = settings.most_running

@@ -11,7 +11,7 @@ from chunkscope.hardware.calibration import Calibration, StepSamples, together
 from chunkscope.hardware.cost_model import CostSource, CostTarget, cost_model
 from chunkscope.hardware.gpus import find_gpu
 from chunkscope.hardware.parallel import Parallel
-from chunkscope.hardware.step_time import NO_WINDOW, Host, StepModel, assumed_host, step_model
+from chunkscope.hardware.step_time import AttentionWindow, Host, StepModel, assumed_host, step_model
 from chunkscope.models import find_model
 
 pytest.importorskip("scipy")
@@ -179,8 +179,8 @@ def test_steps_that_were_recorded_without_windows_are_simulated_without():
     """A probe counts all that is before a token: a window must not be taken off once more."""
     recorded = calibration("gemma-2-9b")
     assert step_model(recorded.model, find_gpu("h200")).window.tokens == 4_096
-    assert cost_model(None, recorded).step.window == NO_WINDOW
-    assert cost_model(target("gemma-2-9b", gpu="h100"), recorded).step.window == NO_WINDOW
+    assert cost_model(None, recorded).step.window == AttentionWindow()
+    assert cost_model(target("gemma-2-9b", gpu="h100"), recorded).step.window == AttentionWindow()
 
 
 def test_several_calibrations_of_one_engine_are_fitted_together():

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from chunkscope.hardware.step_time import NO_HOST, AttentionWindow, Host, StepModel
+from chunkscope.hardware.step_time import AttentionWindow, Host, StepModel
 from chunkscope.prefixes.sharing import Stretch
 from chunkscope.simulation.fast_scheduler import FastScheduler
 from chunkscope.simulation.loop import Scenario, run_setting
@@ -155,7 +155,7 @@ def test_with_a_host_that_takes_no_time_the_gpu_never_waits(lag):
     """So one run tells both: what comes all at once is scheduled alike, whoever is faster."""
     requests = [(n, 20) for n in range(10, 400, 7)]
     args = {**SMALL, "kv_cache_tokens": 4_000, "async_scheduling": lag}
-    hosts = (Host(fixed_s=0.4, per_request_s=0.3), NO_HOST)
+    hosts = (Host(fixed_s=0.4, per_request_s=0.3), Host())
     slow, free = (simulate(requests, args, replace(STEP, host=host)) for host in hosts)
     assert free.figures.makespan_s == free.gpu_s == slow.gpu_s
     assert slow.figures.makespan_s > 1.5 * slow.gpu_s

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from chunkscope.hardware.kv_groups import KvGroup
+from chunkscope.hardware.step_time import AttentionWindow
 from chunkscope.models.layers import KvKind
 from chunkscope.prefixes.sharing import Path, Stretch, block_paths
 from chunkscope.simulation.clock import Arrivals
@@ -42,7 +43,7 @@ def trace(
     pool = {"block_size": size, "kv_cache_tokens": blocks * size, "kv_cache_blocks": blocks}
     settings, kv_pool, rules = parts_of({**engine, **pool, "kv_groups": tuple(groups)}, rules)
     kind, policy = FastScheduler if fast else Scheduler, Policy(name, settings, rules)
-    scheduler = kind(settings, kv_pool, rules, policy)
+    scheduler = kind(settings, kv_pool, rules, policy, AttentionWindow())
     paths = block_paths([Stretch(**stretch) for stretch in stretches], size)
     states = [_state(place, asked, paths, size) for place, asked in enumerate(requests)]
     coming = Arrivals(states, concurrency)
