@@ -115,9 +115,10 @@ def errors(row: Row) -> dict[str, float]:
 
 
 def rows(name: str) -> list[Row]:
-    """`fit` or `held-out`; those whose engine got ready."""
-    lines = (FOLDER / f"{name}.jsonl").read_text().splitlines()
-    return [row for line in lines if "kv_tokens" in (row := json.loads(line))]
+    """`fit` or `held-out`; those whose engine got ready. Of a row measured again, the last."""
+    found = map(json.loads, (FOLDER / f"{name}.jsonl").read_text().splitlines())
+    ready = [row for row in found if "kv_tokens" in row]
+    return [*{(row["model"], row["budget"], row["eager"]): row for row in ready}.values()]
 
 
 def table(name: str) -> Iterator[str]:
