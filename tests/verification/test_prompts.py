@@ -113,6 +113,12 @@ def test_what_a_harness_sent_is_sent_again(tmp_path):
     assert sorted(texts(assert_as_analyzed([log])))[1:] == ["Q: 1 A", "Q: 1 B"]
 
 
+def test_rows_without_fields_are_prompts_as_a_whole(tmp_path, small):
+    rows = jsonl(tmp_path / "rows.jsonl", "one", "and another")
+    real = assert_as_analyzed([rows], AnalyzeOptions(tokenizer=small))
+    assert sorted(texts(real)) == ["and another", "one"]
+
+
 def test_a_table_is_read_as_it_was(tmp_path, small):
     """Its encoding, delimiter and header can all be wrong by themselves."""
     file = tmp_path / "data.csv"
