@@ -3,7 +3,6 @@
     naive        a loop of AutoTokenizer.encode
     map          datasets.load_dataset + .map(batched, num_proc=2) with AutoTokenizer
     fast         orjson per line + tokenizers' encode_batch_fast, a thousand rows at a time
-    fastokens    orjson per line + fastokens' encode_batch_flat
     gigatoken    gigatoken's own file reader
     chats        datasets.map with apply_chat_template, and the ids it gives
 
@@ -18,7 +17,7 @@ import argparse
 import json
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from itertools import islice, pairwise
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -94,16 +93,6 @@ def fast(path: Path, field: str, tokenizer_dir: Path) -> Lengths:
         yield from map(len, tokenizer.encode_batch_fast(texts, add_special_tokens=False))
 
 
-def with_fastokens(path: Path, field: str, tokenizer_dir: Path) -> Lengths:
-    from fastokens import Tokenizer
-
-    tokenizer = Tokenizer.from_file(str(tokenizer_dir / "tokenizer.json"))
-    for texts in _batches(path, field):
-        _, offsets = tokenizer.encode_batch_flat(texts, add_special_tokens=False)
-        edges = memoryview(offsets).cast("Q").tolist()
-        yield from (end - start for start, end in pairwise(edges))
-
-
 def with_gigatoken(path: Path, field: str, tokenizer_dir: Path) -> Lengths:
     import awkward
     import gigatoken
@@ -133,7 +122,6 @@ BASELINES: dict[str, Baseline] = {
     "naive": naive,
     "map": with_map,
     "fast": fast,
-    "fastokens": with_fastokens,
     "gigatoken": with_gigatoken,
     "chats": chats,
 }

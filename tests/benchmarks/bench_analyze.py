@@ -57,10 +57,7 @@ CASES = (
     Case(name="small-files", target="1.5x", peers=("fast",)),
     Case(name="few-shot", target="1/15", peers=("map",)),
     Case(name="unique-15", target="1.2x", peers=("gigatoken",)),
-    Case(
-        name="unique-107", target="1.4x", tokenizers=(LLAMA, QWEN),
-        peers=("gigatoken", "fastokens"),
-    ),
+    Case(name="unique-107", target="1.4x", tokenizers=(LLAMA, QWEN), peers=("gigatoken",)),
     Case(name="unique-400", target="1.3x", peers=("gigatoken",)),
     Case(name="chats-60", target="4 s", tokenizers=(QWEN, LLAMA), peers=("chats",), flags=()),
     Case(name="sample-data", target="1.2 s", tokenizers=("",), flags=()),

@@ -6,15 +6,12 @@ Example: python tests/benchmarks/bench_simulate.py
 import random
 import time
 from collections.abc import Callable
-from dataclasses import replace
 
 from chunkscope.hardware.gpus import find_gpu
 from chunkscope.hardware.step_time import step_model
 from chunkscope.models import find_model
 from chunkscope.simulation.loop import Scenario, run_setting
-from chunkscope.simulation.slo import read_slo
-from chunkscope.simulation.sweep import UNIT_RATE, find_rate
-from chunkscope.simulation.workload import Request, arrival_times, with_shared_prefix
+from chunkscope.simulation.workload import Request, with_shared_prefix
 from chunkscope.vllm.rules import Rules
 from chunkscope.vllm.settings import KvPool, Settings
 
@@ -65,20 +62,6 @@ def main() -> None:
     swept = WORKLOADS["256 tokens each"]
     took = _seconds(lambda: [run_setting(swept, args, POOL) for args in chosen])
     print(f"a sweep of {len(chosen)} settings: {took:.2f} s (target < 10 s)")
-    few = [_setting(budget, 0) for budget in (1_024, 2_048, 4_096, 8_192, 16_384)]
-    took = _seconds(lambda: [find_rate(coming(), args, POOL) for args in few])
-    print(f"the highest rate of {len(few)} settings: {took:.2f} s (target < 20 s)")
-
-
-def coming() -> Scenario:
-    """The first two thousand, one by one."""
-    one = WORKLOADS["256 tokens each"]
-    times = arrival_times(UNIT_RATE, 2_048, random.Random(0))
-    requests = tuple(
-        replace(request, arrival_s=at)
-        for request, at in zip(one.requests[: len(times)], times, strict=True)
-    )
-    return replace(one, requests=requests, slo=read_slo("ttft_p95=1s,itl_p99=50ms"))
 
 
 def _setting(budget: int, threshold: int) -> Settings:

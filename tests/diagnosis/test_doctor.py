@@ -70,20 +70,24 @@ def test_the_phases_of_a_benchmark_are_named(shared: Path) -> None:
     assert engine.predicted.kv_cache_tokens == pytest.approx(919_824, rel=0.01)
 
 
+def engine_of(name: str, **options: str) -> EngineReport:
+    (engine,) = doctor(LOGS / f"vllm-{name}.log", **options).engines
+    return engine
+
+
 BOTH = pytest.mark.parametrize("version", ["0.28", "0.32"])
 
 
 @BOTH
 def test_a_client_that_sends_one_at_a_time(version: str) -> None:
-    (engine,) = doctor(LOGS / f"vllm-{version}-cpu-client-bound.log").engines
+    engine = engine_of(f"{version}-cpu-client-bound")
     assert rules(engine) == ["client-bound"]
-    assert engine.peak_running == 1
-    assert engine.facts.kv_cache_tokens == 65_536
+    assert (engine.peak_running, engine.facts.kv_cache_tokens) == (1, 65_536)
 
 
 @BOTH
 def test_a_kv_cache_that_is_full(version: str) -> None:
-    (engine,) = doctor(LOGS / f"vllm-{version}-cpu-kv-bound.log").engines
+    engine = engine_of(f"{version}-cpu-kv-bound")
     assert rules(engine)[0] == "kv-bound"
     assert engine.seconds_of(Bound.KV) > engine.seconds_of(Bound.CLIENT)
     assert engine.peak_kv_use == 1.0
@@ -91,16 +95,15 @@ def test_a_kv_cache_that_is_full(version: str) -> None:
 
 def test_a_server_that_lets_few_run_and_is_told_to_stop() -> None:
     """Its last lines tell of an engine that is dead: it was ended."""
-    (engine,) = doctor(LOGS / "vllm-0.28-cpu-max-num-seqs.log").engines
+    engine = engine_of("0.28-cpu-max-num-seqs")
     assert rules(engine)[0] == "max-num-seqs"
     crowd = engine.symptoms[0].evidence[1].values
-    assert (crowd["running"], crowd["waiting"]) == (4, 36)
-    assert engine.failure is None
+    assert (crowd["running"], crowd["waiting"], engine.failure) == (4, 36, None)
 
 
 @pytest.mark.parametrize(("version", "fits"), [("0.28", 512), ("0.32", 384)])
 def test_a_start_that_does_not_fit(version: str, fits: int) -> None:
-    (engine,) = doctor(LOGS / f"vllm-{version}-cpu-does-not-fit.log").engines
+    engine = engine_of(f"{version}-cpu-does-not-fit")
     first = engine.symptoms[0]
     assert (first.rule, first.effect) == ("ended", 1.0)
     assert {e.code: e.values for e in first.evidence}["failure_longest"] == {"value": fits}
@@ -111,10 +114,9 @@ def test_a_start_that_does_not_fit(version: str, fits: int) -> None:
 @BOTH
 def test_a_prompt_that_a_server_refused(version: str) -> None:
     """Its log says no more than 400; the three prompts had 2,100 tokens."""
-    (engine,) = doctor(LOGS / f"vllm-{version}-cpu-refused.log").engines
+    engine = engine_of(f"{version}-cpu-refused")
     assert rules(engine)[0] == "bad-requests"
     assert engine.symptoms[0].evidence[0].values == {"count": 3}
-    assert engine.refused is not None
     assert (engine.refused.count, engine.refused.most) == (0, 3)
 
 
@@ -142,7 +144,7 @@ def test_the_metrics_of_an_engine_that_preempted(name: str, evidence: dict[str, 
 
 @BOTH
 def test_likelihoods_read_prompts_and_write_nothing(version: str) -> None:
-    (engine,) = doctor(LOGS / f"vllm-{version}-cpu-loglikelihood.log").engines
+    engine = engine_of(f"{version}-cpu-loglikelihood")
     assert rules(engine)[0] == "queue-bound"
     assert engine.prompt_tokens == pytest.approx(24 * 512, rel=0.15)  # lines tell whole seconds
 
@@ -152,7 +154,7 @@ def test_likelihoods_read_prompts_and_write_nothing(version: str) -> None:
     [("fits", 2_425_258, 111.17, []), ("eager", 725_680, 66.44, ["eager"])],
 )
 def test_starts_on_an_h200(name: str, tokens: int, gib: float, symptoms: list[str]) -> None:
-    (engine,) = doctor(LOGS / f"vllm-0.24-h200-{name}.log", gpu="h200").engines
+    engine = engine_of(f"0.24-h200-{name}", gpu="h200")
     assert (engine.facts.kv_cache_tokens, engine.facts.kv_cache_gib) == (tokens, gib)
     assert rules(engine) == symptoms
     assert engine.failure is None
@@ -164,20 +166,13 @@ def test_an_engine_that_was_killed_is_the_headline() -> None:
     assert diagnosis.symptoms[0].title.code == "ended_killed"
 
 
-def test_small_steps_are_named_and_not_contradicted() -> None:
-    (engine,) = doctor(LOGS / "vllm-0.28-cpu-small-step.log").engines
-    changes = {symptom.rule: symptom.change for symptom in engine.symptoms}
+def test_the_argument_that_holds_an_engine_back_is_named() -> None:
+    changes = {one.rule: one.change for one in engine_of("0.28-cpu-small-step").symptoms}
     assert changes["small-budget"].values == {"name": "max_num_batched_tokens"}
     assert changes["queue-bound"].code == "change_queue_small_step"
-
-
-def test_the_argument_that_made_the_kv_cache_small_is_named() -> None:
-    (engine,) = doctor(LOGS / "vllm-0.28-cpu-blocks-override.log").engines
-    first = engine.symptoms[0]
-    assert (first.rule, first.change.values) == (
-        "kv-bound",
-        {"argument": "num_gpu_blocks_override"},
-    )
+    first = engine_of("0.28-cpu-blocks-override").symptoms[0]
+    assert first.rule == "kv-bound"
+    assert first.change.values == {"argument": "num_gpu_blocks_override"}
 
 
 @pytest.mark.parametrize(
@@ -185,7 +180,7 @@ def test_the_argument_that_made_the_kv_cache_small_is_named() -> None:
     [("bad-arguments", "max_num_batched_tokens (50)"), ("unknown-argument", "--foo 3")],
 )
 def test_refused_arguments_are_named_with_vllms_own_reason(name: str, reason: str) -> None:
-    (engine,) = doctor(LOGS / f"vllm-0.28-cpu-{name}.log").engines
+    engine = engine_of(f"0.28-cpu-{name}")
     first = engine.symptoms[0]
     assert first.title.code == "ended_refused_arguments"
     assert reason in first.title.values["reason"]
@@ -196,7 +191,7 @@ def test_refused_arguments_are_named_with_vllms_own_reason(name: str, reason: st
 @pytest.mark.parametrize("name", ["blocks-override", "max-num-seqs", "small-step", "kv-bound"])
 def test_the_end_of_a_load_is_no_slow_client(name: str) -> None:
     """All requests were sent at once: when the last of them run, nobody waits."""
-    (engine,) = doctor(LOGS / f"vllm-0.28-cpu-{name}.log").engines
+    engine = engine_of(f"0.28-cpu-{name}")
     assert "client-bound" not in rules(engine)
     assert Bound.END in [phase.bound for phase in engine.phases]
 
