@@ -91,11 +91,7 @@ def recommend(
 
 def _with_files(plan: "Plan", profiles: list[Path]) -> Any:
     """The plan's source; where several profiles were sent together, which they are."""
-    from chunkscope.lengths.profile import Profile
-    from chunkscope.planning.plan import ProfileFile
-
-    several = profiles if len(profiles) > 1 else []
-    files = tuple(ProfileFile(path=str(p), sha256=Profile.load(p).digest()) for p in several)
+    files = tuple(map(str, profiles)) if len(profiles) > 1 else ()
     return replace(plan.source, command=console.command(), profiles=files)
 
 

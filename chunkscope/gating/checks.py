@@ -298,7 +298,7 @@ def predicted_memory(evidence: Evidence) -> Values:
     return {
         "activation_peak": step + memory.unprofiled_gib,
         "device_peak": memory.requested_gib + outside + memory.unprofiled_gib,
-        "kv_requests_of_p95": plan.capacity.p95 if plan.capacity else None,
+        "kv_requests_of_p95": plan.requests_of(plan.decision.p95),
     }
 
 

@@ -27,9 +27,9 @@ from chunkscope.gating.read_arguments import CommittedArguments, read_arguments,
 from chunkscope.lengths.profile import DatasetProfile, Profile
 from chunkscope.models.find import built_in, find_model
 from chunkscope.models.shape import ModelShape
+from chunkscope.planning.choose import WORTH
 from chunkscope.planning.plan import Plan
 from chunkscope.planning.request import chosen_datasets
-from chunkscope.planning.search import WORTH
 from chunkscope.planning.simulator import Simulator, draw
 from chunkscope.vllm.check import read_by_vllm
 from chunkscope.vllm.deployment import Deployment, Refusal
@@ -175,7 +175,7 @@ def _as_good(evidence: Evidence, there: Deployment, actual: Settings) -> Iterato
         raise InputError(f"the plan is about another dataset: {error.message}") from None
     yield _serves(evidence.outputs(datasets), datasets, planned, actual)
     yield _held(plan, there, actual)
-    if planned == actual or plan.run is None:
+    if planned == actual or not plan.tried:
         same = planned == actual
         about = {"reason": None if same else note("gate_not_simulated")}
         yield _check("as-good", "simulation", passed=same, relation=Relation.ACCEPTED, **about)
@@ -226,8 +226,7 @@ def _simulated(simulator: Simulator, planned: Settings, actual: Settings) -> Che
     if simulator.attempt(actual) is None:
         about["reason"] = note("gate_cannot_run")
         return _check("as-good", "simulation", passed=False, **about)
-    free = simulator.cost(planned) == 0  # of no limit anything is used
-    times = 1 + simulator.cost(actual) if free else simulator.against(actual, planned)
+    times = simulator.against(actual, planned)
     keeps = simulator.keeps_limits(actual) or not simulator.keeps_limits(planned)
     code = "gate_within_plan" if keeps else "gate_limit_breaks"
     about |= {"value": times, "reason": note(code, requests=len(simulator.workload.requests))}

@@ -1,143 +1,283 @@
-"""From a problem to settings: what the simulator proves, or what the lengths say; and why."""
+"""From a problem to advice: what the simulator proves, or what the lengths say; and why.
+
+An argument has to earn its place: a finalist must gain at least WORTH over vLLM's default on all
+requests, and still gain when what is assumed turns out otherwise: the host, the draw, the lengths,
+outputs that nobody knows.
+"""
 
 from collections.abc import Iterator
 from dataclasses import replace
+from math import ceil
 
 from chunkscope.artefacts.note import Fact
-from chunkscope.errors import InputError, UsageError
-from chunkscope.planning.plan import Advice, AdviceKind, Basis, Reason, Role, Standing, TriedRow
-from chunkscope.planning.problem import LADDER, LARGER, Problem, round_up
+from chunkscope.errors import InputError
+from chunkscope.planning.plan import BEST, DEFAULT, RULE, Advice, AdviceKind, Basis, Reason
+from chunkscope.planning.problem import FEWEST_SEQS, LADDER, LARGER, Problem
+from chunkscope.planning.request import Aim, PlanRequest
 from chunkscope.planning.rule import Decision
-from chunkscope.planning.search import Draft, by_simulation
+from chunkscope.planning.simulator import NEAR, Simulator
+from chunkscope.simulation.result import SimulatedRun
+from chunkscope.simulation.sweep import UNIT_RATE
 from chunkscope.vllm.deployment import OWN
 from chunkscope.vllm.enums import Mode
+from chunkscope.vllm.flags import Release, flags_of
 from chunkscope.vllm.rules import Off
 from chunkscope.vllm.settings import NAMES, UNUSUAL, Settings
 
+WORTH = 0.03  # an argument that gains less of the aim is not set
+WORTH_ROOM = 0.1  # of a limit: settings with less between them keep it about as well
+BUDGET_STEPS = (0.25, 0.5, 1, 2, 4, 8)  # as multiples of vLLM's own
+LEAST_BUDGET = 64  # with less, steps are so many that nothing is gained
+MOST_ROUNDS = 3  # of looking near the best of the grid
+THRESHOLDS = (512, 2_048)  # tried against gaps, where requests come while others decode
+MOST_CHECKED = 4  # settings that keep the limits with a part of the requests, tried with all
+MOST_RATED = 2  # of the settings that the search finds for a higher rate
+NO_CPU_TIME = "no_cpu_time"  # a host that takes no time: every variation tries it, too
 # Past this no budget paid in the H200 measurements; the answer for "off" on an unknown GPU.
 PAYING_BUDGET = 8_192
 THRESHOLD = "long_prefill_token_threshold"
 SIZES = ("max_num_batched_tokens", "max_num_seqs", THRESHOLD)
 
+Tried = tuple[SimulatedRun, ...]
 
-def choose(p: Problem, decision: Decision) -> Draft:
-    """By simulation where a model and a GPU's speed are known and no mode is forced.
 
-    InputError where nothing fits, UsageError where a forced mode is not possible.
-    """
-    p = p.fitted()
+def choose(p: Problem, decision: Decision) -> tuple[Advice, Tried]:
+    """By simulation where a model and a GPU's speed are known and no mode is forced; and what was
+    tried with all requests. InputError where nothing fits."""
     if p.can_simulate and not decision.forced:
-        draft = by_simulation(p)
+        advice, best = by_simulation(p)
     else:
-        draft = by_lengths(p, decision)
-        draft = replace(draft, rows=tuple(_forced_rows(draft)) if p.can_simulate else ())
-    _check(draft)
-    return draft
-
-
-def rule_settings(p: Problem, decision: Decision) -> Settings | None:
-    """What the length rule would set, whatever the simulator says; None where nothing fits."""
-    try:
-        draft = by_lengths(p.fitted(), decision, off=True)
-    except InputError:
-        return None
-    return p.deployment.shortest(draft.settings)
-
-
-def _forced_rows(draft: Draft) -> Iterator[TriedRow]:
-    """Of a forced mode, what was asked for beside vLLM's default."""
-    p = draft.problem
-    for settings, role in {draft.settings: Role.RULE, p.default: Role.DEFAULT}.items():
-        standing = Standing.CHOSEN if settings == draft.settings else Standing.WORSE
-        if (run := p.simulator().attempt(settings)) is not None:
-            yield TriedRow(role=role, settings=settings, run=run, standing=standing)
-
-
-def _check(draft: Draft) -> None:
-    """Never hand out settings that this vLLM would refuse or that the memory model rules out."""
-    p, deployment = draft.problem, draft.problem.deployment
-    memory = p.memory(draft.settings)
+        advice = by_lengths(p, decision)
+        best = p.advised(advice)
+    settings = p.advised(advice)
+    memory, there = p.memory(settings), p.deployment
     if memory is not None and not memory.holds(p.context):
         raise InputError(
             f"no setting fits: one request of {p.context:,} tokens needs more KV cache than the "
             f"{memory.kv_cache_gib:,.1f} GiB left",
             hint=LARGER,
         )
-    if deployment.measured and deployment.measured.failed_as(draft.settings):
+    if there.measured and there.measured.failed_as(settings):
         raise InputError(
-            f"no setting is left that did not fail in {deployment.measured.log}", hint=LARGER
+            f"no setting is left that did not fail in {there.measured.log}", hint=LARGER
         )
-    if refusals := deployment.refusals(draft.settings):
-        raise AssertionError(f"vLLM {deployment.release.text} refuses {refusals[0]}")
+    if refusals := there.refusals(settings):
+        raise AssertionError(f"vLLM {there.release.text} refuses {refusals[0]}")
+    names = (DEFAULT, RULE if decision.forced else BEST)
+    rows = dict(zip(dict.fromkeys((p.default, best)), names, strict=False))
+    every = p.simulator() if p.can_simulate else None
+    runs = {name: every.attempt(one) for one, name in rows.items()} if every else {}
+    return advice, tuple(replace(run, setting=name) for name, run in runs.items() if run)
+
+
+# -- by simulation -------------------------------------------------------------------------------
+
+
+def by_simulation(p: Problem) -> tuple[Advice, Settings]:
+    """Search on a part of the requests, then judge the best besides vLLM's default on all of them.
+
+    It comes back, too, whether it is advised or not."""
+    every, default = p.simulator(), p.default
+    default_runs = every.attempt(default) is not None
+    hopeless = p.request.slo and default_runs and every.breaks_alone(default)
+    best = default if hopeless else _finalist(p)
+    gain, least, doubt, chosen = None, None, None, best
+    if p.request.slo and not every.keeps_limits(default):  # what keeps them is better, surely
+        keeps = every.keeps_limits(best)
+        chosen = best if keeps or not default_runs else default
+        doubt = _breaks_with(p, best) if keeps else None
+    elif default_runs:
+        is_worth = _is_worth(every, best, default)
+        gain = every.cost(default) / (every.cost(best) or 1) - 1
+        least, doubt = _least(p, best, gain) if is_worth else (gain, None)
+        chosen = best if is_worth and least > 0 else default
+    kind = AdviceKind.SET if chosen != default else AdviceKind.KEEP
+    rate = gpus = None
+    if p.request.slo and not every.keeps_limits(chosen):
+        kind = AdviceKind.NO_SETTING
+        rate = None if hopeless else sustained(p, min(best, default, key=every.cost))
+    if rate and p.request.rate:  # replicas share the requests
+        gpus = ceil(p.request.rate / rate) * p.base.parallel.gpus
+    changed = chosen.changed_from(default)
+    advice = Advice(
+        kind=kind,
+        basis=Basis.SIMULATED,
+        settings=changed if default_runs else OWN,
+        needed=p.needed if default_runs else changed.over(p.needed),
+        gain=gain,
+        least_gain=least,
+        doubt=doubt,
+        alternative=best.changed_from(default) if best != chosen else None,
+        rate=rate,
+        gpus=gpus,
+    )
+    return advice, best
+
+
+def search(simulator: Simulator, start: Settings) -> Settings:
+    """The best setting by the aim, or `start` where none is better: a coarse grid of budgets and
+    requests at once, then what is near the best of it; against limits, caps on prompts as well."""
+    slo, release = simulator.request.slo, simulator.deployment.release
+    budget, seqs = start.step_tokens, start.max_num_seqs or 1
+    sizes = {max(LADDER[0], int(budget * step)) for step in BUDGET_STEPS}
+    if slo:
+        sizes = {*LADDER[::2], budget}
+    elif not simulator.attempt(start):
+        sizes |= {*LADDER}
+    levels = dict.fromkeys(max(FEWEST_SEQS, seqs >> n) for n in ((0, 2, 4) if slo else (0,)))
+    grid = [replace(start, max_num_seqs=n).at_budget(s) for n in levels for s in sorted(sizes)]
+    chosen = simulator.best(grid, start)
+    for _ in range(MOST_ROUNDS):
+        near = simulator.best(_near(chosen), chosen)
+        if near == chosen:
+            break
+        chosen = near
+    if not slo:
+        return chosen
+    return simulator.best([*_capped(chosen, release), *_capped(start, release)], chosen)
+
+
+def _near(settings: Settings) -> Iterator[Settings]:
+    budget, seqs = settings.step_tokens or 1, settings.max_num_seqs or 1
+    for count in (seqs // 2, seqs * 2):
+        yield replace(settings, max_num_seqs=max(FEWEST_SEQS, count))
+    for size in (budget // 2, budget * 2):
+        yield settings.at_budget(max(LEAST_BUDGET, size))
+
+
+def _capped(settings: Settings, release: Release) -> Iterator[Settings]:
+    """As it is, or no less than a fair share of the budget, where this version can do that."""
+    adapts = "long_prefill_token_threshold_adaptive" in flags_of(release.version)
+    for threshold in THRESHOLDS:
+        if threshold < settings.step_tokens:
+            fixed = replace(settings, long_prefill_token_threshold=threshold)
+            yield fixed
+            if adapts:
+                yield replace(fixed, long_prefill_token_threshold_adaptive=True)
+
+
+def _finalist(p: Problem) -> Settings:
+    """The best besides vLLM's default: against limits the first that keeps them with all requests,
+    and rather one that keeps them whatever is varied, where vLLM's default breaks them."""
+    part, every, default = p.part, p.simulator(), p.default
+    best, first = search(part, default), None
+    as_good = [one for one in part.running() if part.against(one, best) <= 1]
+    best = min(as_good, key=lambda one: (part.longest_gap_s(one), part.cost(one)), default=best)
+    for name in NAMES:  # each argument earns its place: what makes no difference is left to vLLM
+        without = Settings.of({**best.given(), name: getattr(default, name)})
+        if without != best and part.against(without, best) <= 1 + NEAR:
+            best = without
+    others = sorted(part.running(), key=lambda one: part.against(one, default))
+    candidates = [one for one in dict.fromkeys((best, *others)) if one != default]
+    if not candidates or not p.request.slo or not part.keeps_limits(candidates[0]):
+        return next(iter(candidates), default)
+    keeping = [one for one in candidates if part.keeps_limits(one)]
+    for _ in range(MOST_CHECKED):
+        if not keeping:
+            break
+        settings = keeping.pop(0)
+        if not every.keeps_limits(settings):
+            # All have a longer tail than a part: the next has to have as much room.
+            tail = every.used(settings) / max(part.used(settings), 1e-9)
+            keeping = [one for one in keeping if part.used(one) * tail <= 1]
+            continue
+        first = first or settings
+        if part.keeps_limits(default) or _breaks_with(p, settings) is None:
+            return settings
+    return first or candidates[0]
+
+
+def _is_worth(every: Simulator, best: Settings, default: Settings) -> bool:
+    """3 % of the aim; where requests come by themselves, a tenth of a limit more room."""
+    ours, theirs = every.cost(best), every.cost(default)
+    if every.request.aim is Aim.ROOM_TO_LIMITS:
+        return ours <= 1 and (theirs - ours >= WORTH_ROOM or theirs > 1)
+    return every.keeps_limits(best) and theirs / ours - 1 >= WORTH
+
+
+def _breaks_with(p: Problem, settings: Settings) -> str | None:
+    """A variation with which a setting breaks a limit."""
+    every = p.varied.items()
+    return next((code for code, one in every if not one.keeps_limits(settings)), None)
+
+
+def _least(p: Problem, best: Settings, gain: float) -> tuple[float, str | None]:
+    """The least gain of all variations, on either host; one in which there is none ends it."""
+    least, doubt = gain, None
+    for code, varied in {NO_CPU_TIME: p.part, **p.varied}.items():
+        times = varied.against(best, p.default)
+        gained = 1 / times - 1 if times else float("inf")
+        if gained < least:
+            least, doubt = gained, code
+        if least <= 0:
+            break
+    return least, doubt
+
+
+# -- the highest rate ------------------------------------------------------------------------------
+
+
+def unit_rate(request: PlanRequest) -> PlanRequest:
+    """As many requests as `recommend` tries at a rate, coming one by one, for `find_rate`."""
+    return replace(request, arrivals=UNIT_RATE, concurrency=None)
+
+
+def better_at(problem: Problem, rate: float) -> Settings | None:
+    """What the search finds at a rate that is higher by its margin than what is sustained; None
+    where it does not keep the limits."""
+    request = replace(unit_rate(problem.request), arrivals=f"{rate * (1 + WORTH)!r}/s")
+    faster = replace(problem, request=request)
+    part, every = faster.part, faster.simulator()
+    search(part, problem.default)
+    near = sorted(part.running(), key=part.cost)[:MOST_RATED]
+    best = min(near, key=every.cost, default=problem.default)
+    return best if every.keeps_limits(best) else None
+
+
+def sustained(problem: Problem, settings: Settings) -> float | None:
+    """The highest rate a second at which this setting, or a better one, keeps the limits."""
+    simulator = replace(problem, request=unit_rate(problem.request)).simulator()
+    run = simulator.at_highest_rate(settings, saturation=False)
+    rate = run.rate.rate_per_s if run.rate else None
+    lowest = run.requests / run.figures.makespan_s  # where none is kept, it is at the lowest tried
+    if (better := better_at(problem, rate or lowest)) is None:
+        return rate
+    highest = simulator.at_highest_rate(better, saturation=False).rate
+    return max(rate or 0.0, (highest and highest.rate_per_s) or 0.0) or None
 
 
 # -- by lengths ----------------------------------------------------------------------------------
 
 
-def by_lengths(p: Problem, decision: Decision, *, off: bool = False) -> Draft:
+def by_lengths(p: Problem, decision: Decision) -> Advice:
     """The length rule. vLLM reads short prompts in one step anyway: its `off` is followed only
-    where it is forced, or where `off` is what shall be shown."""
-    if decision.mode is Mode.OFF and (decision.forced or off):
-        try:
-            return _off(p, decision)
-        except UsageError:
-            if decision.forced:
-                raise
-    caps = [cap for cap in (decision.threshold, p.needed.long_prefill_token_threshold) if cap]
-    cap, needed = min(caps, default=0), p.needed
-    size = _fitting_budget(p, cap)
-    if cap >= p.longest or (size is not None and cap >= size):
-        cap = 0  # no chunk would end there
-    if size != p.default.max_num_batched_tokens:
-        needed = replace(needed, max_num_batched_tokens=size)
-    settings = Settings(max_num_batched_tokens=size, long_prefill_token_threshold=cap)
-    return _drafted(p, settings, needed, decision)
-
-
-def _drafted(p: Problem, settings: Settings, needed: Settings, decision: Decision) -> Draft:
+    where it is forced."""
+    needed, budget = p.needed, p.default.max_num_batched_tokens
+    if decision.forced and decision.mode is Mode.OFF:
+        whole = Settings(max_num_batched_tokens=max(budget or PAYING_BUDGET, p.context))
+        settings = replace(
+            whole if p.fits(whole) else Settings(max_num_batched_tokens=p.context),
+            long_prefill_token_threshold=0,
+            enable_chunked_prefill=None if p.deployment.release.rules.off is Off.IGNORED else False,
+        )
+    else:
+        caps = filter(None, (decision.threshold, needed.long_prefill_token_threshold))
+        settings = Settings(long_prefill_token_threshold=(cap := min(caps, default=0)))
+        sizes = (budget, *(rung for rung in reversed(LADDER) if budget and rung < budget))
+        capped = [replace(settings, max_num_batched_tokens=size) for size in sizes]
+        settings = next(filter(p.fits, capped), capped[-1])
+        if cap >= p.longest or 0 < settings.step_tokens <= cap:  # no chunk would end there
+            settings = replace(settings, long_prefill_token_threshold=0)
+        if settings.max_num_batched_tokens != budget:
+            needed = replace(needed, max_num_batched_tokens=settings.max_num_batched_tokens)
     full = p.deployment.effective(settings.over(p.base))
     changed = full.changed_from(p.default).changed_from(needed)
-    advice = Advice(
+    return Advice(
         kind=AdviceKind.SET if changed != OWN else AdviceKind.KEEP,
         basis=Basis.MODE if decision.forced else Basis.LENGTHS,
         settings=changed,
         needed=needed,
     )
-    return Draft(problem=p, settings=full, advice=advice)
-
-
-def _fitting_budget(p: Problem, cap: int) -> int | None:
-    """vLLM's own, unless the memory model says that it does not fit."""
-    own = p.default.max_num_batched_tokens
-
-    def fits(budget: int) -> bool:
-        return p.fits(Settings(max_num_batched_tokens=budget, long_prefill_token_threshold=cap))
-
-    if own is None or fits(own):
-        return own
-    return next((rung for rung in reversed(LADDER) if rung < own and fits(rung)), LADDER[0])
-
-
-def _off(p: Problem, decision: Decision) -> Draft:
-    """A step has to hold the longest request whole, so the context is no longer than it must be."""
-    limit, release, shape = p.default.max_model_len, p.deployment.release, p.deployment.shape
-    context = min(round_up(p.need), limit) if limit else round_up(p.need)
-    p = replace(p, needed=replace(p.needed, max_model_len=context))
-    memory, why = p.memory(Settings(max_num_batched_tokens=context)), ""
-    if shape and shape.hybrid and release.rules.hybrid_refuses_off:
-        why = f"vLLM {release.text} requires chunked prefill for models with mamba-like layers"
-    elif memory is not None and not memory.holds(context):
-        why = f"a step of {context:,} tokens does not fit beside the KV cache (predicted)"
-    if why:
-        hint = "leave --mode out, or shorten the data"
-        raise UsageError(f"--mode off is not possible: {why}", hint=hint)
-    size = max(p.default.max_num_batched_tokens or PAYING_BUDGET, context)
-    settings = Settings(
-        max_num_batched_tokens=size if p.fits(Settings(max_num_batched_tokens=size)) else context,
-        long_prefill_token_threshold=0,
-        enable_chunked_prefill=None if release.rules.off is Off.IGNORED else False,
-    )
-    return _drafted(p, settings, p.needed, decision)
 
 
 # -- why -------------------------------------------------------------------------------------------
@@ -150,13 +290,13 @@ NEEDED = {
 }
 
 
-def reasons(draft: Draft, decision: Decision) -> Iterator[Reason]:
+def reasons(p: Problem, advice: Advice, decision: Decision) -> Iterator[Reason]:
     """Of what differs from vLLM's own, and of what people usually set."""
-    p, advice = draft.problem, draft.advice
     own, simulated = p.deployment.effective(), advice.basis is Basis.SIMULATED
+    settings = p.advised(advice)
     alternative = advice.alternative if advice.gain is not None and not p.request.slo else None
     for name in NAMES:
-        value, best = getattr(draft.settings, name), getattr(alternative, name, None)
+        value, best = getattr(settings, name), getattr(alternative, name, None)
         if value == getattr(own, name) and name in ("tensor_parallel_size", *UNUSUAL):
             continue
         code = "default_unknown" if value is None else "default"

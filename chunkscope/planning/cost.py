@@ -1,15 +1,14 @@
 """How long the run takes and how sure that is; what would save most, by what was counted."""
 
 from collections.abc import Iterator
-from dataclasses import replace
-from typing import Any
+from dataclasses import asdict, replace
 
 from chunkscope.artefacts.note import Fact
 from chunkscope.hardware.accuracy import nearest_measured
 from chunkscope.lengths.profile import DatasetProfile
-from chunkscope.planning.plan import Cost, DatasetCost, Saving
+from chunkscope.planning.choose import NO_CPU_TIME, WORTH
+from chunkscope.planning.plan import Cost, Saving, Work
 from chunkscope.planning.problem import Problem
-from chunkscope.planning.search import NO_CPU_TIME, WORTH
 from chunkscope.simulation.workload import served_prompts
 from chunkscope.vllm.rules import Version
 from chunkscope.vllm.settings import Settings
@@ -30,7 +29,7 @@ def cost_of(p: Problem, settings: Settings) -> Cost | None:
 
     What is assumed is varied on a part of the requests: how much longer or shorter that takes.
     """
-    if (totals := _totals(p, settings)) is None:
+    if (whole := work_of(p, p.datasets, settings)) is None:
         return None
     runs = [one.attempt(settings) for one in (p.part, *p.varied.values())]
     # With a host that takes no time, all take what the GPU computes.
@@ -39,40 +38,34 @@ def cost_of(p: Problem, settings: Settings) -> Cost | None:
     scored, shape = any(output.is_scored for output in p.outputs), p.deployment.shape
     _, least, most = nearest_measured(shape) if shape else ((), 0.0, 0.0)
     slower = max(1, 1 / (1 + least), SEEN_SCORED if scored else 1)
-    largest = sorted(p.datasets, key=lambda dataset: -dataset.lengths.total)[:MOST_DATASETS]
-    alone = [cost_of_some(p, (d,), settings) for d in p.datasets if d in largest]
+    by_size = sorted(p.datasets, key=lambda dataset: -dataset.lengths.total)
+    largest = by_size[:MOST_DATASETS] if len(p.datasets) > 1 else []
+    alone = {d.name: work_of(p, (d,), settings) for d in p.datasets if d in largest}
     return Cost(
-        **totals,
-        least_hours=totals["hours"] * min(ratios) / max(1, 1 + most),
-        most_hours=totals["hours"] * max(ratios) * slower,
+        **asdict(whole),
+        least_hours=whole.hours * min(ratios) / max(1, 1 + most),
+        most_hours=whole.hours * max(ratios) * slower,
         varied=(NO_CPU_TIME, *p.varied, SEEN_ON_GPUS),
-        gpus=p.base.parallel.gpus,
-        price_per_hour=p.request.price_per_hour,
-        datasets=tuple(one for one in alone if one) if len(p.datasets) > 1 else (),
+        datasets={name: work for name, work in alone.items() if work},
     )
 
 
-def _totals(p: Problem, settings: Settings) -> dict[str, Any] | None:
-    """Of more prompts than are ever simulated the rest take as long as these."""
-    run = p.simulator().attempt(settings)
-    if run is None:
+def work_of(p: Problem, datasets: tuple[DatasetProfile, ...], settings: Settings) -> Work | None:
+    """Some of the datasets, sent by themselves, or all; None where they cannot run. Of more prompts
+    than are ever simulated the rest take as long as these."""
+    if datasets != p.datasets:
+        names = {dataset.name for dataset in datasets}
+        asked = {name: most for name, most in p.request.max_outputs.items() if name in names}
+        p = replace(p, datasets=datasets, request=replace(p.request, max_outputs=asked))
+    if (run := p.simulator().attempt(settings)) is None:
         return None
     times = served_prompts(p.datasets, p.outputs, p.context) / run.requests
-    counts = {name: getattr(run, name) for name in ("requests", "input_tokens", "output_tokens")}
-    hours = run.figures.makespan_s * times / HOUR_S
-    return {name: round(count * times) for name, count in counts.items()} | {"hours": hours}
-
-
-def cost_of_some(
-    p: Problem, datasets: tuple[DatasetProfile, ...], settings: Settings
-) -> DatasetCost | None:
-    """Some of the datasets, sent by themselves; None where they cannot run."""
-    names = {dataset.name for dataset in datasets}
-    asked = {name: most for name, most in p.request.max_outputs.items() if name in names}
-    if datasets != p.datasets:
-        p = replace(p, datasets=datasets, request=replace(p.request, max_outputs=asked))
-    totals = _totals(p, settings)
-    return DatasetCost(name=datasets[0].name, **totals) if totals else None
+    return Work(
+        requests=round(run.requests * times),
+        input_tokens=round(run.input_tokens * times),
+        output_tokens=round(run.output_tokens * times),
+        hours=run.figures.makespan_s * times / HOUR_S,
+    )
 
 
 # -- what would save most ------------------------------------------------------------------------
@@ -109,7 +102,7 @@ def _scored_contexts(p: Problem, settings: Settings) -> Iterator[Saving]:
             reads[dataset.name] = scoring
     single = tuple(d for d in scored if d.name in reads and reads[d.name].single_token)
     others = [d for d in scored if d.name in reads and d not in single]
-    today = cost_of_some(p, single, settings) if single else None
+    today = work_of(p, single, settings) if single else None
     contexts = round(sum(d.rows / reads[d.name].reads for d in single))
     once = _generated(p, single, settings, contexts) if today else None
     if today is not None and once is not None:

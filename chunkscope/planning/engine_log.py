@@ -18,7 +18,6 @@ from chunkscope.vllm.log.facts import EngineFacts
 from chunkscope.vllm.log.failures import Failure
 from chunkscope.vllm.log.reader import EngineStart, LogReader
 from chunkscope.vllm.measured import FailedStart, MeasuredFit
-from chunkscope.vllm.rules import Version
 from chunkscope.vllm.settings import Settings
 
 STDIN = "-"
@@ -26,7 +25,6 @@ _PIECE = 1 << 20
 _WEIGHTS_OFF, _WEIGHTS_OFF_GIB = 0.1, 0.1  # farther from what is predicted, it is another model
 _DEVICE_OFF = 0.05
 _GIVEN_SIZES = ("kv_cache_memory_bytes", "num_gpu_blocks_override")
-_RECOUNTED_UNTIL = (0, 26, 999)  # requests that wait are counted again in the hit rate
 _NOT_ITS_FAULT = (Failure.NO_FREE_MEMORY, Failure.OOM_LOADING, Failure.DIED)
 
 
@@ -77,7 +75,6 @@ def measured_in(
         settings=settings,
         cuda_graphs=not facts.enforce_eager,
         kv_cache_tokens=None if given else facts.kv_cache_tokens or _held(life),
-        hit_rate=_hit_rate(life, there.release.version),
         failed=tuple(
             FailedStart(settings=_settings(one, there), why=one.failure.kind, line=one.failure.line)
             for one in lives
@@ -113,15 +110,6 @@ def _held(life: EngineStart) -> int | None:
         return None
     longest = trouble.figures.get("longest")
     return round(longest) if longest else None
-
-
-def _hit_rate(life: EngineStart, version: Version) -> float | None:
-    """Where caching was on, and this version counts each request once."""
-    rates = [w.hit_rate for w in life.windows if w.hit_rate is not None and not w.idle]
-    waited = any(window.waiting for window in life.windows)
-    if not rates or life.facts.enable_prefix_caching is False:
-        return None
-    return None if waited and version <= _RECOUNTED_UNTIL else rates[-1]
 
 
 # -- is it of the same? --------------------------------------------------------------------------

@@ -71,34 +71,18 @@ class Reason(Note):
 class Refused:
     """Prompts that leave no room for the output of their dataset; all have it up to `room_tokens`.
 
-    A server refuses them, lm-eval cuts them, the LLM class ends their answers early; `too_long` of
-    them fill the context by themselves, and are refused by all.
+    A server refuses them, lm-eval cuts them, the LLM class ends their answers early.
     """
 
     prompts: int
     of: int
     room_tokens: int
-    too_long: int
-
-    @property
-    def share(self) -> float:
-        return self.prompts / self.of if self.of else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Capacity:
-    """How many requests the KV cache holds at once, were all of that length and shared nothing."""
+class Work:
+    """What requests are in all, and how long they take without loading the model: predicted."""
 
-    p50: int
-    p95: int
-    longest: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DatasetCost:
-    """What one of several datasets takes when it is sent alone."""
-
-    name: str
     requests: int
     input_tokens: int
     output_tokens: int
@@ -106,23 +90,17 @@ class DatasetCost:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cost:
-    """What the whole run takes, without loading the model: predicted before anything is spent.
+class Cost(Work):
+    """What the whole run takes.
 
     The range is of the same setting with what is assumed turned out otherwise, and as far off as
     predictions were on GPUs for that kind of request: `varied` has codes.
     """
 
-    requests: int
-    input_tokens: int
-    output_tokens: int
-    hours: float
     least_hours: float
     most_hours: float
     varied: tuple[str, ...]
-    gpus: int
-    price_per_hour: float | None = None  # of one GPU
-    datasets: tuple[DatasetCost, ...] = ()  # of several, those with the most tokens
+    datasets: dict[str, Work]  # of several, those with the most tokens: each sent alone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,66 +113,28 @@ class Saving(Note):
     simulated: bool = False  # the time; else it is the tokens at the run's own prefill rate
 
 
-class Role(StrEnum):
-    """Which setting a row of the table is."""
-
-    DEFAULT = "default"
-    RULE = "length-rule"
-    BEST = "best"
-    NEIGHBOUR = "neighbour"
-
-
-class Standing(StrEnum):
-    """Why a row is, or is not, what is advised."""
-
-    CHOSEN = "chosen"
-    WORSE = "worse"
-    TOO_LITTLE = "too little"  # better, by less than it takes to set an argument
-    NOT_ROBUST = "not robust"  # better, but not where an assumption turns out otherwise
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TriedRow:
-    """One row of the table of what was tried: simulated on all requests."""
-
-    role: Role
-    settings: Settings  # complete
-    run: SimulatedRun
-    standing: Standing
-
-    @property
-    def chosen(self) -> bool:
-        return self.standing is Standing.CHOSEN
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProfileFile:
-    """One of several profiles that a plan was made from, as it was named."""
-
-    path: str
-    sha256: str
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanSource:
     """What the plan was made from, and by which command line (none: Python asked)."""
 
     profile_digest: str
-    tokenizer: str = field(metadata=INCIDENTAL)  # its name
-    # Where there were several.
-    profiles: tuple[ProfileFile, ...] = field(default=(), metadata=INCIDENTAL)
+    profiles: tuple[str, ...] = field(default=(), metadata=INCIDENTAL)  # files, if several
     command: tuple[str, ...] = ()
+
+
+# Names of the settings that were tried.
+DEFAULT, RULE, BEST = "default", "length-rule", "best"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Plan(Artefact):
-    """What `recommend` answers. `decision` is the length rule's, `rule` what it would set.
+    """What `recommend` answers. `decision` is the length rule's.
 
     >>> Plan.load("reports/example/plan.json")
     <Plan for meta-llama/Llama-3.1-8B on NVIDIA H200: nothing to set>
     """
 
-    schema: ClassVar = "chunkscope/plan/6"
+    schema: ClassVar = "chunkscope/plan/7"
     made_by: ClassVar = "chunkscope recommend"
 
     advice: Advice
@@ -209,10 +149,8 @@ class Plan(Artefact):
     chunks: Chunks
     decision: Decision
     decisions: dict[str, Decision]  # by dataset
-    rule: Settings | None  # None where nothing fits
     memory: Memory | None = None
-    capacity: Capacity | None = None
-    tried: tuple[TriedRow, ...] = ()
+    tried: tuple[SimulatedRun, ...] = ()  # on all requests: vLLM's default first, if it runs
     cost: Cost | None = None  # None where nothing could be simulated
     savings: tuple[Saving, ...] = ()  # the largest first
     created: str = field(default_factory=now)
@@ -229,12 +167,12 @@ class Plan(Artefact):
         """One row per setting that was tried: its arguments and every figure, simulated."""
         return frame(
             {
-                "setting": row.role.value,
-                "chosen": row.chosen,
-                **row.settings.given(),
-                **figures_row(row.run),
+                "setting": run.setting,
+                "chosen": run is self.run,
+                **run.settings.given(),
+                **figures_row(run),
             }
-            for row in self.tried
+            for run in self.tried
         )
 
     @property
@@ -265,18 +203,36 @@ class Plan(Artefact):
         return self.deployment.effective(self.advice.needed.over(self.request.settings))
 
     @property
+    def rule(self) -> Settings:
+        """What the length rule would set: its threshold, where a chunk would end there."""
+        cap, default = self.decision.threshold, self.default
+        most = (self.decision.longest, default.max_num_batched_tokens, default.max_model_len)
+        ends = cap is not None and all(cap < tokens for tokens in most if tokens)
+        return Settings(long_prefill_token_threshold=cap if ends else None)
+
+    @property
     def run(self) -> SimulatedRun | None:
         """What was simulated of it; None where nothing was."""
-        return next((row.run for row in self.tried if row.chosen), None)
+        return next((run for run in self.tried if run.settings == self.effective), None)
 
     @property
     def default_run(self) -> SimulatedRun | None:
-        return next((row.run for row in self.tried if row.role is Role.DEFAULT), None)
+        return next((run for run in self.tried if run.setting == DEFAULT), None)
 
     @property
     def nearest_run(self) -> SimulatedRun | None:
-        """Of the setting that came nearest to the limits, where none keeps them."""
-        return next((row.run for row in self.tried if row.role is Role.BEST), self.run)
+        """Of the setting that comes nearest to the limits."""
+        limited = [(run.slo.use, run) for run in self.tried if run.slo]
+        return min(limited, key=lambda pair: pair[0])[1] if limited else None
+
+    def requests_of(self, prompt_tokens: float) -> int | None:
+        """How many requests with such a prompt the KV caches hold at once, if they share nothing;
+        None if nobody knows."""
+        if self.memory is None:
+            return None
+        full, tokens = self.effective, round(prompt_tokens) + self.output_tokens
+        tokens = min(tokens, full.max_model_len or tokens)
+        return self.deployment.requests_of(tokens, self.memory, full) * full.parallel.data
 
     @property
     def requests_in_flight(self) -> int | None:
@@ -285,23 +241,19 @@ class Plan(Artefact):
         As many as ran at once in the simulation; else what vLLM allows and the KV cache holds of
         the usual length. More only wait in the engine's queue; fewer leave it idle.
         """
-        full = self.effective
-        seqs = full.max_num_active_seqs or full.max_num_seqs
-        allowed = seqs * full.parallel.data if seqs else None
-        held = self.capacity.p50 if self.capacity else None
-        if self.run is not None and self.run.most_running is not None:
-            held = self.run.most_running
-        return allowed if allowed is None or held is None else max(1, min(allowed, held))
+        full, run = self.effective, self.run
+        allowed = full.most_running * full.parallel.data
+        held = run.most_running if run else self.requests_of(self.decision.p50)
+        return max(1, min(allowed, allowed if held is None else held)) if allowed else None
 
     def profile_files(self, folder: Path) -> list[Path]:
         """Where several profiles are now: as they were named, or in `folder`; empty if one is gone.
 
         Put together in this order they have the digest that the plan was made from.
         """
-        named = [Path(profile.path) for profile in self.source.profiles]
-        places = [(path, folder / path.name) for path in named]
-        there = [path for both in places if (path := next(filter(Path.exists, both), None))]
-        return there if len(there) == len(named) else []
+        named = [Path(path) for path in self.source.profiles]
+        places = [path if path.exists() else folder / path.name for path in named]
+        return places if all(map(Path.exists, places)) else []
 
     def settings_for(self, entry: Entry) -> Settings:
         """The same engine started another way: defaults that differ there are spelled out."""

@@ -13,10 +13,10 @@ from chunkscope.errors import InputError, UsageError
 from chunkscope.hardware.calibration import Calibration
 from chunkscope.hardware.cost_model import CostModel, CostTarget, cost_model
 from chunkscope.lengths.profile import Profile
+from chunkscope.planning.choose import better_at, unit_rate
 from chunkscope.planning.plan import Plan
 from chunkscope.planning.problem import Problem
 from chunkscope.planning.request import PlanRequest, chosen_datasets
-from chunkscope.planning.search import better_at, unit_rate
 from chunkscope.planning.simulator import Simulator, draw
 from chunkscope.planning.tokenizer_match import tokenizer_note
 from chunkscope.simulation.policies import FIXED_THRESHOLD

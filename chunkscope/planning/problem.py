@@ -12,11 +12,12 @@ from chunkscope.errors import InputError, UsageError
 from chunkscope.hardware.memory import Memory
 from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.lengths.profile import DatasetProfile, Profile, together
+from chunkscope.planning.plan import Advice
 from chunkscope.planning.request import PlanRequest, chosen_datasets
 from chunkscope.planning.simulator import OTHER_OUTPUTS, VARIATIONS, Simulator, draw
 from chunkscope.simulation.workload import DatasetOutput
 from chunkscope.vllm.deployment import OWN, Deployment
-from chunkscope.vllm.enums import Entry
+from chunkscope.vllm.enums import Entry, Mode
 from chunkscope.vllm.settings import Settings
 
 LADDER = (512, 1_024, 2_048, 4_096, 8_192, 16_384, 32_768, 65_536)
@@ -31,10 +32,7 @@ USUAL_BUDGET = 2_048
 LOWEST_PERCENT = 50  # of gpu_memory_utilization
 LARGER = "take a larger GPU, more of them with --tp, or a quantized checkpoint"
 
-
-# Settings are searched on a part of the requests, which takes no more than a moment.
-SEARCH_TOKENS = 600_000
-FEWEST_SEARCHED = 256
+FEWEST_SEARCHED, MOST_SEARCHED = 256, 4_096  # requests of the part that settings are tried on
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,8 +146,15 @@ class Problem:
         return memory is None or memory.holds(self.context)
 
     def fitted(self) -> "Problem":
-        """With what vLLM needs to start on this GPU; InputError where nothing helps."""
-        return _with_safe_logprobs(_with_room(self))
+        """With what vLLM needs to start on this GPU; InputError where nothing helps, UsageError
+        where chunking cannot be off."""
+        fitted = _with_safe_logprobs(_with_room(self))
+        return _unchunked(fitted) if self.request.mode is Mode.OFF else fitted
+
+    def advised(self, advice: Advice) -> Settings:
+        """What the engine ends up with by this advice."""
+        wanted = advice.settings.over(advice.needed).over(self.request.settings)
+        return self.deployment.effective(wanted)
 
     # -- its simulators --------------------------------------------------------------------------
 
@@ -166,14 +171,15 @@ class Problem:
 
     @cached_property
     def part(self) -> Simulator:
-        """On fewer requests, where there are many more than it takes to compare settings: twice as
-        many as run at once, so that some wait; and no more than a moment's worth. At a rate that
-        vLLM's default serves, more would come later and see the same."""
-        mean = max(1, round(self.lengths.mean or 0) + self.output_tokens)
-        running = (self.default.max_num_seqs or 0) * self.base.parallel.data
-        count = max(2 * running, FEWEST_SEARCHED, SEARCH_TOKENS // mean)
-        every = self.simulator()
-        run = every.attempt(self.default) if self.request.is_open else None
+        """On fewer requests, where there are many more than it takes to compare settings: so many
+        that some wait, whether as many run as with vLLM's default or as the KV cache holds. At a
+        rate that the default serves, more would come later and see the same."""
+        every, data, memory = self.simulator(), self.base.parallel.data, self.memory()
+        run = every.attempt(self.default)
+        running = run.most_running if run else self.default.step_requests * data
+        mean = round(self.lengths.mean or 0) + self.output_tokens
+        held = self.deployment.requests_of(mean, memory, self.base) * data if memory else 0
+        count = max(FEWEST_SEARCHED, 2 * running, min(running + held, MOST_SEARCHED))
         if run is not None and run.backlog is not None and not run.backlog.grows:
             count = FEWEST_SEARCHED
         return every if 2 * count >= len(every.workload.requests) else self.simulator(count)
@@ -241,6 +247,25 @@ def _does_not_fit(p: Problem, memory: Memory | None) -> InputError:
                 break
     many = f"{parallel.gpus} x " if parallel.gpus > 1 else ""
     return InputError(f"{shape.name} does not fit {many}{gpu.title}: {why}", hint=hint)
+
+
+# -- chunking that is off ------------------------------------------------------------------------
+
+
+def _unchunked(p: Problem) -> Problem:
+    """A step has to hold the longest request whole, so the context is no longer than it must be."""
+    limit, release, shape = p.default.max_model_len, p.deployment.release, p.deployment.shape
+    context = min(round_up(p.need), limit) if limit else round_up(p.need)
+    p = replace(p, needed=replace(p.needed, max_model_len=context))
+    memory, why = p.memory(Settings(max_num_batched_tokens=context)), ""
+    if shape and shape.hybrid and release.rules.hybrid_refuses_off:
+        why = f"vLLM {release.text} requires chunked prefill for models with mamba-like layers"
+    elif memory is not None and not memory.holds(context):
+        why = f"a step of {context:,} tokens does not fit beside the KV cache (predicted)"
+    if why:
+        hint = "leave --mode out, or shorten the data"
+        raise UsageError(f"--mode off is not possible: {why}", hint=hint)
+    return p
 
 
 # -- logits that fit -----------------------------------------------------------------------------

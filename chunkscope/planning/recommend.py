@@ -11,24 +11,13 @@ from chunkscope.artefacts.note import Note, note
 from chunkscope.artefacts.words import Name, one_of
 from chunkscope.errors import UsageError
 from chunkscope.hardware.gpus import Gpu, doubts, find_gpu
-from chunkscope.hardware.memory import Memory
 from chunkscope.lengths.profile import Profile
 from chunkscope.models import ModelShape, find_model
 from chunkscope.models.find import built_in
-from chunkscope.planning.choose import choose, reasons, rule_settings
+from chunkscope.planning.choose import choose, reasons
 from chunkscope.planning.cost import cost_of, savings
-from chunkscope.planning.engine_log import (
-    engine_lives,
-    last_facts,
-    logged_model,
-    measured_in,
-)
-from chunkscope.planning.plan import (
-    Capacity,
-    Plan,
-    PlanSource,
-    Refused,
-)
+from chunkscope.planning.engine_log import engine_lives, last_facts, logged_model, measured_in
+from chunkscope.planning.plan import Plan, PlanSource, Refused
 from chunkscope.planning.problem import Problem
 from chunkscope.planning.request import PlanRequest, chosen_datasets
 from chunkscope.planning.rule import chunked, decide
@@ -112,46 +101,31 @@ def plan_for(
     tick: Callable[[], None] = lambda: None,
 ) -> Plan:
     """The plan, once it is known what is asked and where it runs."""
-    problem = replace(Problem.of(profile, request, deployment), tick=tick)
-    rate = deployment.measured.hit_rate if deployment.measured else None
-    if rate and request.shared_prefix is None and not deployment.logprobs:
-        # As many tokens at the start of each prompt as the log's prefix cache served.
-        shared = round(rate * (problem.lengths.mean or 0))
-        problem = replace(problem, request=replace(request, shared_prefix=shared))
-    _check_limits(problem)
-    decision = decide(problem.lengths, request.rule, mode=request.mode)
-    draft = choose(problem, decision)
-    p = draft.problem
-    memory = p.memory(draft.settings)
-    chunk = draft.settings.enable_chunked_prefill is not False and draft.settings.chunk_tokens
-    cost = cost_of(p, draft.settings) if p.can_simulate and not request.is_open else None
+    p = replace(Problem.of(profile, request, deployment), tick=tick)
+    _check_limits(p)
+    decision = decide(p.lengths, request.rule, mode=request.mode)
+    p = p.fitted()
+    advice, tried = choose(p, decision)
+    settings = p.advised(advice)
+    chunk = settings.enable_chunked_prefill is not False and settings.chunk_tokens
+    cost = cost_of(p, settings) if p.can_simulate and not request.is_open else None
     return Plan(
-        advice=draft.advice,
-        settings=deployment.shortest(draft.settings),
-        reasons=tuple(reasons(draft, decision)),
+        advice=advice,
+        settings=deployment.shortest(settings),
+        reasons=tuple(reasons(p, advice, decision)),
         notes=tuple(_notes(p, profile)),
-        request=p.request,
+        request=request,
         deployment=deployment,
-        source=PlanSource(
-            profile_digest=profile.digest(),
-            tokenizer=profile.tokenizer.name,
-        ),
+        source=PlanSource(profile_digest=profile.digest()),
         outputs=p.outputs,
-        refused=Refused(
-            prompts=p.refused,
-            of=p.lengths.count,
-            room_tokens=p.room,
-            too_long=p.lengths.over(p.context - 1),
-        ),
+        refused=Refused(prompts=p.refused, of=p.lengths.count, room_tokens=p.room),
         chunks=chunked(p.lengths, chunk or None),
         decision=decision,
         decisions={d.name: decide(d.lengths, request.rule) for d in profile.datasets if d.rows},
-        rule=rule_settings(problem, decide(p.lengths, request.rule)),
-        memory=memory,
-        capacity=_capacity(p, memory),
-        tried=draft.rows,
+        memory=p.memory(settings),
+        tried=tried,
         cost=cost,
-        savings=savings(p, draft.settings, cost) if cost else (),
+        savings=savings(p, settings, cost) if cost else (),
         version=__version__,
     )
 
@@ -173,21 +147,6 @@ def _check_limits(p: Problem) -> None:
             "--slo needs to know the model and the GPU's speed",
             hint="pass --model and a GPU from the table: `--model llama-3.1-8b --gpu h200`",
         )
-
-
-def _capacity(p: Problem, memory: Memory | None) -> Capacity | None:
-    if memory is None:
-        return None
-
-    def at_once(length: float) -> int:
-        tokens = min(round(length) + p.output_tokens, p.context)
-        return p.deployment.requests_of(tokens, memory, p.base) * p.base.parallel.data
-
-    return Capacity(
-        p50=at_once(p.lengths.percentile(50) or 0),
-        p95=at_once(p.lengths.percentile(95) or 0),
-        longest=at_once(p.longest),
-    )
 
 
 # -- what is worth saying ------------------------------------------------------------------------

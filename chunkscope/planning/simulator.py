@@ -80,12 +80,6 @@ def draw(
     return replace(drawn, requests=tuple(requests), stretches=tuple(stretches))
 
 
-def limits_used(run: SimulatedRun) -> float:
-    """Of the tightest: over 1 it is broken, and where the queue grows it will be."""
-    used = run.slo.use if run.slo else 0.0
-    return used + (run.backlog is not None and run.backlog.grows)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Simulator:
     """One deployment and one workload, for any setting; and which of two settings is better.
@@ -175,17 +169,35 @@ class Simulator:
 
     # -- which setting is better -----------------------------------------------------------------
 
-    def cost(self, settings: Settings) -> float:
-        """What the aim wants small: the use of the tightest limit, or the time that all take."""
+    def running(self) -> list[Settings]:
+        """What was tried and runs."""
+        return [settings for settings, run in self.runs.items() if run]
+
+    def longest_gap_s(self, settings: Settings) -> float:
+        run = self.attempt(settings)
+        return (run.figures.longest_gap_s or 0.0) if run else NEVER
+
+    def used(self, settings: Settings) -> float:
+        """Of the tightest limit: over 1 it is broken, and where the queue grows it will be. It is
+        where nothing runs."""
         run = self.attempt(settings)
         if run is None:
             return NEVER
-        if self.request.aim is Aim.ROOM_TO_LIMITS:
-            return limits_used(run)
-        return run.figures.makespan_s if limits_used(run) <= 1 else BROKEN_S * limits_used(run)
+        return (run.slo.use if run.slo else 0.0) + bool(run.backlog and run.backlog.grows)
+
+    def keeps_limits(self, settings: Settings) -> bool:
+        """True without limits, where it runs."""
+        return self.used(settings) <= 1
+
+    def cost(self, settings: Settings) -> float:
+        """What the aim wants small: the use of the tightest limit, or the time that all take."""
+        run, used = self.attempt(settings), self.used(settings)
+        if run is None or self.request.aim is Aim.ROOM_TO_LIMITS:
+            return used
+        return run.figures.makespan_s if used <= 1 else BROKEN_S * used
 
     def against(self, settings: Settings, other: Settings) -> float:
-        """How many times the cost of the other.
+        """How many times the cost of the other; where that is nothing, one more than this costs.
 
         How fast the host is, is assumed: without limits it counts as what it is at its worst, with
         that host or with one that takes no time, when all take as long as the GPU computes.
@@ -193,13 +205,9 @@ class Simulator:
         ours, theirs = self.attempt(settings), self.attempt(other)
         if ours is None or theirs is None:
             return NEVER if ours is None else 0.0
-        times = self.cost(settings) / self.cost(other)
+        cost, base = self.cost(settings), self.cost(other)
+        times = cost / base if base else 1 + cost
         return times if self.request.slo else max(times, ours.gpu_s / theirs.gpu_s)
-
-    def keeps_limits(self, settings: Settings) -> bool:
-        """True without limits, where it runs."""
-        run = self.attempt(settings)
-        return run is not None and limits_used(run) <= 1
 
     def best(self, settings: Iterable[Settings], unless: Settings) -> Settings:
         """The cheapest, or the first that is as good, and rather `unless`."""

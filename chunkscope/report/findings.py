@@ -184,7 +184,7 @@ def _simulated(findings: Findings) -> list[Section]:
     simulation, planned = findings.simulation, findings.plan
     if simulation is None or planned is None or simulation.pareto or simulation.runs[0].rate:
         return _of(simulation)
-    tried = [row.run.figures for row in planned.tried]
+    tried = [run.figures for run in planned.tried]
     same = all(run.figures in tried and not run.timeline for run in simulation.runs)
     return [] if same else _of(simulation)
 

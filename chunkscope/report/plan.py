@@ -15,7 +15,7 @@ from chunkscope.artefacts.numbers import (
     share,
 )
 from chunkscope.hardware.memory import Memory
-from chunkscope.planning.plan import AdviceKind, Basis, Cost, Plan, Role, Saving, TriedRow
+from chunkscope.planning.plan import DEFAULT, AdviceKind, Basis, Cost, Plan, Saving
 from chunkscope.report.runs import NAMES, runs_table
 from chunkscope.report.section import Section, Table, table_of
 from chunkscope.report.words import capital, sentence
@@ -25,7 +25,6 @@ from chunkscope.vllm.footprint import Footprint
 from chunkscope.vllm.settings import Settings
 
 MOST_DATASETS = 20
-STANDINGS = {"not robust": " (not in every case)", "too little": " (under 3 %)"}
 
 
 def sections(plan: Plan) -> list[Section]:
@@ -184,7 +183,7 @@ def facts(plan: Plan) -> list[tuple[str, str, str]]:
     if (cost := plan.cost) is not None:
         assumed = " (assumed)" if any(output.is_assumed for output in plan.outputs) else ""
         if is_batch:
-            facts.append(("time", duration(cost.hours), _time(cost)))
+            facts.append(("time", duration(cost.hours), _time(plan, cost)))
         work = f"in the prompts, {cost.output_tokens:,} in the answers{assumed}"
         facts.append(("tokens", number(cost.input_tokens), work))
     if (memory := plan.memory) is not None:
@@ -216,15 +215,15 @@ def facts(plan: Plan) -> list[tuple[str, str, str]]:
     return facts
 
 
-def _time(cost: Cost) -> str:
+def _time(plan: Plan, cost: Cost) -> str:
     """How sure that is, and what it costs."""
     varied = ", ".join(dict.fromkeys(VARIATIONS[code][1] for code in cost.varied))
-    hours = (cost.hours, cost.least_hours, cost.most_hours)
+    hours, price = (cost.hours, cost.least_hours, cost.most_hours), plan.request.price_per_hour
     _, least, most = map(duration, hours)
     text = f"{least} to {most}{f', depending on {varied}' if varied else ''}; simulated"
-    if cost.price_per_hour is None:
+    if price is None:
         return f"{text}, without loading the model"
-    usual, least, most = (money(one * cost.gpus * cost.price_per_hour) for one in hours)
+    usual, least, most = (money(one * plan.effective.parallel.gpus * price) for one in hours)
     return f"{text}, without loading the model; price {usual} ({least} to {most})"
 
 
@@ -233,26 +232,27 @@ def _time(cost: Cost) -> str:
 
 def _tried(plan: Plan) -> Section:
     """What was simulated, and of how many requests where that is not all of them."""
-    rows = [row for row in plan.tried if row.chosen or row.role is not Role.RULE]
-    table = runs_table(
-        [(_row_name(row), row.run) for row in rows],
-        strong=[at for at, row in enumerate(rows) if row.chosen and not is_broken(plan)],
-    )
-    sent, total = rows[0].run.requests if rows else plan.refused.of, plan.refused.of
+    runs, total = plan.tried, plan.refused.of
+    strong = [at for at, run in enumerate(runs) if run is plan.run and not is_broken(plan)]
+    table = runs_table([(_row_name(plan, run), run) for run in runs], strong=strong)
+    sent = runs[0].requests if runs else total
     sampled = f"simulated on a sample of {sent:,} of {total:,} requests"
     notes = (*([sampled] if sent < total else []), *map(sentence, plan.notes))
     return Section(table=table, notes=notes)
 
 
-def _row_name(row: TriedRow) -> str:
-    budget = f"{number(row.settings.max_num_batched_tokens)} tokens per step"
-    return NAMES.get(row.role, budget) + ("" if row.run.slo else STANDINGS.get(row.standing, ""))
+def _row_name(plan: Plan, run: SimulatedRun) -> str:
+    """What it is; of one that is better and not advised, why not."""
+    name, gain = NAMES[run.setting], plan.advice.gain or 0
+    why_not = "not in every case" if plan.advice.doubt else "under 3 %"
+    is_better = run.setting != DEFAULT and run is not plan.run and not run.slo and gain > 0
+    return f"{name} ({why_not})" if is_better else name
 
 
 def _alone(plan: Plan) -> Table | None:
     """The datasets with the longest prompts, in the data's order: time, and the length rule."""
     longest = sorted(plan.decisions, key=lambda name: -plan.decisions[name].longest)[:MOST_DATASETS]
-    costs = {one.name: one for one in (plan.cost.datasets if plan.cost else ())}
+    costs = plan.cost.datasets if plan.cost else {}
     lines = [(name, one) for name, one in plan.decisions.items() if name in longest]
     if len(plan.decisions) > 1 and plan.request.dataset is None:
         lines.append(("all together", plan.decision))

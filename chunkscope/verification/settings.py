@@ -10,7 +10,6 @@ from chunkscope.artefacts.note import Note, note
 from chunkscope.errors import UsageError
 from chunkscope.planning.plan import Plan
 from chunkscope.verification.result import DEFAULT, OFF, PLAN
-from chunkscope.vllm.deployment import OWN
 from chunkscope.vllm.flags import Release
 from chunkscope.vllm.rules import Off
 from chunkscope.vllm.settings import NAMES, Settings
@@ -61,7 +60,7 @@ def _against(name: str, plan: Plan, common: Settings) -> Settings:
     rows = {
         DEFAULT: common,
         OFF: replace(common, enable_chunked_prefill=False),
-        LENGTH_POLICY: (plan.rule or OWN).over(common),
+        LENGTH_POLICY: plan.rule.over(common),
     }
     if name not in rows:
         raise UsageError(

@@ -9,7 +9,7 @@ from dataclasses import replace
 from enum import StrEnum
 
 from chunkscope.artefacts.figures import BY_KEY, E2E_P95, MAKESPAN, TIGHTEST_LIMIT, Better, Figure
-from chunkscope.planning.search import WORTH, WORTH_ROOM
+from chunkscope.planning.choose import WORTH, WORTH_ROOM
 from chunkscope.simulation.slo import Slo
 from chunkscope.simulation.workload import BATCH
 from chunkscope.verification.result import (

@@ -48,7 +48,6 @@ class MeasuredFit:
     settings: Settings  # complete: what that engine ran with
     cuda_graphs: bool = True
     kv_cache_tokens: int | None = None  # None as well where its size was given, not measured
-    hit_rate: float | None = None
     failed: tuple[FailedStart, ...] = ()
 
     def failed_as(self, settings: Settings) -> FailedStart | None:

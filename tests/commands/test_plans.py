@@ -63,7 +63,7 @@ def test_a_price_in_the_config_file_is_part_of_the_answer(planned, tmp_path) -> 
     finally:
         (planned / "chunkscope.toml").unlink()
     assert run.code == 0, run.err
-    assert python.Plan.load(tmp_path / "plan.json").cost.price_per_hour == 2.5
+    assert python.Plan.load(tmp_path / "plan.json").request.price_per_hour == 2.5
 
 
 # -- simulate ------------------------------------------------------------------------------------

@@ -83,7 +83,7 @@ def test_memory_is_checked_as_predicted_and_as_measured(place):
     place.save_verification(run())
     assert place.one(budget.format("measured", 0.5)).passed
     assert not place.one(budget.format("measured", 0.499)).passed
-    held = plan.capacity.p95
+    held = plan.requests_of(plan.decision.p95)
     assert place.one(f"[memory.predicted]\nkv_requests_of_p95 = {held}").passed
     assert not place.one(f"[memory.predicted]\nkv_requests_of_p95 = {held + 1}").passed
     place.save_plan(made, model=None, gpu=None)

@@ -126,7 +126,7 @@ def test_a_limit_that_the_plan_keeps_may_not_break(place, monkeypatch, planned, 
     plan = prepare(place, [3_000] * 40, slo="itl_p99=5s")
     commit(place, plan, max_num_seqs=1_000)
     uses = {1_024: planned, 1_000: actual}
-    monkeypatch.setattr(simulator, "limits_used", lambda run: uses[run.settings.max_num_seqs])
+    monkeypatch.setattr(simulator.Simulator, "used", lambda _, one: uses[one.max_num_seqs])
     assert about(place, TIME).passed is passed
 
 

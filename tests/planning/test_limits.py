@@ -6,12 +6,12 @@ from functools import cache
 import pytest
 
 from chunkscope.errors import UsageError
-from chunkscope.planning.plan import AdviceKind, Plan, TriedRow
+from chunkscope.planning.choose import WORTH, search
+from chunkscope.planning.plan import AdviceKind, Plan
 from chunkscope.planning.predict import SimulateOptions, predict
 from chunkscope.planning.problem import Problem
 from chunkscope.planning.recommend import recommend
 from chunkscope.planning.request import Aim
-from chunkscope.planning.search import WORTH, search
 from chunkscope.report.plan import answer as advice
 from chunkscope.vllm.enums import Mode
 from tests.build import LONG, MIXED, advised, profile
@@ -26,16 +26,11 @@ def served(slo: str, arrivals: str = "16/s", **more) -> Plan:
     return recommend(DATA, **{**SERVED, "requests": 100, **more}, slo=slo, arrivals=arrivals)
 
 
-def chosen(made: Plan) -> TriedRow:
-    (row,) = [row for row in made.tried if row.chosen]
-    return row
-
-
 def test_vllms_own_stays_where_it_keeps_the_limits_about_as_well():
     made = served("ttft_p95=20s,itl_p99=5s")
     assert (made.advice.kind, made.settings.given()) == (AdviceKind.KEEP, {})
     assert made.request.aim is Aim.ROOM_TO_LIMITS
-    assert chosen(made).run is made.default_run
+    assert made.run is made.default_run
     assert made.cost is None, "the arrivals decide how long it takes"
 
 
@@ -43,20 +38,17 @@ def test_a_setting_that_keeps_a_limit_which_vllms_own_breaks_is_chosen():
     made = served("ttft_p95=1s,itl_p99=40ms")
     assert made.advice.kind is AdviceKind.SET
     assert not made.default_run.slo.is_met
-    row = chosen(made)
-    assert row.run.slo.is_met
-    uses = [one.run.slo.use for one in made.tried]
-    assert row.run.slo.use <= min(uses) + 0.01, "the most room of all that were tried"
+    assert made.run.slo.is_met
+    uses = [one.slo.use for one in made.tried]
+    assert made.run.slo.use <= min(uses) + 0.01, "the most room of all that were tried"
 
 
 def test_all_at_once_the_fastest_that_keeps_the_limits_is_chosen():
     made = advised(LONG, gpu="h200", max_output=64, slo="itl_max=200ms")
     assert made.request.aim is Aim.THROUGHPUT_WITHIN_LIMITS
     assert not made.default_run.slo.is_met
-    row = chosen(made)
-    assert row.run.slo.is_met
-    keeping = [one.run.figures.makespan_s for one in made.tried if one.run.slo.is_met]
-    assert row.run.figures.makespan_s <= min(keeping) * 1.01
+    keeping = [one.figures.makespan_s for one in made.tried if one.slo.is_met]
+    assert made.run.figures.makespan_s <= min(keeping) * 1.01
 
 
 def test_budget_and_requests_at_once_are_searched_together():
@@ -101,7 +93,7 @@ def test_a_limit_that_a_lone_request_breaks_is_found_without_a_search():
     """Budgets were halved down to 2 tokens, each taking twice as long to simulate."""
     made = advised(MIXED, model="qwen2.5-1.5b", gpu="l4", slo="itl_max=5ms")
     assert (made.advice.kind, made.advice.rate) == (AdviceKind.NO_SETTING, None)
-    assert [row.run for row in made.tried] == [made.default_run]
+    assert made.tried == (made.default_run,)
 
 
 def test_a_queue_that_grows_keeps_no_limit():

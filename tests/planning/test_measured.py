@@ -10,7 +10,7 @@ from chunkscope.planning.plan import Plan
 from chunkscope.planning.predict import SimulateOptions, predict
 from chunkscope.vllm.settings import Settings
 from tests.build import FITTING, LONG, advised, profile
-from tests.vllm.test_log_reader import PERIODIC, stamped
+from tests.vllm.test_log_reader import stamped
 
 CONTEXT = 16_384
 START = (
@@ -105,16 +105,6 @@ def test_what_would_have_fitted_is_a_measurement_too(tmp_path: Path) -> None:
     assert plan.settings.max_model_len == 8_192
     with pytest.raises(InputError, match=f"{CONTEXT:,}"):
         advised(LONG, log=written(tmp_path, said), max_model_len=CONTEXT)
-
-
-@pytest.mark.parametrize(("waiting", "expected"), [(0, 0.125), (3, None)])
-def test_a_hit_rate_counts_where_nobody_was_counted_twice(tmp_path, waiting, expected) -> None:
-    line = PERIODIC.format(prompt=9.0, running=2, waiting=waiting, kv=1.0)
-    plan = planned(written(tmp_path, *FITTED, line))
-    assert plan.deployment.measured is not None
-    assert plan.deployment.measured.hit_rate == expected
-    mean = sum(FITTING) / len(FITTING)
-    assert plan.request.shared_prefix == (round(0.125 * mean) if expected else None)
 
 
 def test_the_plan_keeps_it_and_the_simulation_uses_it(tmp_path: Path) -> None:

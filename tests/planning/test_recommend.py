@@ -10,14 +10,14 @@ from chunkscope.errors import InputError, UsageError
 from chunkscope.hardware.accuracy import nearest_measured
 from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.models import find_model
-from chunkscope.planning.plan import AdviceKind, Basis, Plan, Role, Standing
+from chunkscope.planning.choose import WORTH
+from chunkscope.planning.plan import BEST, DEFAULT, AdviceKind, Basis, Plan
 from chunkscope.planning.recommend import plan_for, recommend
 from chunkscope.planning.request import PlanRequest
 from chunkscope.planning.rule import LengthRule
-from chunkscope.planning.search import WORTH
-from chunkscope.planning.simulator import NEAR
 from chunkscope.prompts.harness.log import AS_LOGGED, LONGEST_FIRST, LogSummary
 from chunkscope.report.plan import answer as advice
+from chunkscope.report.plan import sections
 from chunkscope.report.words import sentence
 from chunkscope.simulation.workload import OutputOrigin
 from chunkscope.vllm.enums import Entry, Mode, Task
@@ -65,23 +65,12 @@ def test_a_setting_that_pays_is_set_with_what_it_gains():
     [("qwen2.5-1.5b", "l4"), ("llama-3.1-8b", "h100"), ("deepseek-v2-lite", "a100")],
 )
 def test_what_is_chosen_is_not_beaten_by_a_row_of_its_own_table(model, gpu):
-    """In the aim, then in the longest gap; a row that is better says why it was not taken."""
+    """Unless it gains too little, or not in every case; vLLM's default is the first."""
     made = recommend(SAMPLE, model=model, gpu=gpu, vllm_version="0.32")
-    (chosen,) = [row for row in made.tried if row.chosen]
-    ours = chosen.run.figures
-    for row in made.tried:
-        theirs = row.run.figures
-        if row.standing is Standing.WORSE:
-            near = theirs.makespan_s >= ours.makespan_s / (1 + NEAR)
-            assert near
-            if theirs.makespan_s < ours.makespan_s:
-                assert theirs.longest_gap_s >= ours.longest_gap_s
-    assert made.tried[0].role is Role.DEFAULT
-
-
-def test_vllms_default_is_the_first_row_also_where_it_is_a_neighbour_of_the_best():
-    made = recommend(SAMPLE, model="llama-3.1-8b", gpu="h100", entry="llm", vllm_version="0.32")
-    assert [row.role for row in made.tried][:2] == [Role.DEFAULT, Role.BEST]
+    (theirs,) = [run for run in made.tried if run is not made.run]
+    beats = theirs.figures.makespan_s < made.run.figures.makespan_s
+    assert not beats or made.advice.gain < WORTH or made.advice.least_gain <= 0
+    assert [run.setting for run in made.tried] == [DEFAULT, BEST]
 
 
 def test_a_finalist_must_gain_in_every_variation():
@@ -90,7 +79,7 @@ def test_a_finalist_must_gain_in_every_variation():
     assert made.settings.given() == {}
     assert (made.advice.doubt, made.advice.gain >= WORTH) == ("longer_outputs", True)
     assert made.advice.least_gain <= 0
-    assert Standing.NOT_ROBUST in {row.standing for row in made.tried}
+    assert "not in every case" in str(sections(made))
     known = advised(range(50, 1_050), gpu="a100-80gb", max_output=256)
     assert known.settings.max_num_seqs == 512, "nothing to vary where it is known"
 
@@ -141,7 +130,7 @@ def test_the_cost_is_known_before_the_run_with_its_range():
     assert cost.hours == made.run.figures.makespan_s / 3_600
     assert cost.least_hours < 0.8 * cost.hours, "outputs may be half as long"
     assert cost.most_hours > 1.3 * cost.hours, "or twice as long"
-    assert (cost.gpus, cost.price_per_hour) == (1, 0.8)
+    assert made.request.price_per_hour == 0.8
     known = advised(MIXED, model="qwen2.5-1.5b", gpu="l4", max_output=256).cost
     seen = 1 / (1 + nearest_measured(find_model("qwen2.5-1.5b"))[1])  # too short by so much
     assert known.most_hours < 1.2 * seen * known.hours, "lengths, draws, prediction error"
@@ -256,7 +245,6 @@ def test_refused_prompts_are_counted_exactly():
     assert made.effective.max_model_len == 32_768
     assert made.settings.max_model_len is None
     assert (made.refused.prompts, made.refused.of, made.refused.room_tokens) == (3, 64, 32_512)
-    assert made.refused.too_long == 1, "the others leave room for fewer tokens than asked for"
 
 
 @pytest.mark.parametrize(("lengths", "output"), [((5_000, 6_000), None), (MIXED, 4_096)])
@@ -303,11 +291,10 @@ def test_no_dataset_borrows_anothers_outputs_and_the_range_is_over_what_is_assum
     data = dataclasses.replace(profile(), datasets=(known, dataset("unknown", [100] * 30)))
     made = recommend(data, model="llama-3.1-8b", gpu="h200", vllm_version="0.24")
     assert made.cost.output_tokens == 20 * 700 + 30 * 256
-    assert [(d.name, d.requests, d.output_tokens) for d in made.cost.datasets] == [
-        ("known", 20, 14_000),
-        ("unknown", 30, 7_680),
-    ]
-    assert max(d.hours for d in made.cost.datasets) < made.cost.hours
+    alone = made.cost.datasets
+    assert (alone["known"].requests, alone["known"].output_tokens) == (20, 14_000)
+    assert (alone["unknown"].requests, alone["unknown"].output_tokens) == (30, 7_680)
+    assert max(work.hours for work in alone.values()) < made.cost.hours
     assert [output.name for output in made.outputs if output.is_assumed] == ["unknown"]
     assert {"shorter_outputs", "longer_outputs"} <= set(made.cost.varied)
     (assumed,) = [note for note in made.notes if note.code == "assumed_output"]
