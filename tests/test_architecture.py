@@ -131,7 +131,7 @@ BUDGETS = {
     "hardware": 1_532,
     "vllm": 2_203,
     "simulation": 2_361,
-    "planning": 2_868,
+    "planning": 2_665,
     "verification": 3_489,
     "diagnosis": 773,
     "reference": 989,
