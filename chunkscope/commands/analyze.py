@@ -91,9 +91,8 @@ def analyze(
     skip_bad_rows = options.pop("skip_bad_rows", False)
     export_trace = options.pop("export_trace", None)
     if options.get("ray") and export_trace is not None:
-        raise UsageError(
-            "--ray and --export-trace cannot be used together", hint="leave one of them out"
-        )
+        both = "--ray and --export-trace cannot be used together"
+        raise UsageError(both, hint="leave one of them out")
     export = _export(export_trace, paths, options.get("prefixes", True)) if export_trace else None
     with console.progress(quiet=quiet) as progress:
         profile = api.analyze(export=export, listener=_listener(progress), **options)

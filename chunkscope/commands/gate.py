@@ -1,7 +1,6 @@
 """`chunkscope gate`."""
 
 from difflib import unified_diff
-from itertools import count
 from pathlib import Path
 from typing import Literal
 
@@ -84,9 +83,7 @@ def _init(reports: Path, path: Path, *, force: bool) -> None:
         console.say(f"wrote {baseline}: what later data is compared with; commit it")
     text = starting_text(findings, path)
     if path.exists():
-        names = (path.with_name(f"{path.name}.old{n or ''}") for n in count())
-        old = path.rename(next(name for name in names if not name.exists()))
-        console.say(f"the old {path} is now {old}")  # what a person wrote is never deleted
+        console.say(f"the old {path} is now {path.replace(path.with_name(f'{path.name}.old'))}")
     write_atomically(path, text.encode())
     where = "" if path == CONFIG else f" --config {path}"
     console.say(f"wrote {path}; next: chunkscope gate{where}")

@@ -192,10 +192,10 @@ def _checked(command: str, name: str, value: Any, types: Mapping[str, Any]) -> A
 # -- artefacts -----------------------------------------------------------------------------------
 
 
-def finish(artefact: Any, output: Path, *, details: bool, json: bool, after: str) -> None:
+def finish(artefact: Any, output: Path, *, after: str, **how: Any) -> None:
     """Write an artefact, show it, and say where it is and what usually comes next."""
     artefact.save(output)
-    show(artefact, details=details, json=json)
+    show(artefact, **how)
     console.say(f"\nwrote {output}; next: {after}")
 
 

@@ -136,9 +136,8 @@ def doctor(
     plan = plan or (opt.PLAN if opt.PLAN.exists() else None)
     profile = profile or (opt.PROFILE if opt.PROFILE.exists() else None)
     diagnosis = run(*logs, plan=plan, profile=profile, gpu=gpu, model=model, seconds=seconds)
-    diagnosis.save(output)
-    opt.show(diagnosis, details=details, json=json, form=form)
-    console.say(f"\nwrote {output}")
+    after = f"chunkscope report{opt.quoted(output.parent, usual=opt.REPORTS)}"
+    opt.finish(diagnosis, output, after=after, details=details, json=json, form=form)
 
 
 def demo(
@@ -164,9 +163,8 @@ def demo(
     options = opt.settled(demo, locals())
     from chunkscope.reference.demo import demo as run
 
-    demonstration = run(
-        answering=lambda name: None if quiet else console.say(f"answering {name}"), **options
-    )
+    tell = (lambda _: None) if quiet else (lambda name: console.say(f"answering {name}"))
+    demonstration = run(answering=tell, **options)
     measured = replace(demonstration.measured, command=console.command())
     measured.save(output)
     opt.show(measured if json else demonstration, details=details, json=json)
@@ -200,9 +198,8 @@ def gpus(part: str = PART, json: bool = opt.JSON) -> None:
     for card in CARDS:
         if _contains(part, card.name, card.title):
             also = [alias for alias, name in ALIASES.items() if name == card.name]
-            figures = {
-                n: getattr(card, n) for n in ("memory_gib", "bandwidth_gb_s", "dense_tflops")
-            }
+            names = ("memory_gib", "bandwidth_gb_s", "dense_tflops")
+            figures = {name: getattr(card, name) for name in names}
             rows.append({"name": card.name, "title": card.title, "also": also, **figures})
             cells.append((card.name, card.title, *map(_number, figures.values())))
     _list("gpus", part, rows, ("name", "GPU", "GiB", "GB/s", "dense TFLOPS"), cells, json=json)
@@ -217,18 +214,11 @@ def _number(value: float | None) -> str:
 
 
 def _list(
-    what: str,
-    part: str,
-    rows: Sequence[Any],
-    headings: Sequence[str],
-    cells: Sequence[Sequence[str]],
-    *,
-    json: bool,
+    what: str, part: str, rows: Any, headings: Sequence[str], cells: Any, *, json: bool
 ) -> None:
     if not rows:
-        raise InputError(
-            f"no known name contains {part!r}", hint=f"`chunkscope {what}` lists all of them"
-        )
+        hint = f"`chunkscope {what}` lists all of them"
+        raise InputError(f"no known name contains {part!r}", hint=hint)
     if json:
         from chunkscope.artefacts.artefact import dump
 

@@ -157,10 +157,7 @@ class BudgetFile:
 def find_budget(config: Path | None = None) -> BudgetFile:
     if config is None and not BUDGET.exists() and not PROJECT.exists():
         raise InputError(f"there is no {BUDGET}", hint=HINT)
-    return read_budget(config or (BUDGET if BUDGET.exists() else PROJECT))
-
-
-def read_budget(path: Path) -> BudgetFile:
+    path = config or (BUDGET if BUDGET.exists() else PROJECT)
     return parse_budget(read_text(path, hint=HINT), path)
 
 

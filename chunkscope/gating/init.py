@@ -1,14 +1,14 @@
 """`gate --init` writes a budget that today's artefacts keep; `gate --update` moves its limits.
 
 All that has evidence is asked for: also the drift from a baseline, which is copied, and arguments
-in a vllm.yaml that is there already. What fails today is a comment: the file is a start, not a
-failure. A limit carries the value of its day, so `--update` knows which were written by `--init`:
-it moves those and what fails; a limit that a person chose and that is kept stays.
+in a vllm.yaml that is there already. What fails today is left out, and named at the end. A limit
+carries the value of its day, so `--update` knows which were written by `--init`: it moves those and
+what fails; a limit that a person chose and that is kept stays.
 """
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import groupby
 from math import ceil, floor
 from pathlib import Path
@@ -93,37 +93,39 @@ def limit_of(key: Key, value: float) -> int | str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetLine:
-    """`today`: the value that the limit was made from; `off`: why it is only a comment."""
+    """`today`: the value that the limit was made from."""
 
     table: str
     key: str
     value: Any
     why: str = ""
     today: float | None = None
-    off: str = ""
 
     def text(self) -> str:
         value = tomlkit.item(self.value).as_string()
         if self.today is not None:
             value = f"{{ limit = {value}, today = {json.dumps(round(self.today, 6))} }}"
-        comment = "; ".join(filter(None, (self.why, self.off and f"fails today: {self.off}")))
-        comment = "".join(c if c.isprintable() else " " for c in comment)  # it is one line
-        line = f"{self.key} = {value}" + (f"  # {comment}" if comment else "")
-        return f"# {line}" if self.off else line
+        return f"{self.key} = {value}" + (f"  # {self.why}" if self.why else "")
 
 
 def starting_text(findings: Findings, path: Path) -> str:
     """A budget for that path: what it names is looked for beside it."""
     place = path.with_name("chunkscope.toml")  # tables are called [gate], whatever its name
     lines: list[BudgetLine] = []
-    for _, group in groupby(_lines(findings, place), key=lambda line: line.table):
-        lines += _judged(list(group), findings, place)
-    if not any(_is_live(line) for line in lines):
+    failing: list[str] = []
+    for table, group in groupby(_lines(findings, place), key=lambda line: line.table):
+        some = list(group)
+        passing = _passing(some, findings, place)
+        failing += [f"{table}.{line.key}" for line in some if line not in passing]
+        if any(line.key not in _NAMES for line in passing):  # a table has to ask for something
+            lines += passing
+    if not lines:
         raise InputError(
             f"nothing in {findings.folder} could be checked",
             hint="run `chunkscope analyze data/` first",
         )
-    return _rendered(lines)
+    left_out = f"\n# Left out, because it fails today: {', '.join(failing)}\n" if failing else ""
+    return HEAD + _rendered(lines) + left_out
 
 
 def _lines(findings: Findings, place: Path) -> Iterator[BudgetLine]:
@@ -171,34 +173,27 @@ def _figures(table: str, values: tables.Values) -> Iterator[BudgetLine]:
             yield BudgetLine(table=table, key=spec.key, value=limit, **about)
 
 
-def _judged(lines: list[BudgetLine], findings: Findings, place: Path) -> list[BudgetLine]:
-    """With what fails today as comments. A file that cannot be compared with is one, too."""
+def _passing(lines: list[BudgetLine], findings: Findings, place: Path) -> list[BudgetLine]:
+    """Those of a table that pass. A file that cannot be compared with passes nothing."""
     try:
         failed = judge(parse_budget(_rendered(lines), place), findings).failed
-    except ChunkscopeError as error:
-        return [replace(line, off=error.message) for line in lines]
+    except ChunkscopeError:
+        return []
     if lines[0].table != "settings":
-        values = {c.place[-1]: "not known" if c.value is None else f"{c.value}" for c in failed}
-        return [replace(line, off=values.get(line.key, "")) for line in lines]
+        keys = {check.place[-1] for check in failed}
+        return [line for line in lines if line.key not in keys]
     # What nobody judges is allowed by name; of the rest all holds or none.
-    if allowed := [check.subject for check in failed if check.name == "settings.allow"]:
-        lines = [*lines, BudgetLine(table="settings", key="allow", value=allowed)]
-    others = ", ".join(check.title for check in failed if check.name != "settings.allow")
-    return [replace(line, off=others) for line in lines]
-
-
-def _is_live(line: BudgetLine) -> bool:
-    return not line.off and line.key not in _NAMES
+    if any(check.name != "settings.allow" for check in failed):
+        return []
+    allowed = [check.subject for check in failed]
+    more = [BudgetLine(table="settings", key="allow", value=allowed)] if allowed else []
+    return [*lines, *more]
 
 
 def _rendered(lines: list[BudgetLine]) -> str:
-    """A table with nothing left to ask for would be an error: it is a comment as a whole."""
-    text = HEAD
+    text = ""
     for name, group in groupby(lines, key=lambda line: line.table):
-        some = list(group)
-        mark = "" if any(map(_is_live, some)) else "# "
-        texts = [f"[gate.{name}]", *(line.text() for line in some)]
-        text += "\n" + "".join(f"{'' if t.startswith('#') else mark}{t}\n" for t in texts)
+        text += f"\n[gate.{name}]\n" + "".join(f"{line.text()}\n" for line in group)
     return text
 
 

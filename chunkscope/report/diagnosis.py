@@ -12,7 +12,6 @@ from chunkscope.report.words import capital, sentence
 
 MOST_ENGINES = 8  # the last of them
 MOST_SYMPTOMS = 5  # of an engine, in the short answer
-MOST_PHASES = 60
 
 
 def sections(diagnosis: Diagnosis) -> list[Section]:
@@ -39,7 +38,6 @@ def _engine(engine: EngineReport, place: int, count: int) -> Iterator[Section]:
     )
     yield Section(title="What limited it when", table=_bounds(engine))
     yield Section(title="Memory", table=_memory(engine), details=True)
-    yield Section(title="Phase by phase", table=_phases(engine), details=True)
 
 
 # -- what is said --------------------------------------------------------------------------------
@@ -129,17 +127,3 @@ def _memory(engine: EngineReport) -> Table | None:
     ]
     source = "by the log" if engine.last_line else "by /metrics"
     return table_of(("memory", source, *([f"predicted ({engine.gpu})"] if model else [])), rows)
-
-
-def _phases(engine: EngineReport) -> Table | None:
-    rows = [
-        (
-            *(f"{phase.begin_s:,.0f} to {phase.window.end_s:,.0f} s", phase.bound.value),
-            *(phase.window.prompt_tokens_per_s, phase.window.output_tokens_per_s),
-            *(phase.window.running, f"{phase.window.waiting:,}{' (burst)' * phase.burst}"),
-            share(phase.window.kv_use),
-        )
-        for phase in engine.phases[:MOST_PHASES]
-    ]
-    figures = ("prompt/s", "output/s", "running", "waiting", "KV use")
-    return table_of(("when", "held back by", *figures), rows, words=("held back by",))

@@ -19,7 +19,7 @@ TABLE = "question;answer\none two three;yes\n"
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    (tmp_path / "data.csv").write_text(TABLE * 1)
+    (tmp_path / "data.csv").write_text(TABLE)
     return tmp_path
 
 
@@ -36,13 +36,10 @@ def test_a_table_of_the_command_sets_its_options(place) -> None:
     assert [dataset.name for dataset in profile.datasets] == ["mine"]
 
 
-def test_pyproject_is_read_where_there_is_no_other(place) -> None:
+def test_the_command_line_wins_over_chunkscope_toml_and_that_over_pyproject(place) -> None:
     (place / "pyproject.toml").write_text('[tool.chunkscope.analyze]\nfield = "answer"\n')
     assert analyze(place, "data.csv").code == 0
     assert fields(place) == ["answer"]
-
-
-def test_the_command_line_wins(place) -> None:
     (place / "chunkscope.toml").write_text('[analyze]\nfield = ["answer"]\n')
     assert analyze(place, "data.csv", "--field", "question").code == 0
     assert fields(place) == ["question"]
@@ -54,13 +51,6 @@ def test_flags_of_a_command_may_stand_there_too(tmp_path) -> None:
     (tmp_path / "chunkscope.toml").write_text(table)
     run = chunkscope(tmp_path, "memory", "--json")
     assert json.loads(run.out)["settings"]["max_num_seqs"] == 64, run.err
-
-
-def test_bad_rows_may_be_allowed_there(tmp_path) -> None:
-    (tmp_path / "a.jsonl").write_text('{"prompt": "fine"}\n{"prompt": \n')
-    assert analyze(tmp_path, "a.jsonl").code == 3
-    (tmp_path / "chunkscope.toml").write_text("[analyze]\nskip_bad_rows = true\n")
-    assert analyze(tmp_path, "a.jsonl").code == 0
 
 
 @pytest.mark.parametrize(

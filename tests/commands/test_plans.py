@@ -33,11 +33,6 @@ def test_emit_prints_words_that_a_shell_can_split(planned) -> None:
     assert shlex.split(run.out) == plan.cli_args()
 
 
-def test_json_is_the_plan(planned) -> None:
-    run = chunkscope(planned, "recommend", *MACHINE, "--json")
-    assert json.loads(run.out) == json.loads((planned / "reports" / "plan.json").read_bytes())
-
-
 def test_a_size_is_enough_of_a_gpu(planned, tmp_path) -> None:
     words = ("--model", "qwen3-8b", "--gpu", "80GiB", "--vllm-version", "0.24", "-o")
     run = chunkscope(planned, "recommend", *words, tmp_path / "plan.json")
@@ -105,7 +100,7 @@ def test_memory_names_the_bytes_of_a_token(tmp_path) -> None:
         chunkscope(tmp_path, "memory", "-m", "llama-3.1-8b", "--gpu", "h100", "--json").out
     )
     python_values = python.memory("llama-3.1-8b", "h100")
-    assert values["kv_cache_tokens"] == python_values.memory.kv_cache_tokens
+    assert values["memory"]["kv_cache_tokens"] == python_values.memory.kv_cache_tokens
 
 
 def test_prefixes_say_how_much_is_served(tmp_path) -> None:
@@ -129,18 +124,13 @@ def test_prefixes_say_how_much_is_served(tmp_path) -> None:
         ("recommend --slo itl=5", 2, "--slo"),
         ("recommend --arrivals soon", 2, "soon"),
         ("recommend --dataset shrt", 2, "short"),
-        ("recommend --policy lengths", 2, "--policy"),
-        ("recommend --emit lighteval", 2, "lighteval"),
         ("recommend --emit python --entry serve", 2, "--entry"),
         ("recommend --tp 0", 2, "--tp"),
         ("simulate --trace nowhere.jsonl", 3, "nowhere.jsonl"),
         ("simulate --calibration nowhere.json", 3, "nowhere.json"),
-        ("simulate --requests 0", 2, "--requests"),
-        ("simulate --log x", 2, "--log"),
         ("verify", 4, "vLLM"),
         ("verify --repeats 0", 2, "--repeats"),
         ("verify --engine-arg dtype", 2, "dtype"),
-        ("verify --only plan", 2, "--only"),
         ("verify nowhere.json", 3, "nowhere.json"),
         ("report nowhere", 3, "nowhere"),
         ("report reports/plan.json", 3, "reports"),

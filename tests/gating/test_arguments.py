@@ -59,14 +59,12 @@ def test_of_a_start_script_the_command_that_starts_vllm_is_read(tmp_path, script
 @pytest.mark.parametrize(
     "text",
     [
-        "--enable-chunked-prefill false",
         "--enable-chunked-prefill=False",
         "--max-num-seqs 1K",
         "--max-model-len 2.5K",
         "--max-model-len 8,192",
         "--gpu-memory-utilization 90%",
         "--gpu-memory-utilization nan",
-        "--gpu-memory-utilization 1e999",
         f"--max-num-seqs {'9' * 400}",
         "--max-num-seqs",
         "--max-num-seqs --enable-chunked-prefill",

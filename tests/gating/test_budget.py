@@ -42,7 +42,6 @@ def test_the_own_file_comes_before_the_projects(tmp_path, monkeypatch):
         ('[gate.data]\np95 = "many"', "gate.data.p95"),
         ("[gate.data]\np95 = -1", "gate.data.p95"),
         ("[gate.data]\np95 = nan", "gate.data.p95"),
-        ("[gate.data]\np95 = true", "gate.data.p95"),
         ("[gate.drift]\np95 = '5%'", "gate.drift.baseline"),
         ("[gate.drift]\nbaseline = 'b'\np95 = 5", "gate.drift.p95"),
         ("[gate.speed]\nttft_p95 = 3", "gate.speed.ttft_p95"),
@@ -108,11 +107,11 @@ def test_what_init_writes_passes_and_says_the_value_of_its_day(full):
     assert failed == []
 
 
-def test_what_fails_today_is_a_comment(place):
+def test_what_fails_today_is_left_out_and_named(place):
     place.save_profile()
     path = start(place)
-    text = path.read_text()
-    assert "\n# data = true" in text, "the profile is of no file"
+    assert path.read_text().splitlines()[-1].startswith("#")
+    assert "freshness.data" in path.read_text().splitlines()[-1], "the profile is of no file"
     assert result_of(place, path).passed
 
 

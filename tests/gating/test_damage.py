@@ -13,7 +13,7 @@ import pytest
 
 from chunkscope.errors import InputError
 from chunkscope.findings import load_findings
-from chunkscope.gating.budget import read_budget
+from chunkscope.gating.budget import find_budget
 from chunkscope.gating.gate import judge
 from tests.build import MIXED, Place, run
 
@@ -70,7 +70,7 @@ def damaged(data: bytes, others: list[bytes], chance: random.Random) -> bytes | 
 
 def passing(checkout: Path) -> set[str]:
     """Which checks pass; nothing where the gate refuses to judge."""
-    budget = read_budget(checkout / "chunkscope.toml")
+    budget = find_budget(checkout / "chunkscope.toml")
     try:
         result = judge(budget, load_findings(checkout / "reports"))
     except InputError:

@@ -2,7 +2,8 @@
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,15 +15,8 @@ from tests.conftest import missing
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
-FLAGS = [
-    "--no-sandbox",  # root has none, and the page is ours
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
+# Root has no sandbox, and the page is ours.
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 
 
 # Not for the session: while playwright runs, no other test could use asyncio.
@@ -49,29 +43,19 @@ class Opened:
     requested: list[str] = field(default_factory=list)
 
 
-class Opener:
-    def __init__(self, browser: "Browser") -> None:
-        self._browser = browser
-        self._contexts: list = []
-
-    def __call__(self, path: Path, *, width: int = 1280, **how: object) -> Opened:
-        context = self._browser.new_context(viewport={"width": width, "height": 900}, **how)
-        self._contexts.append(context)
-        opened = Opened(context.new_page())
-        context.on("request", lambda request: opened.requested.append(request.url))
-        opened.page.on("console", lambda message: opened.said.append(message.text))
-        opened.page.on("pageerror", lambda error: opened.said.append(str(error)))
-        opened.page.goto(path.as_uri())
-        return opened
-
-    def close(self) -> None:
-        for context in self._contexts:
-            context.close()
-
-
 @pytest.fixture
-def show(browser: "Browser") -> Iterator[Opener]:
+def show(browser: "Browser") -> "Iterator[Callable[..., Opened]]":
     """`show(path)` opens a file as a user does: from the disk, in a window of its own."""
-    opener = Opener(browser)
-    yield opener
-    opener.close()
+    with ExitStack() as stack:
+
+        def opener(path: Path, *, width: int = 1280, **how: object) -> Opened:
+            context = browser.new_context(viewport={"width": width, "height": 900}, **how)
+            stack.callback(context.close)
+            opened = Opened(context.new_page())
+            context.on("request", lambda request: opened.requested.append(request.url))
+            opened.page.on("console", lambda message: opened.said.append(message.text))
+            opened.page.on("pageerror", lambda error: opened.said.append(str(error)))
+            opened.page.goto(path.as_uri())
+            return opened
+
+        yield opener

@@ -13,6 +13,7 @@ from tests.report import examples
 
 pytestmark = pytest.mark.real
 WIDTHS = (390, 768, 1024, 1440)
+OPEN_ALL = "document.querySelectorAll('details').forEach(d => { d.open = true })"
 
 
 def page_of(findings: Findings, place: Path, old: Findings | None = None) -> Path:
@@ -55,22 +56,23 @@ def test_it_loads_in_silence_and_asks_nobody(show, any_page) -> None:
 
 def test_every_chart_is_drawn(show, page) -> None:
     opened = show(page)
-    for details in opened.page.query_selector_all("details"):
-        details.evaluate("details => { details.open = true }")
+    opened.page.evaluate(OPEN_ALL)
     opened.page.wait_for_timeout(300)
     places = opened.page.query_selector_all("[data-chart]")
-    names = {place.get_attribute("data-chart") for place in places}
-    assert names >= {"lengths", "measured"}
-    for place in places:
-        assert place.query_selector("svg path, svg rect, svg circle, svg line"), (
-            place.get_attribute("data-chart")
-        )
+    assert {place.get_attribute("data-chart") for place in places} >= {"lengths", "measured"}
+    assert all(place.query_selector("svg path, svg rect") for place in places)
 
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_nothing_sticks_out(show, any_page, width: int) -> None:
     opened = show(any_page, width=width)
     assert not opened.page.evaluate("document.documentElement.scrollWidth > innerWidth")
+
+
+def test_names_full_of_markup_do_nothing(show, tmp_path) -> None:
+    examples.hostile().save(tmp_path / "profile.json")
+    opened = show(page_of(load_findings(tmp_path), tmp_path))
+    assert (opened.said, opened.page.locator("main b").count()) == ([], 0)
 
 
 def test_the_charts_follow_the_window(show, page) -> None:
@@ -87,8 +89,7 @@ def test_axe_finds_nothing_against_wcag_aa(show, any_page, width: int, scheme: s
     from axe_playwright_python.sync_playwright import Axe
 
     opened = show(any_page, width=width, color_scheme=scheme, bypass_csp=True)
-    for details in opened.page.query_selector_all("details"):
-        details.evaluate("details => { details.open = true }")
+    opened.page.evaluate(OPEN_ALL)
     rules = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]}
     results = Axe().run(opened.page, options=rules)
     assert not results.response["violations"], results.generate_report()
@@ -97,7 +98,7 @@ def test_axe_finds_nothing_against_wcag_aa(show, any_page, width: int, scheme: s
 def test_a_column_sorts_both_ways_and_rows_are_filtered(show, tmp_path) -> None:
     build.profile(**{f"set_{n}": [n * 10 + 5] for n in range(30)}).save(tmp_path / "profile.json")
     opened = show(page_of(load_findings(tmp_path), tmp_path))
-    opened.page.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true })")
+    opened.page.evaluate(OPEN_ALL)
     table = opened.page.locator("table.sortable").first
     longest = table.locator("th button", has_text="max")
     names = lambda: table.locator("tbody tr:visible th").all_inner_texts()  # noqa: E731
@@ -139,10 +140,3 @@ def test_the_numbers_are_there_without_javascript(show, page, everything) -> Non
     text = opened.page.inner_text("main")
     assert f"{everything.profile.overall.max:,}" in text
     assert "scripts" in text
-
-
-def test_names_full_of_markup_do_nothing(show, tmp_path) -> None:
-    examples.hostile().save(tmp_path / "profile.json")
-    opened = show(page_of(load_findings(tmp_path), tmp_path))
-    assert opened.said == []
-    assert opened.page.locator("main b").count() == 0
