@@ -279,9 +279,6 @@ def _info(workload: Workload, options: SimulateOptions, profile: Profile | None)
         requests=len(workload.requests),
         seed=workload.seed if drawn else None,
         arrivals=rated or workload.arrivals,
-        task=workload.task.value,
-        shared_prefix=workload.shared_prefix,
-        left_out=workload.left_out,
         order=workload.order,
         concurrency=workload.concurrency,
     )

@@ -101,15 +101,12 @@ class SimulatedRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadInfo:
-    """Where the requests came from: enough to draw them again."""
+    """Where the requests came from."""
 
     source: str
     requests: int
     seed: int | None
     arrivals: str
-    task: str
-    shared_prefix: int = 0
-    left_out: int = 0
     order: SendOrder | None = None  # None where the requests brought it along
     concurrency: int | None = None  # requests that the client keeps under way; None: all
     profile_digest: str | None = None  # None: not of a profile
@@ -119,7 +116,7 @@ class WorkloadInfo:
 class Simulation(Artefact):
     """What `simulate` answers: predicted, never measured. No date: the same asked is the same."""
 
-    schema: ClassVar = "chunkscope/simulation/6"
+    schema: ClassVar = "chunkscope/simulation/7"
     made_by: ClassVar = "chunkscope simulate"
 
     cost_model: CostModel

@@ -14,15 +14,6 @@ from chunkscope.artefacts.numbers import SECONDS, exceeds
 from chunkscope.errors import UsageError
 
 METRICS = ("ttft", "itl", "tpot", "e2e")  # first token, gap, mean gap of a request, whole answer
-# As vLLM's benchmark, aiperf and GuideLLM call the same. aiperf's and GuideLLM's inter-token
-# latency is a request's mean, which is vLLM's tpot; vLLM's itl is each gap.
-ALIASES = {
-    "time_to_first_token": "ttft",
-    "inter_token_latency": "tpot",
-    "e2el": "e2e",
-    "latency": "e2e",
-    "request_latency": "e2e",
-}
 EXAMPLE = "ttft_p95=1s,itl_p99=50ms"
 _RANK = re.compile(r"max|mean|p(?=.*[1-9])\d{1,2}(\.\d+)?")  # p99.9, and no p0 or p100
 
@@ -61,7 +52,7 @@ Slo = tuple[Limit, ...]
 def read_slo(text: str | None) -> Slo:
     """What `--slo` says; UsageError with what there is where it says something else.
 
-    >>> [str(limit) for limit in read_slo("ttft_p95=1s, e2el_max=30s")]
+    >>> [str(limit) for limit in read_slo("ttft_p95=1s, e2e_max=30s")]
     ['ttft_p95 1 s', 'e2e_max 30 s']
     """
     if text is None:
@@ -76,7 +67,6 @@ def read_slo(text: str | None) -> Slo:
 def _limit(text: str) -> Limit:
     name, _, value = text.partition("=")
     metric, _, at = name.strip().lower().rpartition("_")
-    metric = ALIASES.get(metric, metric)
     if metric not in METRICS or not _RANK.fullmatch(at):
         raise UsageError(
             f"--slo knows no {name.strip() or text!r}",

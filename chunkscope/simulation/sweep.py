@@ -19,10 +19,10 @@ def points(base: Settings) -> Iterator[Settings]:
 
     A budget below max_model_len needs chunking on; one below max_num_seqs runs fewer requests.
     """
-    settings, size = Settings.of(base.given()), base.step_tokens
+    size = base.step_tokens
     capped = ((size, threshold) for threshold in THRESHOLDS if threshold < size)
     for budget, threshold in (*((budget, 0) for budget in BUDGETS), *capped):
-        chunked = replace(settings.at_budget(budget), enable_chunked_prefill=True)
+        chunked = replace(base.at_budget(budget), enable_chunked_prefill=True)
         yield replace(chunked, long_prefill_token_threshold=threshold)
 
 

@@ -13,7 +13,6 @@ from chunkscope.prefixes.sharing import Stretch
 from chunkscope.simulation.fast_scheduler import FastScheduler
 from chunkscope.simulation.loop import Scenario, run_setting
 from chunkscope.simulation.result import SimulatedRun
-from chunkscope.simulation.scheduler import Scheduler
 from chunkscope.simulation.workload import Request
 from chunkscope.vllm.enums import ChunkPolicy
 from chunkscope.vllm.flags import release
@@ -159,23 +158,6 @@ def test_with_a_host_that_takes_no_time_the_gpu_never_waits(lag):
     slow, free = (simulate(requests, args, replace(STEP, host=host)) for host in hosts)
     assert free.figures.makespan_s == free.gpu_s == slow.gpu_s
     assert slow.figures.makespan_s > 1.5 * slow.gpu_s
-
-
-def test_requests_that_only_decode_are_not_asked_one_by_one(monkeypatch):
-    """What the fast path is for."""
-    asked = []
-    plain = Scheduler._num_new_tokens
-    monkeypatch.setattr(
-        Scheduler,
-        "_num_new_tokens",
-        lambda self, request: asked.append(request) or plain(self, request),
-    )
-    requests = [{"prompt": 4, "output": 100} for _ in range(50)]
-    engine = {"max_num_batched_tokens": 1_000, "max_num_seqs": 64}
-    trace(requests, engine, fast=True)
-    assert len(asked) == 50
-    trace(requests, engine, fast=False)
-    assert len(asked) == 50 + 50 * 100
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from chunkscope.errors import InputError, UsageError
 from chunkscope.hardware.step_time import READ_AGAIN, Host, StepModel
-from chunkscope.simulation.result import Backlog
 from chunkscope.simulation.workload import Request, with_shared_prefix
 from chunkscope.vllm.enums import ChunkPolicy
 from tests.simulation.common import ARGS, STEP, args, arriving, simulate
@@ -93,11 +92,6 @@ def test_a_preempted_request_has_a_gap_as_long_as_it_waited():
     assert run.figures.preemptions == 1
     assert run.figures.itl_s.max > 20
     assert run.kv_peak_tokens == 16 * 10
-
-
-def test_prompts_of_a_likelihood_eval_find_nothing_in_the_cache():
-    every = {"shared_prefix": 128, "scored": frozenset({0, 1})}
-    assert simulate([(160, 1), (160, 1)], ARGS, STEP, **every).cached_tokens == 0
 
 
 @pytest.mark.parametrize(
@@ -284,22 +278,11 @@ def test_with_async_scheduling_the_next_misses_the_step_that_is_already_schedule
     assert (plain, late) == pytest.approx((1.2, 1.001 + 1.101))
 
 
-def test_a_rate_and_a_concurrency_both_hold():
-    run = simulate(arriving((100, 2, 0), (100, 2, 0.5), (100, 2, 60)), ARGS, STEP, concurrency=1)
-    assert run.figures.ttft_s.max == pytest.approx(1.1), "the second waits with the client"
-    assert run.figures.makespan_s == pytest.approx(60 + 2.101)
-
-
 @pytest.mark.parametrize(("apart_s", "grows"), [(3.0, False), (0.5, True)])
 def test_a_queue_that_grows_is_seen(apart_s, grows):
     """The engine does about one of these a second: eight at once take eight tokens each."""
     run = simulate(arriving(*[(100, 8, n * apart_s) for n in range(200)]), ARGS, STEP)
     assert run.backlog.grows is grows
-
-
-def test_chance_alone_makes_no_queue():
-    assert not Backlog(early=100, late=140).grows
-    assert Backlog(early=100, late=150).grows
 
 
 def test_a_backlog_is_how_many_waited_early_and_late():

@@ -100,18 +100,6 @@ def test_a_file_that_is_no_trace_says_where(tmp_path, name, text, where):
     assert where in error.value.message
 
 
-@pytest.mark.parametrize("name", ["t.jsonl", "t.csv"])
-def test_a_trace_that_is_not_text(tmp_path, name):
-    (tmp_path / name).write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(InputError):
-        read_trace(tmp_path / name)
-
-
-def test_a_trace_that_is_not_there(tmp_path):
-    with pytest.raises(InputError):
-        read_trace(tmp_path / "nowhere.jsonl")
-
-
 @pytest.mark.shared
 @pytest.mark.parametrize(
     ("name", "requests"),

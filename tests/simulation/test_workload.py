@@ -19,7 +19,6 @@ from chunkscope.simulation.workload import (
     arrival_times,
     dataset_output,
     draw_workload,
-    stratified,
 )
 from chunkscope.vllm.enums import SendOrder, Task
 from tests.build import MIXED, dataset
@@ -165,14 +164,6 @@ def test_of_very_many_prompts_some_are_drawn_from_and_the_shares_stay(monkeypatc
     assert len(drawn(large, small).requests) == 2_020, "all of them are all of them"
 
 
-@pytest.mark.parametrize("count", [10, 125, 200])
-def test_a_sample_takes_one_prompt_of_each_part_of_the_sorted_lengths(count):
-    lengths = LengthHistogram.of(range(1, 1_001))
-    drawn = stratified(lengths, count, random.Random(1))
-    parts = [int((length - 1) * count / 1_000) for length in drawn]
-    assert parts == list(range(count))
-
-
 def test_the_same_seed_draws_the_same_requests():
     data = [dataset("a", MIXED, output_lengths=LengthHistogram.of(range(10, 60)))]
     one, same, other = (drawn(*data, count=50, seed=seed) for seed in (3, 3, 4))
@@ -218,11 +209,6 @@ def test_outputs_are_cut_to_the_room_that_is_left():
 def test_when_no_prompt_fits_that_is_an_error():
     with pytest.raises(InputError):
         drawn(dataset("a", [5_000]), count=50, room=4_096)
-
-
-def test_at_least_one_request_must_be_asked_for():
-    with pytest.raises(UsageError):
-        drawn(dataset("a", MIXED), count=0)
 
 
 def test_a_rate_is_kept_on_average():

@@ -36,16 +36,6 @@ def answering(tmp_path, answer):
     )
 
 
-def test_an_interpreter_without_vllm_is_something_missing():
-    with pytest.raises(MissingError, match=sys.executable):
-        asked(plan(MIXED), python=sys.executable)
-
-
-def test_no_such_interpreter_is_something_missing(tmp_path):
-    with pytest.raises(MissingError, match="nope"):
-        asked(plan(MIXED), python=str(tmp_path / "nope"))
-
-
 @pytest.mark.parametrize(
     ("named", "python"), [("", sys.executable), ("/opt/vllm/bin/python", "/opt/vllm/bin/python")]
 )
@@ -53,6 +43,12 @@ def test_an_empty_name_of_the_interpreter_is_none(monkeypatch, named, python):
     monkeypatch.setenv("CHUNKSCOPE_VLLM_PYTHON", named)
     assert vllm_python() == python
     assert VerifyOptions().python == python
+
+
+@pytest.mark.parametrize("python", [sys.executable, "/nowhere/python"])
+def test_an_interpreter_without_vllm_is_something_missing(python):
+    with pytest.raises(MissingError, match=python):
+        asked(plan(MIXED), python=python)
 
 
 def test_a_check_that_dies_is_an_engine_error(tmp_path):

@@ -5,25 +5,6 @@ import pytest
 from chunkscope.vllm.log.failures import Status, cause_in, doing_in
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total",
-        "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utiliz",
-        "ValueError: To serve at least one request with the model's max seq len (32768), (4.00 GiB "
-        "KV cache is needed, which is larger than the available KV cache memory (1.00 GiB).",
-        "ValueError: Free memory on device (3.1/79.1 GiB) on startup is less than desired GPU "
-        "memory utilization (0.9, 71.2 GiB).",
-        "RuntimeError: [enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to",
-    ],
-)
-def test_every_way_to_run_out_of_memory_is_one(line) -> None:
-    log = f"(EngineCore pid=1) ERROR 11-15 [core.py:1] {line}\nRuntimeError: Engine core init"
-    status, text = cause_in(log, started=False)
-    assert status is Status.OUT_OF_MEMORY
-    assert text.partition(" ")[0] in line
-
-
 def test_the_cause_is_named_and_not_its_consequence() -> None:
     log = (
         "(EngineCore pid=9) ERROR [core.py:2] Traceback (most recent call last):\n"

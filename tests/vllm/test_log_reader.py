@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from chunkscope.vllm.log.failures import Failure
-from chunkscope.vllm.log.lines import CUT, peeled
+from chunkscope.vllm.log.failures import Failure, cause_in
+from chunkscope.vllm.log.lines import CUT
 from chunkscope.vllm.log.reader import LogReader
 from chunkscope.vllm.log.timeline import MOST_WINDOWS
 
@@ -136,12 +136,6 @@ WRAPPED = [
 @pytest.mark.parametrize("line", WRAPPED, ids=range(len(WRAPPED)))
 def test_messages_are_found_whatever_is_put_before_them(line: str) -> None:
     assert facts(line).kv_cache_tokens == 919_824
-
-
-def test_a_line_knows_its_process_text_and_time() -> None:
-    line = peeled(LINE.encode(), 3)
-    assert (line.process, line.text[:3], line.number) == ("EngineCore", "GPU", 3)
-    assert line.at is not None
 
 
 @pytest.mark.parametrize("per_second", [1, 1_000])
@@ -329,6 +323,7 @@ def test_the_first_cause_of_an_end_is_found(kind: Failure, text: str, figures: d
     assert life.failure is not None
     assert (life.failure.kind, life.failure.line) == (kind, 3)
     assert life.failure.figures == pytest.approx(figures)
+    assert cause_in(stamped(text), started=False)[0] is kind.status
 
 
 def test_sizes_in_mib_and_the_samplers_error_behind_the_one_it_came_from() -> None:
@@ -534,20 +529,3 @@ def test_an_engine_may_be_called_anything(name: str, engines: int) -> None:
     start = line.index("Engine ") if "Engine " in line else line.index("Avg prompt")
     (life,) = read_lines(line[:start] + name + line[line.index("Avg prompt") :])
     assert [window.engines for window in life.windows] == [life.engines] == [engines]
-
-
-def test_refused_arguments_keep_vllms_sentence() -> None:
-    lines = (
-        "pydantic_core.ValidationError: 1 validation error for VllmConfig",
-        "  Value error, max_num_batched_tokens (64) must be >= 128 [type=value_error]",
-    )
-    (start,) = read_lines(*(stamped(line, level="ERROR") for line in lines))
-    assert start.failure is not None
-    assert start.failure.kind is Failure.REFUSED
-    assert start.failure.reason == "max_num_batched_tokens (64) must be >= 128"
-
-
-def test_nested_arguments_are_another_ones() -> None:
-    text = "{'max_model_len': 32768, 'speculative_config': {'max_model_len': 2048}}"
-    (start,) = read_lines(stamped(f"non-default args: {text}"))
-    assert start.arguments["max_model_len"] == 32_768
