@@ -126,7 +126,7 @@ BUDGETS = {
     "tokenizers": 1_386,
     "prefixes": 897,
     "lengths": 1_758,
-    "artefacts": 928,
+    "artefacts": 917,
     "models": 1_163,
     "hardware": 1_532,
     "vllm": 2_132,

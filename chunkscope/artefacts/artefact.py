@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, Union
 import orjson
 
 from chunkscope._version import __version__
-from chunkscope.artefacts.files import write_atomically
+from chunkscope.artefacts.files import read_text, write_atomically
 from chunkscope.artefacts.words import Name
 from chunkscope.errors import ChunkscopeError, InputError, MissingError
 
@@ -128,12 +128,9 @@ def sealed(document: dict[str, Any]) -> dict[str, Any]:
 
 def read(path: Path, made_by: str) -> Any:
     """The JSON in a file; None where it holds something else: data, perhaps."""
+    text = read_text(path, hint=f"run `{made_by}` first")
     try:
-        return orjson.loads(path.read_bytes())
-    except FileNotFoundError:
-        raise InputError(f"no such file: {path}", hint=f"run `{made_by}` first") from None
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}") from error
+        return orjson.loads(text)
     except ValueError:
         return None
 

@@ -24,10 +24,6 @@ _LARGE_BYTES = 1 << 20  # of a file: its digest is remembered
 _SETTLED_NS = 2_000_000_000
 
 
-class CannotWriteError(InputError):
-    """A disk that is full, a place that is not there or not ours."""
-
-
 def write_atomically(path: Path, data: bytes | Iterable[bytes], *, sync: bool = True) -> None:
     """Replace `path` by `data` in one step, so that a full disk or a kill leaves the old file."""
     parts = [data] if isinstance(data, bytes) else data
@@ -52,7 +48,7 @@ def write_atomically(path: Path, data: bytes | Iterable[bytes], *, sync: bool = 
                 temporary.unlink()
         if not isinstance(error, OSError | ValueError):
             raise
-        raise CannotWriteError(
+        raise InputError(
             f"cannot write {path}: {getattr(error, 'strerror', None) or error}",
             hint="nothing was changed; choose another place with --output",
         ) from error
@@ -62,14 +58,9 @@ def read_text(path: Path, what: str = "file", *, hint: str) -> str:
     """A file that people write, called `what` in messages; `hint`: how to get one."""
     try:
         return path.read_bytes().decode("utf-8-sig")
-    except FileNotFoundError:
-        raise InputError(f"no such {what}: {path}", hint=hint) from None
-    except UnicodeDecodeError:
-        raise InputError(f"the {what} {path} is not UTF-8 text") from None
     except (OSError, ValueError) as error:
-        raise InputError(
-            f"cannot read {path}: {getattr(error, 'strerror', None) or error}"
-        ) from None
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"cannot read the {what} {path}: {reason}", hint=hint) from None
 
 
 def sha256(path: Path) -> str:
@@ -87,7 +78,7 @@ def sha256(path: Path) -> str:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     newest = max(stat.st_mtime_ns, stat.st_ctime_ns)
     if is_large and time.time_ns() - newest > _SETTLED_NS and path.stat() == stat:
-        with suppress(CannotWriteError):
+        with suppress(InputError):
             write_cached("digests", repr(stamp), digest.encode())
     return digest
 
@@ -107,7 +98,8 @@ def cache_folder() -> Path:
 
 @cache
 def _usable(place: str) -> Path:
-    with suppress(OSError, ValueError, RuntimeError):  # no home: a container without a user
+    # A container without a user has no home, Windows no such modes.
+    with suppress(OSError, ValueError, RuntimeError, AttributeError):
         folder = Path(place).expanduser()
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         status = folder.stat()

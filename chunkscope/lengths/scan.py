@@ -18,7 +18,6 @@ import orjson
 
 from chunkscope.artefacts.artefact import built, dumped
 from chunkscope.artefacts.files import (
-    CannotWriteError,
     prune_cache,
     read_cached,
     sha256,
@@ -119,7 +118,7 @@ class Scan:
                     try:
                         for entry, dataset in self._counted:
                             write_cached("results", f"{entry}{key}", dumped(dataset))
-                    except CannotWriteError as error:  # it costs time, not truth
+                    except InputError as error:  # it costs time, not truth
                         say(f"{error.message}; nothing is kept for the next run")
                     prune_cache()
                 self._counted = []

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from chunkscope.artefacts.files import read_text
 from chunkscope.errors import InputError, UsageError
 
 
@@ -39,13 +40,8 @@ class PrefixFile:
         return file.text
 
     def _read(self) -> "PrefixFile":
-        try:
-            text = Path(self.path).read_text(encoding="utf-8-sig")
-        except (OSError, ValueError) as error:
-            raise InputError(
-                f"cannot read the prefix file {self.path}: {error}",
-                hint="write --prefix-file FILE, or --prefix-file DATASET=FILE",
-            ) from error
+        hint = "write --prefix-file FILE, or --prefix-file DATASET=FILE"
+        text = read_text(Path(self.path), "prefix file", hint=hint)
         return replace(self, text=text, sha256=hashlib.sha256(text.encode()).hexdigest())
 
 

@@ -268,7 +268,7 @@ class _Search:
         archive, its members may be included.
         """
         is_included = is_archive or not self.include or any(_fits(below, p) for p in self.include)
-        places = (below, *map(str, PurePosixPath(below).parents)) if self.exclude else ()
+        places = (below, *map(str, list(PurePosixPath(below).parents)[:-1])) if self.exclude else ()
         is_excluded = any(_fits(place, p) for p in self.exclude for place in places)
         self.filtered += is_excluded or not is_included
         return is_included and not is_excluded

@@ -16,6 +16,7 @@ from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from chunkscope.artefacts.files import read_text
 from chunkscope.console import printable
 from chunkscope.errors import InputError
 from chunkscope.prompts.chat import Conversation, part_content, string_content
@@ -111,21 +112,15 @@ def read_template(path: Path) -> Any:
 
     What comes back is for `choose_template`.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"cannot read the chat template {path}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise InputError(f"the chat template {path} is not UTF-8 text") from error
+    hint = "give a Jinja file, or a JSON file such as tokenizer_config.json"
+    text = read_text(path, "chat template", hint=hint)
     try:
         config = json.loads(text)
     except (ValueError, RecursionError):
         return text
     if isinstance(config, dict) and config.get("chat_template"):
         return config["chat_template"]
-    raise InputError(
-        f'{path} is JSON without a "chat_template"', hint="give a Jinja file or such a JSON file"
-    )
+    raise InputError(f'{path} is JSON without a "chat_template"', hint=hint)
 
 
 class _GenerationTag(Extension):

@@ -15,7 +15,6 @@ from typing import Any, cast
 import orjson
 
 from chunkscope.artefacts.files import (
-    CannotWriteError,
     cache_folder,
     prune_cache,
     read_cached,
@@ -24,6 +23,7 @@ from chunkscope.artefacts.files import (
     write_cached,
 )
 from chunkscope.console import say
+from chunkscope.errors import InputError
 from chunkscope.tokenizers.reference import (
     Reference,
     TokenizersReference,
@@ -106,7 +106,7 @@ def prepare(
             write_atomically(cast("Path", facts.json_file), document)
         write_cached("tokenizers", _key(files, digest), orjson.dumps(asdict(facts)))
         prune_cache()
-    except CannotWriteError as error:
+    except InputError as error:
         say(f"{error.message}; going on without the cache")
         facts = replace(facts, json_sha256="")
     return facts, reference

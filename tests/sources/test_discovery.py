@@ -44,32 +44,19 @@ def skipped(*paths, **filters):
 # --- files and folders -----------------------------------------------------------------------
 
 
-def test_a_file_named_by_itself_has_no_group(tree):
-    tree({"data/x.jsonl": ROW})
-    (source,), _ = find("data/x.jsonl")
-    assert (source.name, source.group, source.path) == ("x", "", "data/x.jsonl")
-    assert (source.format, source.bytes) == ("jsonl", len(ROW))
-
-
 def test_a_folder_is_walked_in_order_and_each_folder_is_a_group(tree):
-    tree(
+    root = tree(
         {"data/b.csv": b"a,b\n1,2\n", "data/a.jsonl.gz": gzip.compress(ROW), "data/r/x.json": b"[]"}
     )
-    sources, _ = find("data/")
-    assert [(s.name, s.group, s.path, s.format) for s in sources] == [
+    assert [(s.name, s.group, s.path, s.format) for s in find("data/")[0]] == [
         ("a", "data", "data/a.jsonl.gz", "jsonl"),
         ("b", "data", "data/b.csv", "csv"),
         ("r/x", "data/r", "data/r/x.json", "json"),
     ]
-
-
-def test_the_current_folder_is_named_by_its_name(tree):
-    root = tree({"x.jsonl": ROW, "sub/y.jsonl": ROW})
-    sources, _ = find(".")
-    assert [(s.group, s.path) for s in sources] == [
-        (f"{root.name}/sub", "sub/y.jsonl"),
-        (root.name, "x.jsonl"),
-    ]
+    (alone,), _ = find("data/b.csv")
+    assert (alone.name, alone.group, alone.path, alone.bytes) == ("b", "", "data/b.csv", 8)
+    here = [(s.group, s.path) for s in find(".")[0]]
+    assert here[2] == (f"{root.name}/data/r", "data/r/x.json"), "the current folder by its name"
 
 
 def test_what_is_left_out_of_a_folder_is_said(tree):
@@ -176,14 +163,10 @@ def test_include_and_exclude_match_the_relative_path_or_the_name(tree):
     assert names("d", include=["*.jsonl"], exclude=["s/c*"]) == ["a", "s/a"]
 
 
-def test_names_that_clash_are_paths(tree):
+def test_names_are_given_one_for_each_else_those_that_clash_are_paths(tree):
     tree({"d/x.jsonl": ROW, "d/x.csv": b"a,b\n", "e/x.jsonl": ROW, "e/y.jsonl": ROW})
     assert names("d") == ["d/x.csv", "d/x.jsonl"]
     assert names("d/x.jsonl", "e/x.jsonl", "e/y.jsonl") == ["d/x.jsonl", "e/x.jsonl", "y"]
-
-
-def test_names_are_given_one_for_each(tree):
-    tree({"d/x.jsonl": ROW, "d/y.jsonl": ROW})
     assert names("d", names=["one", "two"]) == ["one", "two"]
     for wrong in (["one"], ["one", "two", "three"], ["one", "one"]):
         with pytest.raises(UsageError):
