@@ -122,7 +122,7 @@ def lines_of(part: str) -> int:
 BUDGETS = {
     "top level": 600,
     "sources": 1_923,
-    "prompts": 3_211,
+    "prompts": 3_131,
     "tokenizers": 1_386,
     "prefixes": 897,
     "lengths": 1_758,

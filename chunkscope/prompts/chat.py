@@ -15,7 +15,7 @@ from typing import Any
 from chunkscope.console import printable
 from chunkscope.errors import UsageError
 from chunkscope.prompts.paths import UnusableError, json_in, json_type, shorten
-from chunkscope.sources.json_rows import begins_a_chat as begins_a_chat
+from chunkscope.sources.json_rows import ROLES
 
 Message = dict[str, Any]
 
@@ -41,13 +41,6 @@ def _since(first: Release, vllm: Release | None) -> bool:
     return vllm is None or vllm >= first
 
 
-# ShareGPT's names; the right-hand names are what chat templates know.
-_ROLES = {
-    "human": "user",
-    **dict.fromkeys(("gpt", "chatgpt", "bing", "bard", "bot", "model", "ai"), "assistant"),
-    **dict.fromkeys(("function_response", "observation"), "tool"),
-    **{r: r for r in ("system", "developer", "user", "assistant", "tool", "function", "ipython")},
-}
 _PLAIN_ROLES = ("user", "assistant", "system", "tool")
 _TEXT_PARTS = {"text", "input_text", "output_text", "refusal", "thinking"}
 _MEDIA_PARTS = {
@@ -76,19 +69,6 @@ class Conversation:
     media: int = 0
 
 
-def looks_like_messages(value: Any) -> bool:
-    """Whether a value is a list of {role, content} or {from, value}."""
-    return (
-        isinstance(value, list)
-        and bool(value)
-        and all(
-            isinstance(message, dict)
-            and (("role" in message and len(message) > 1) or {"from", "value"} <= message.keys())
-            for message in value[:3]
-        )
-    )
-
-
 def conversation(value: Any, row: Mapping[str, Any], vllm: Release | None = None) -> Conversation:
     """Normalise one row. Raises UnusableError where a server would refuse the request.
 
@@ -114,7 +94,7 @@ def _message(message: Any, number: int, vllm: Release | None) -> Message:
         return {"role": plain[0], "content": plain[1]}  # as most are
     share_gpt = "role" not in message and "from" in message
     name = message["from"] if share_gpt else message.get("role")
-    role = _ROLES.get(name) if isinstance(name, str) else None
+    role = ROLES.get(name) if isinstance(name, str) else None
     if role is None:
         raise UnusableError(f'message {number} has an unknown role "{printable(str(name)[:40])}"')
     if share_gpt and role == "function":

@@ -19,12 +19,13 @@ from chunkscope.prompts.harness.inspect_log import InspectLog
 from chunkscope.prompts.harness.log import HarnessLog, SentRequest, rows_in
 from chunkscope.prompts.paths import RECORD, FieldPath, Steps, UnusableError, json_in, parse_path
 from chunkscope.prompts.selection import (
-    ChoiceList,
+    Choices,
     Selection,
     SelectOptions,
     chat_of,
     each_of,
     find_choices,
+    labelled,
     lengths_of,
     spread,
     template_of,
@@ -32,6 +33,7 @@ from chunkscope.prompts.selection import (
     trace_columns,
     with_choices,
 )
+from chunkscope.sources.json_rows import begins_a_chat
 from chunkscope.sources.reader import RecordReader
 
 
@@ -42,7 +44,7 @@ def selected(
     named = options.fields or options.each or options.template is not None
     log = None if named else recognise(head, reader)
     if log is None:
-        return select(head, options, prefix=prefix, rows_at=reader.rows_at)
+        return select(head, options, prefix=prefix)
     given = {
         "--prefix-file": prefix,
         "--choices": options.choices,
@@ -78,67 +80,59 @@ class ScoredRows(HarnessLog):
     harness = "rows"
     order = "as read"
 
-    def __init__(self, selection: Selection, choices: ChoiceList) -> None:
+    def __init__(self, selection: Selection, choices: Choices) -> None:
         super().__init__()
         self.selection, self.choices = selection, choices
 
     def requests(self, row: Any) -> Iterator[SentRequest]:
         """As lm-eval sends MMLU: the letter of each choice after the whole question."""
         context = self.selection.prefix + self.selection.prompt(row)
-        for label, _ in self.choices.labelled(row):
+        for label, _ in labelled(self.choices, row):
             yield SentRequest(
                 prompt=context, continuation=f" {label}", kind="likelihood", special_tokens=True
             )
         self.add_document()
 
 
-def select(
-    head: Sequence[Any], options: SelectOptions, *, prefix: str = "", rows_at: str | None = None
-) -> Selection:
+def select(head: Sequence[Any], options: SelectOptions, *, prefix: str = "") -> Selection:
     """Decide what the prompt is, by the options or else by the first records.
 
-    `prefix` is put before every text. Where the rows are what `examples` holds in a document
-    (`rows_at`), the path `examples[].input` means `input`.
+    `prefix` is put before every text.
     """
     if options.fields and options.template is not None:
         raise UsageError("--field and --template exclude each other", hint="use one of them")
     lists: list[FieldPath] = []
     for name in options.each:
-        path = _resolve(name, "--each", head=head, rows_at=rows_at)
+        path = _resolve(name, "--each", head=head)
         lists.append(path)
         having = [record for record in head if isinstance(path.find(record), list)]
         elements = [element for record in having for element in spread(record, [path])]
         if head and not elements:
             raise UsageError(f"no record has a list at {name}", hint="--each takes a list")
         head = elements
-    resolve = partial(_resolve, head=head, rows_at=rows_at)
+    resolve = partial(_resolve, head=head)
     output = resolve(options.output_field, "--output-field") if options.output_field else None
-    given = [
-        name.strip()
-        for text in options.choices
-        # `A,B,C,D` are four fields, unless one is called so.
-        for name in ([text] if text in keys_of(head) else text.split(","))
-    ]
-    choices = ChoiceList(tuple(resolve(name, "--choices") for name in given))
-    unasked = ChoiceList(()) if given else find_choices(head)
+    given = [name.strip() for text in options.choices for name in text.split(",")]
+    choices = tuple(resolve(name, "--choices") for name in given)
+    unasked = () if given else find_choices(head)
     if options.task == "loglikelihood" and not given:
         choices, unasked = unasked, choices
-    answers = [path.steps for path in (*choices.paths, *unasked.paths, output) if path]
+    answers = [path.steps for path in (*choices, *unasked, output) if path]
     selection = _chosen(head, options, resolve, answers)
     notes, uncounted = [*selection.notes], [*selection.uncounted]
     is_text, used = selection.kind == "text", selection.columns
-    names = [path.text for path in unasked.paths]
-    selection = replace(
-        selection, output=output or selection.output, prefix=prefix if is_text else ""
-    )
+    names = [path.text for path in unasked]
+    selection = replace(selection, output=output or selection.output)
     if not is_text:
-        notes += [note("choices_unused")] if choices.paths else []
+        notes += [note("choices_unused")] if choices else []
         notes += [note("prefix_unused")] if prefix else []
-    elif choices.paths:
+        prefix, choices = "", ()
+    elif choices:
         selection = with_choices(selection, choices)
     elif names and options.template is None and used is not None and not used & {*names}:
         uncounted.append(note("choices_uncounted", fields=",".join(names)))
-    if options.task == "loglikelihood" and is_text and choices.paths:
+    selection = replace(selection, prefix=prefix)
+    if options.task == "loglikelihood" and choices:
         log = ScoredRows(selection, choices)
         selection = replace(
             selection, kind="requests", prompt=log.requests, log=log, prefix="", output=None
@@ -171,7 +165,7 @@ def _chosen(
     fields = [resolve(text, "--field") for text in names]
     if len(fields) == 1:
         path = fields[0]
-        chats = sum(chat.looks_like_messages(json_in(path.find(record))) for record in head)
+        chats = sum(begins_a_chat(json_in(path.find(record))) for record in head)
         if chats * 2 > len(head):
             return select_chat(path)
         columns = trace_columns(head)
@@ -183,21 +177,9 @@ def _chosen(
 # --- the paths that a user wrote ------------------------------------------------------------------
 
 
-def _resolve(
-    text: str, option: str, *, head: Sequence[Any], rows_at: str | None = None
-) -> FieldPath:
-    """A path, checked against the records there are; `a.b` may be one key, or begin with one."""
-    keys = {str(key) for key in keys_of(head)}
-    if rows_at and rows_at not in keys:
-        text = text.removeprefix(f"{rows_at}[].")
-    if text in keys:
-        return FieldPath((text,))
-    path = parse_path(text)
-    for length in range(len(path.steps), 1, -1):
-        name = ".".join(map(str, path.steps[:length]))
-        if name in keys:
-            path = replace(path, steps=(name, *path.steps[length:]))
-            break
+def _resolve(text: str, option: str, *, head: Sequence[Any]) -> FieldPath:
+    """A path, checked against the records there are; `a.b` may be one key."""
+    path = FieldPath((text,)) if text in keys_of(head) else parse_path(text)
     for record in head:
         with suppress(UnusableError):
             path.get(record)
@@ -300,8 +282,6 @@ def is_prose(text: str) -> bool:
 # --- what there is in the records -----------------------------------------------------------------
 
 _MOST_ELEMENTS = 50  # of a list, where it is only looked at
-# Messages of these names are chats whatever their roles.
-_CHATS = {(name,) for name in ("messages", "conversations", "conversation", "prompt", "input")}
 
 
 @dataclass(slots=True)
@@ -310,7 +290,6 @@ class Leaf:
 
     path: FieldPath
     example: Any = None
-    records: int = 0
     chars: int = 0
     texts: list[str] = field(default_factory=list)
     chats: int = 0
@@ -324,11 +303,8 @@ def leaves(records: Sequence[Any]) -> list[Leaf]:
     """
     by_steps: dict[Steps, Leaf] = {}
     for record in records:
-        seen = set()
         for steps, value, is_chat in _below((), record) if isinstance(record, dict) else ():
             leaf = by_steps.get(steps) or by_steps.setdefault(steps, Leaf(FieldPath(steps)))
-            leaf.records += steps not in seen
-            seen.add(steps)
             if leaf.example is None:
                 leaf.example = value
             if is_chat:
@@ -348,12 +324,9 @@ def _below(steps: Steps, value: Any, levels: int = 4) -> Iterator[tuple[Steps, A
     kinds = {type(element) for element in elements[:3]}
     may_be_chat = kinds == {dict} or (isinstance(value, str) and value.startswith("[{"))
     messages = json_in(value) if may_be_chat else None
-    if messages and (
-        chat.begins_a_chat(messages)
-        or (steps[-1:] in _CHATS and chat.looks_like_messages(messages))
-    ):
+    if messages and begins_a_chat(messages):
         yield steps, value, True
-    elif kinds == {list} and chat.begins_a_chat(elements[0]):
+    elif kinds == {list} and begins_a_chat(elements[0]):
         yield (*steps, 0), elements[0], True
     elif levels and isinstance(value, dict) and value:
         for key, child in value.items():
@@ -458,7 +431,7 @@ class _Guess:
         yield from self._texts(("body", "prompt"), ("body", "input"))
         yield from self._chats(("conversations",), ("conversation",), ("prompt",))
         lists = [record for record in self.head if isinstance(record, list)]
-        yield sum(map(chat.looks_like_messages, lists)), partial(self._chat, RECORD)
+        yield sum(map(begins_a_chat, lists)), partial(self._chat, RECORD)
         trace = trace_columns(self.head)
         counted = sum(isinstance(r, dict) and trace.prompt in r for r in self.head) if trace else 0
         if trace and trace.output:
@@ -533,8 +506,10 @@ class _Guess:
                 yield len(instruction.texts), partial(text_of, *both, is_last_optional=True)
             if leaf and values:
                 yield self._text(leaf)
-            if listed := self.leaves.get((*steps, ...)):
-                yield listed.records, partial(self._first_of_texts, FieldPath(steps))
+            if (*steps, ...) in self.leaves:
+                first = FieldPath((*steps, 0))
+                texts = sum(isinstance(first.find(record), str) for record in self.head)
+                yield texts, partial(self._first_of_texts, FieldPath(steps))
 
     def _text(self, leaf: Leaf) -> Candidate:
         return len(leaf.texts), partial(self._selected_text, leaf.path)

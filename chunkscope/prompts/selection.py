@@ -66,88 +66,67 @@ _FEWEST_COLUMNS = 3  # two of them may be anything, unless their name says more
 _SURE_NAMES = {"choice", "option", "sol", "ending"}
 
 
-@dataclass(frozen=True, slots=True)
-class ChoiceList:
-    """The fields that hold the choices of a question: one with all of them, or one for each.
+# The fields that hold the choices of a question: one with all of them, or one for each.
+Choices = tuple[FieldPath, ...]
 
-    They are written after it as MMLU's own evaluation, lm-eval and OpenCompass do.
+
+def choice_lines(choices: Choices, record: Any) -> str:
+    """What comes after the question, as MMLU's own evaluation, lm-eval and OpenCompass write it.
+    Raises UnusableError.
+
+    >>> choice_lines((FieldPath(("choices",)),), {"choices": ["yes", "no"]})
+    '\\nA. yes\\nB. no\\nAnswer:'
     """
+    pairs = labelled(choices, record)
+    has_labels = all(re.match(rf"\s*\(?{re.escape(a)}[).:]", text) for a, text in pairs)
+    lines = (text if has_labels else f"{label}. {text}" for label, text in pairs)
+    return "".join(f"\n{line}" for line in lines) + "\nAnswer:"
 
-    paths: tuple[FieldPath, ...]
 
-    def lines(self, record: Any) -> str:
-        """What comes after the question. Raises UnusableError.
-
-        >>> ChoiceList((FieldPath(("choices",)),)).lines({"choices": ["yes", "no"]})
-        '\\nA. yes\\nB. no\\nAnswer:'
-        """
-        pairs = self.labelled(record)
-        has_labels = all(re.match(rf"\s*\(?{re.escape(a)}[).:]", text) for a, text in pairs)
-        lines = (text if has_labels else f"{label}. {text}" for label, text in pairs)
-        return "".join(f"\n{line}" for line in lines) + "\nAnswer:"
-
-    def are_in(self, record: Any) -> bool:
-        with suppress(UnusableError):
-            return bool(self.labelled(record))
-        return False
-
-    def labelled(self, record: Any) -> list[tuple[str, str]]:
-        """Each choice after its letter, which is what a model is asked for."""
-        name = f'field "{",".join(path.text for path in self.paths)}"'
-        labels: Any = None
-        if len(self.paths) == 1:
-            texts, labels = _texts_and_labels(self.paths[0].get(record), name)
-        else:
-            values = [path.get(record) for path in self.paths]
-            texts = [value for value in values if value not in (None, "")]
+def labelled(choices: Choices, record: Any) -> list[tuple[str, str]]:
+    """Each choice after its letter, which is what a model is asked for: of a list, of ARC's
+    {text, label}, of [{text, label}], of {A: ...}, or of a field for each."""
+    values = [path.get(record) for path in choices]
+    texts: Any = [value for value in values if value not in (None, "")]
+    labels: Any = None
+    if len(choices) == 1:
+        texts = json_in(values[0])
+    if isinstance(texts, dict) and isinstance(texts.get("text"), list):
+        texts, labels = texts["text"], texts.get("label")
+    elif isinstance(texts, dict):
+        texts, labels = list(texts.values()), list(texts)
+    elif isinstance(texts, list) and all(isinstance(choice, dict) for choice in texts):
+        texts, labels = ([choice.get(key) for choice in texts] for key in ("text", "label"))
+    reason = f"is {json_type(texts)}, not a list of choices"
+    if isinstance(texts, list):
         if not isinstance(labels, list) or len(labels) != len(texts) or None in labels:
-            labels = ascii_uppercase[: len(texts)]
-        if not 2 <= len(texts) <= len(labels):
-            raise UnusableError(f"{name} holds {len(texts)} choices, not 2 to 26")
-        return [
-            (_choice_text(a, name), _choice_text(text, name))
-            for a, text in zip(labels, texts, strict=True)
-        ]
+            labels = [*ascii_uppercase[: len(texts)]]
+        odd = [x for x in (*labels, *texts) if isinstance(x, bool | list | dict) or x is None]
+        if not odd and 2 <= len(texts) == len(labels):
+            return [(str(label), str(text)) for label, text in zip(labels, texts, strict=True)]
+        what = json_type(odd[0]) if odd else f"{len(texts)} choices"
+        reason = f"holds {what}, not 2 to 26 texts"
+    raise UnusableError(f'field "{",".join(path.text for path in choices)}" {reason}')
 
 
-def _texts_and_labels(value: Any, name: str) -> tuple[list[Any], Any]:
-    """Of a list, of ARC's {text, label}, of [{text, label}] or of {A: ...}."""
-    value = json_in(value)
-    if isinstance(value, dict) and isinstance(value.get("text"), list):
-        return value["text"], value.get("label")
-    if isinstance(value, dict):
-        return list(value.values()), list(value)
-    if not isinstance(value, list):
-        raise UnusableError(f"{name} is {json_type(value)}, not a list of choices")
-    if value and all(isinstance(choice, dict) for choice in value):
-        texts, labels = ([choice.get(key) for choice in value] for key in ("text", "label"))
-        return texts, labels
-    return value, None
-
-
-def _choice_text(value: Any, name: str) -> str:
-    if isinstance(value, str):
-        return value
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return str(value)
-    raise UnusableError(f"{name} holds {json_type(value)}, not only text")
-
-
-def find_choices(head: Sequence[Any]) -> ChoiceList:
+def find_choices(head: Sequence[Any]) -> Choices:
     """The fields that look like the choices of the question beside them; none if there are none.
 
-    >>> choices = find_choices([{"question": "So?", "A": "x", "B": "y", "C": "z", "answer": "B"}])
-    >>> [path.text for path in choices.paths]
+    >>> [path.text for path in find_choices([{"A": "x", "B": "y", "C": "z", "answer": "B"}])]
     ['A', 'B', 'C']
     """
     objects = [record for record in head if isinstance(record, dict)]
-    for choices in map(ChoiceList, _likely_choices(objects)):
-        if sum(map(choices.are_in, objects)) * 2 > len(head):
+    for choices in _likely_choices(objects):
+        count = 0
+        for record in objects:
+            with suppress(UnusableError):
+                count += bool(labelled(choices, record))
+        if count * 2 > len(head):
             return choices
-    return ChoiceList(())
+    return ()
 
 
-def _likely_choices(objects: Sequence[dict[str, Any]]) -> Iterator[tuple[FieldPath, ...]]:
+def _likely_choices(objects: Sequence[dict[str, Any]]) -> Iterator[Choices]:
     keys = list(dict.fromkeys(key for record in objects for key in record))
     yield from ((FieldPath((key,)),) for key in keys if key.lower() in _LIST_NAMES)
     for key, inner in objects[0].items() if objects else ():
@@ -156,11 +135,10 @@ def _likely_choices(objects: Sequence[dict[str, Any]]) -> Iterator[tuple[FieldPa
     # MMLU's own files have no header: a question, its choices, and the letter of the answer.
     letters = [*ascii_uppercase[: len(keys) - 2]]
     is_bare = len(keys) > 2 and keys == [f"column{place}" for place in range(len(keys))]
+    has_letters = is_bare and all(record.get(keys[-1]) in letters for record in objects)
     columns = {
         "right or wrong": list(filter(_RIGHT_OR_WRONG.fullmatch, keys)),
-        "no header": keys[1:-1]
-        if is_bare and all(record.get(keys[-1]) in letters for record in objects)
-        else [],
+        "no header": keys[1:-1] if has_letters else [],
     }
     for key in keys:
         if match := _COLUMN.fullmatch(key):
@@ -399,15 +377,15 @@ def chat_of(
     )
 
 
-def with_choices(question: Selection, choices: ChoiceList) -> Selection:
+def with_choices(question: Selection, choices: Choices) -> Selection:
     def prompt(record: Any) -> str:
         text: str = question.prompt(record)
-        return text.strip() + choices.lines(record)
+        return text.strip() + choice_lines(choices, record)
 
     return replace(
         question,
         label=f"{question.label} + choices",
-        paths=(*question.paths, *choices.paths),
+        paths=(*question.paths, *choices),
         prompt=prompt,
         is_plain=False,
     )

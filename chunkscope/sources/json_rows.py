@@ -110,10 +110,13 @@ def not_utf8(byte: int, column: int) -> str:
 
 MOST_DOCUMENT_BYTES = 1 << 30  # it needs several times as much memory
 _CHAT_KEYS = frozenset({"messages", "conversations", "conversation", "chat", "dialogue"})
-_SPEAKERS = frozenset((
-    "system", "developer", "user", "assistant", "tool", "function", "ipython", "human", "gpt",
-    "chatgpt", "bing", "bard", "bot", "model", "ai", "function_response", "observation",
-))  # fmt: skip
+# Who speaks in a chat: in ShareGPT's names, and in those that chat templates know.
+ROLES = {
+    "human": "user",
+    **dict.fromkeys(("gpt", "chatgpt", "bing", "bard", "bot", "model", "ai"), "assistant"),
+    **dict.fromkeys(("function_response", "observation"), "tool"),
+    **{r: r for r in ("system", "developer", "user", "assistant", "tool", "function", "ipython")},
+}
 
 
 def json_rows(
@@ -195,7 +198,7 @@ def begins_a_chat(rows: Any) -> bool:
             isinstance(row, dict)
             and len(row) > 1
             and isinstance(speaker := row.get("role", row.get("from")), str)
-            and speaker in _SPEAKERS
+            and speaker in ROLES
             and not {"content", "value", "text", "tool_calls"}.isdisjoint(row)
             for row in rows[:3]
         )

@@ -26,7 +26,6 @@ WRITTEN = "Which?\nA. red\nB. 2\nC. blue\nAnswer:"
         ({"q": {"choices": [{"text": t} for t in ("red", "2", "blue")]}}, "q.choices"),
         ({"A": "red", "B": "2", "C": "blue", "D": ""}, "A,B,C,D"),
         ({"A": "red", "B": "2", "C": "blue", "D": None}, "A, B, C, D"),
-        ({"a,b": ["red", "2", "blue"]}, "a,b"),
     ],
     ids=str,
 )  # fmt: skip

@@ -1,6 +1,5 @@
 """The prompt is what the options name, and rows that do not fit are bad rows."""
 
-import json
 from typing import Any
 
 import pytest
@@ -10,7 +9,6 @@ from hypothesis import strategies as st
 from chunkscope.errors import ChunkscopeError, InputError, UsageError
 from chunkscope.prompts.select import select
 from chunkscope.prompts.selection import Prompts, SelectOptions
-from tests.commands.helpers import analyze
 from tests.prompts.helpers import CHAT, choose, extract, items
 
 NESTED = {
@@ -52,7 +50,6 @@ def test_fields_are_taken_as_named(fields: list[str], label: str, text: str) -> 
 def test_columns_are_the_top_level_fields_that_are_read() -> None:
     assert choose(NESTED, fields=("ctxs[].text", "question")).columns == {"ctxs", "question"}
     assert choose(NESTED, template="{a.b}", output_field="meta.source").columns == {"a.b", "meta"}
-    assert choose({"a.b": {"c": "x"}}, fields=("a.b.c",)).columns == {"a.b"}
     chat_columns = choose(NESTED, fields=("messages",)).columns
     assert chat_columns is not None
     assert {"messages", "tools", "chat_template_kwargs"} <= chat_columns
@@ -232,10 +229,3 @@ def test_no_json_and_no_options_lead_to_anything_but_our_errors(
     assert prompts.outputs is None or len(prompts.outputs) == len(prompts.items)
     if selection.kind == "text":
         "".join(prompts.items).encode()
-
-
-def test_a_path_from_the_top_of_a_document_leads_into_its_rows(tmp_path):
-    rows = [{"input": "one two three", "id": n} for n in range(3)]
-    (tmp_path / "x.json").write_text(json.dumps({"canary": "no", "examples": rows}))
-    run = analyze(tmp_path, "x.json", "--field", "examples[].input")
-    assert (run.code, run.dataset["rows"], run.dataset["field"]) == (0, 3, "input"), run.err

@@ -64,8 +64,8 @@ class Rendering:
         try:
             outcome: dict[str, Any] = json.loads((folder / "outcome.json").read_bytes())
         except (OSError, ValueError):
-            lines = (folder / "output").read_text(encoding="utf-8", errors="replace").split("\n")
-            outcome = {"last": next(filter(None, map(str.strip, reversed(lines))), "nothing")}
+            output = (folder / "output").read_text(encoding="utf-8", errors="replace")
+            outcome = {"output": output}
         if "logs" not in outcome:
             raise failure(text, outcome, ended)
         return [
@@ -138,11 +138,11 @@ def failure(text: str, outcome: dict[str, Any], ended: int | None) -> Chunkscope
         kind = MissingError if outcome["missing"] else InputError
         hint = outcome["hint"] and printable(outcome["hint"])
         return kind(f"{text}: {printable(outcome['message'])}", hint=hint)
-    last = f"the last line of its output: {printable(outcome['last'])}"
+    last = printable(outcome["output"].strip().rpartition("\n")[2] or "nothing")
     if ended is not None:
-        return InputError(f"{text}: its process ended with {ended} and no answer; {last}")
+        return InputError(f"{text}: its process ended with {ended}; the end of its output: {last}")
     return InputError(
-        f"{text}: no answer in time, so its process was ended; {last}",
+        f"{text}: no answer in time, so its process was ended; the end of its output: {last}",
         hint="set a longer timeout in chunkscope.toml ([analyze]), or give it less to do with "
         "--limit N; an agent that waits for a certain answer never ends with a mock model",
     )

@@ -5,7 +5,7 @@ from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
 
-from chunkscope.prompts.chat import Conversation, conversation, looks_like_messages
+from chunkscope.prompts.chat import Conversation, conversation
 from chunkscope.prompts.harness.log import (
     HarnessLog,
     SentRequest,
@@ -18,6 +18,7 @@ from chunkscope.prompts.harness.log import (
     single,
 )
 from chunkscope.prompts.paths import UnusableError, json_in, json_type
+from chunkscope.sources.json_rows import begins_a_chat
 from chunkscope.sources.reader import RecordReader
 
 
@@ -228,20 +229,17 @@ class PromptfooLog(HarnessLog):
         response = as_dict(row.get("response"))
         if response.get("cached") is True:
             return  # nothing was sent
+        provider = row.get("provider")
+        name = provider if isinstance(provider, str) else as_dict(provider).get("id")
+        prompt: str | Conversation = raw
+        # Messages as JSON text; a plain text is a user's message, unless it was to be completed.
+        if begins_a_chat(messages := json_in(raw)):
+            prompt = conversation(messages, {})
+        elif "completion" not in str(name):
+            prompt = conversation([{"role": "user", "content": raw}], {})
         usage, answer = as_dict(response.get("tokenUsage")), as_text(response.get("output"))
         tokens = usage.get("prompt"), usage.get("completion")
-        prompt = _promptfoo_prompt(raw, row.get("provider"))
         yield _measured(prompt, *tokens, answer, special_tokens=True)
-
-
-def _promptfoo_prompt(raw: str, provider: Any) -> str | Conversation:
-    """Messages as JSON text; a plain text is a user's message, unless it was to be completed."""
-    name = provider if isinstance(provider, str) else as_dict(provider).get("id")
-    if looks_like_messages(messages := json_in(raw)):
-        return conversation(messages, {})
-    return (
-        raw if "completion" in str(name) else conversation([{"role": "user", "content": raw}], {})
-    )
 
 
 # --- lighteval ------------------------------------------------------------------------------------

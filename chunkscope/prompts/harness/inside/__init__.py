@@ -1,4 +1,1 @@
-"""Programs that run a harness's tasks, in a process of their own.
-
-They import nothing of chunkscope, which need not be installed where the harness is.
-"""
+"""Programs that run a harness's tasks, in processes of their own: without chunkscope."""

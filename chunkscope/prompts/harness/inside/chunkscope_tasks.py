@@ -58,7 +58,14 @@ def render_lm_eval(request: "dict[str, Any]", folder: Path) -> "list[dict[str, s
 
     Task.build_all_requests = noting
     tokenizer = chat_tokenizer(request) if request["chat"] else None
-    settings = lm_eval_settings(request, lm_eval.simple_evaluate)
+    # As lm-eval's command line has them. Unsafe code is never run, since nothing is scored: the
+    # task need not be refused. How the shots of a chat are sent is up to the version.
+    settings = {"num_fewshot": request["shots"], "limit": request["limit"], "bootstrap_iters": 0}
+    settings |= {"apply_chat_template": True} if request["chat"] else {}
+    if (as_turns := request["fewshot_as_multiturn"]) is not None or not request["chat"]:
+        settings["fewshot_as_multiturn"] = bool(as_turns)
+    if "confirm_run_unsafe_code" in inspect.signature(lm_eval.simple_evaluate).parameters:
+        settings["confirm_run_unsafe_code"] = True
     try:
         model = no_model(request["tokenizer"] or "", tokenizer)
         lm_eval.simple_evaluate(model, tasks=names, task_manager=manager, **settings)
@@ -122,21 +129,6 @@ def chat_tokenizer(request: "dict[str, Any]") -> Any:
             "give one with --chat-template FILE, or leave --apply-chat-template out",
         )
     return tokenizer
-
-
-def lm_eval_settings(request: "dict[str, Any]", evaluate: Any) -> "dict[str, Any]":
-    """As lm-eval's command line has them."""
-    settings = {"num_fewshot": request["shots"], "limit": request["limit"], "bootstrap_iters": 0}
-    # Unsafe code is never run, since nothing is scored: the task need not be refused.
-    defaults = {"confirm_run_unsafe_code": True}
-    if request["chat"]:
-        settings["apply_chat_template"] = True  # how shots are sent is then up to the version
-    else:
-        defaults["fewshot_as_multiturn"] = False
-    if request["fewshot_as_multiturn"] is not None:
-        settings["fewshot_as_multiturn"] = request["fewshot_as_multiturn"]
-    known = inspect.signature(evaluate).parameters  # an older version may lack some
-    return {**{name: value for name, value in defaults.items() if name in known}, **settings}
 
 
 def write_samples(task: Any, folder: Path) -> str:
