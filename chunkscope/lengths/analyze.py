@@ -124,8 +124,8 @@ def engines_of(datasets: Sequence[DatasetProfile]) -> str:
 def _why_nothing(datasets: Sequence[DatasetProfile]) -> Exception:
     """The first failure; else the first bad row; else there are no rows."""
     for dataset in datasets:
-        if dataset.failure:
-            return dataset.failure.error
+        if failure := dataset.failure:
+            return InputError(failure.message, hint=failure.hint)
     for dataset in datasets:
         if dataset.bad_rows:
             first = dataset.bad_rows[0]

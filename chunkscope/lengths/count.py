@@ -10,13 +10,14 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
+from itertools import repeat
 from operator import itemgetter
 from typing import Any, NamedTuple
 
 from chunkscope.errors import ChunkscopeError
 from chunkscope.lengths.options import AnalyzeOptions
 from chunkscope.lengths.profile import LongPrompt
-from chunkscope.lengths.trace_export import TraceRows
+from chunkscope.lengths.trace_export import SentPrompt, TraceRows
 from chunkscope.prefixes.comparison import TextComparison, TraceComparison, sent_ids
 from chunkscope.prefixes.near_misses import CHARS, TEXTS
 from chunkscope.prefixes.reuse import Scoring
@@ -100,7 +101,8 @@ class PromptCounter:
         items, outputs, requests = prompts.items, prompts.outputs, None
         if kind == "requests":
             requests = prompts.items
-            items, outputs = [r.prompt for r in requests], [r.output for r in requests]
+            items, answers = [r.prompt for r in requests], [r.output for r in requests]
+            outputs = answers if any(answer is not None for answer in answers) else None
         elif kind == "text" and self.options.apply_chat_template:
             items = [Conversation([{"role": "user", "content": text}]) for text in items]
         special = self._special(items, requests)
@@ -185,33 +187,22 @@ class PromptCounter:
 
     def _add(self, batch: Batch) -> None:
         """Prompts as they were sent; a harness may have cut a request, or sent several windows."""
-        counted = list(zip(batch.prompts, batch.special, strict=True))
-        lengths = [
-            (one if isinstance(one, int) else len(one) // ID_BYTES) + n for one, n in counted
-        ]
-        if batch.requests is None:
-            ids = [sent_ids(*one) for one in counted]
-            self._add_up(batch.positions, lengths, ids, batch.outputs)
-            return
-        rows: list[tuple[int, int, bytes | None, int | None, bool, int | None]] = []
-        outputs = batch.outputs or [None] * len(lengths)
-        for position, request, (one, special), length, output in zip(
-            batch.positions, batch.requests, counted, lengths, outputs, strict=True
-        ):
-            windows = request.sent(length)
-            sent = None
+        sent: list[SentPrompt] = []
+        outputs, requests = batch.outputs or repeat(None), batch.requests or repeat(None)
+        columns = (batch.positions, batch.prompts, batch.special, outputs, requests)
+        for position, one, special, output, request in zip(*columns, strict=False):
+            length = (one if isinstance(one, int) else len(one) // ID_BYTES) + special
+            if request is None:
+                sent.append(SentPrompt(position, length, sent_ids(one, special), output))
+                continue
+            windows, ids = request.sent(length), None
             if len(windows) == 1:
                 is_cut = windows[0] < length + request.added
-                sent = sent_ids(one, special + request.added, windows[0] if is_cut else None)
-            generates = request.kind == "generate"
-            answer = 1 if output is None and not generates else output  # which vLLM asks for
-            row = (position, windows[0], sent, answer, generates, request.output_cap)
-            rows += [row] * len(windows)
+                ids = sent_ids(one, special + request.added, windows[0] if is_cut else None)
+            reads, cap = request.kind == "generate", request.output_cap
+            sent += [SentPrompt(position, windows[0], ids, output, reads, cap)] * len(windows)
             self._add_request(request, len(windows))
-        if rows:
-            positions, sizes, ids, answers, reads, caps = map(list, zip(*rows, strict=True))
-            known = outputs if any(output is not None for output in outputs) else None
-            self._add_up(positions, sizes, ids, known, answers, reads, caps)
+        self._add_up(sent, has_outputs=batch.outputs is not None)
 
     def _add_request(self, request: SentRequest, windows: int) -> None:
         """A harness's request, which was sent in so many windows."""
@@ -234,42 +225,31 @@ class PromptCounter:
             if isinstance(comparison, TraceComparison):
                 comparison.add(lengths, prompts.blocks)
                 self.comparison = comparison
-        self._add_up(positions, lengths, (), prompts.outputs)
+        rows = zip(positions, lengths, prompts.outputs or repeat(None), strict=False)
+        sent = [SentPrompt(position, tokens, output=output) for position, tokens, output in rows]
+        self._add_up(sent, has_outputs=prompts.outputs is not None)
 
-    def _add_up(
-        self,
-        positions: Sequence[int],
-        lengths: Sequence[int],
-        ids: Sequence[bytes | None],
-        outputs: Sequence[int | None] | None,
-        answers: Sequence[int | None] | None = None,
-        reads: Sequence[bool] | None = None,
-        output_caps: Sequence[int | None] | None = None,
-    ) -> None:
-        """Prompts as they reached the model; `ids` has None for those that are not known.
-
-        `answers` are the outputs as a harness asks for them, where that is another list. `reads`
-        says whether each prompt reads from vLLM's prefix cache; None: all of them do.
-        """
-        if outputs is not None:
+    def _add_up(self, sent: Sequence[SentPrompt], *, has_outputs: bool) -> None:
+        if has_outputs:
             self.output_lengths = self.output_lengths or Counter()
-            self.output_lengths.update(length for length in outputs if length is not None)
-        if not lengths:
+            self.output_lengths.update(row.output for row in sent if row.output is not None)
+        if not sent:
             return
+        lengths = [prompt.tokens for prompt in sent]
         self.lengths.update(lengths)
         self.rows += len(lengths)
         self.tokens += sum(lengths)
-        self._longest += zip(lengths, positions, strict=True)
+        self._longest += [(prompt.tokens, prompt.position) for prompt in sent]
         if len(self._longest) >= 2 * self.options.keep_longest + _MANY:
             _ = self.longest
         if isinstance(self.comparison, TextComparison):
-            known = [one for one in ids if one is not None]
-            if len(known) == len(lengths):
-                self.comparison.add(known, reads)
+            ids = [prompt.ids for prompt in sent if prompt.ids is not None]
+            if len(ids) == len(sent):
+                self.comparison.add(ids, [prompt.reads for prompt in sent])
             else:
                 self.comparison = None  # what some of them are made of is not known
         if self.trace is not None:
-            self.trace.add(lengths, answers or outputs, output_caps, ids)
+            self.trace.add(sent)
 
     @property
     def longest(self) -> tuple[LongPrompt, ...]:

@@ -14,25 +14,22 @@ import sys
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from functools import reduce
 from itertools import accumulate
-from operator import add
 from typing import Any, NamedTuple
 
 from chunkscope.artefacts.note import Note
 from chunkscope.errors import ChunkscopeError, EngineError, InputError, MissingError, UsageError
 from chunkscope.lengths.analyze import Paths, discovered, engines_of, info_of, profile_of
+from chunkscope.lengths.content import Content
 from chunkscope.lengths.histogram import added_up
 from chunkscope.lengths.options import AnalyzeOptions
-from chunkscope.lengths.profile import DatasetProfile, Profile, TokenizerInfo
+from chunkscope.lengths.profile import DatasetProfile, Profile, TokenizerInfo, together
 from chunkscope.lengths.scan import DatasetScan, Listener, Scan
-from chunkscope.sources.base import Problems, Source, first_line
+from chunkscope.sources.base import Problems, first_line
 from chunkscope.sources.reader import Part, split
 
 PART_BYTES = 256 << 20
 RETRIES = 3  # of a task whose worker or node died
-_CONNECT_S = 5.0
-_DRIVER = "from chunkscope.lengths.on_ray import drive; drive()"
 
 
 class Job(NamedTuple):
@@ -61,16 +58,18 @@ def analyze_on_ray(
     listener: Listener | None = None,
     part_bytes: int = PART_BYTES,
 ) -> Profile:
-    """The profile that one process would make, by all workers of a cluster.
-
-    Without an address it is the cluster that RAY_ADDRESS names or this machine runs, or else a new
-    one on this machine.
-    """
+    """The profile that one process would make, by all workers of a cluster; without an address the
+    one that RAY_ADDRESS names or this machine runs, or else a new one on this machine."""
     listener = listener or Listener()
     with discovered(paths, options, listener) as sources:
-        parts = [part for source in sources for part in _parts(source, options, part_bytes)]
-        uncached = replace(options, use_cache=False)
-        job = Job(uuid.uuid4().hex, os.getcwd(), parts, uncached)  # noqa: PTH109
+        if here := [source.path for source in sources if source.is_read_once or source.rendered]:
+            raise UsageError(
+                f"--ray: {here[0]} is a pipe or a harness's task, which only this machine has",
+                hint="save it to a file first, or count it without --ray",
+            )
+        size = sys.maxsize if options.sample else part_bytes  # a sample is drawn from all rows
+        parts = [part for source in sources for part in split(source, size)]
+        job = Job(uuid.uuid4().hex, os.getcwd(), parts, replace(options, use_cache=False))  # noqa: PTH109
         listener.progress.begin(sum(part.bytes or 0 for part in parts))
         counted = _driven(job, address, listener)
     datasets = [
@@ -81,30 +80,16 @@ def analyze_on_ray(
     return profile_of(paths, options, datasets, next(tokenizers, None))
 
 
-def _parts(source: Source, options: AnalyzeOptions, part_bytes: int) -> list[Part]:
-    if source.is_read_once or source.rendered:
-        what = "a harness's task" if source.rendered else "a pipe, which is read once"
-        raise UsageError(
-            f"--ray cannot divide {source.path}: it is {what}",
-            hint="save it to a file first, or count it in one process",
-        )
-    # A sample is drawn from all rows.
-    return [Part(source=source)] if options.sample is not None else split(source, part_bytes)
-
-
 def joined(parts: Sequence[CountedPart], options: AnalyzeOptions) -> DatasetProfile:
     """A dataset from its parts; those after one that failed do not count."""
     failed = next((n for n, part in enumerate(parts) if part.dataset.failure), len(parts))
-    parts = parts[: failed + 1]
-    datasets = [part.dataset for part in parts]
+    datasets = [part.dataset for part in parts[: failed + 1]]
     first = datasets[0]
-    if len(parts) == 1:
-        return first
     starts = accumulate((part.positions for part in parts), initial=0)
     pairs = list(zip(starts, datasets, strict=False))
     longest = [replace(p, position=at + p.position) for at, d in pairs for p in d.longest]
     bad_rows = [replace(r, position=at + r.position) for at, d in pairs for r in d.bad_rows]
-    lengths = added_up(dataset.lengths for dataset in datasets)
+    lengths = together(datasets)
     outputs = [d.output_lengths for d in datasets if d.output_lengths is not None]
     contents = [d.content for d in datasets if d.content is not None]
     return replace(
@@ -118,7 +103,7 @@ def joined(parts: Sequence[CountedPart], options: AnalyzeOptions) -> DatasetProf
         failure=datasets[-1].failure,
         notes=_summed_notes(note for dataset in datasets for note in dataset.notes),
         engine=engines_of(datasets) or None,
-        content=reduce(add, contents) if len(contents) == len(datasets) else None,
+        content=sum(contents, start=Content()) if len(contents) == len(datasets) else None,
         prefixes=first.prefixes
         and replace(first.prefixes, out_of_prompts=lengths.count, out_of_tokens=lengths.total),
     )
@@ -136,14 +121,11 @@ def _summed_notes(notes: Iterable[Note]) -> tuple[Note, ...]:
     return tuple(sums.values())
 
 
-# -- the process that speaks with Ray --------------------------------------------------------------
-
-
 def _driven(job: Job, address: str | None, listener: Listener) -> list[CountedPart]:
     """What all tasks found, from a process whose messages are pickles on its stdout."""
     environment = {"RAY_gcs_rpc_server_reconnect_timeout_s": "20", **os.environ}
-    command, pipe = [sys.executable, "-c", _DRIVER], subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, env=environment) as process:  # noqa: S603
+    command = [sys.executable, "-c", "from chunkscope.lengths.on_ray import drive; drive()"]
+    with subprocess.Popen(command, stdin=-1, stdout=-1, env=environment) as process:  # noqa: S603
         try:
             process.stdin.write(pickle.dumps((job, address)))  # type: ignore[union-attr]
             process.stdin.close()  # type: ignore[union-attr]
@@ -193,7 +175,7 @@ def _connected(address: str | None) -> Any:
     host, _, port = (address or "").rpartition("://")[2].rpartition(":")
     try:
         if host and port.isdigit():  # is anybody there at all? Ray would ask for minutes
-            socket.create_connection((host, int(port)), timeout=_CONNECT_S).close()
+            socket.create_connection((host, int(port)), timeout=5.0).close()
         ray.init(address=address or None, log_to_driver=False, logging_level="error")
     except Exception as error:  # Ray raises all sorts, from ValueError to its own
         raise MissingError(
@@ -215,7 +197,7 @@ def run_tasks(
     while running:
         (task,), _ = ray.wait(list(running), num_returns=1)
         counted.append(_result(ray, task, job, running.pop(task)))
-        lengths = added_up(part.dataset.lengths for part in counted)
+        lengths = together(part.dataset for part in counted)
         done = sum(job.parts[part.place].bytes or 0 for part in counted)
         tell({"rows": lengths.count, "tokens": lengths.total, "bytes_read": done})
     if not by_reference and any(part.tokenizer and part.tokenizer.notes for part in counted):
@@ -230,19 +212,17 @@ def _result(ray: Any, task: Any, job: Job, place: int) -> CountedPart:
     except ray.exceptions.RayTaskError:
         raise  # a bug, not a death
     except ray.exceptions.RayError as error:
-        message = f"its worker died {RETRIES + 1} times ({first_line(error)})"
-        hint = "was it out of memory? See `ray logs`, and count this file by itself"
-        scan = DatasetScan(Scan(job.options), job.parts[place])
-        return CountedPart(place, scan.result(InputError(message, hint=hint)))
+        died = InputError(
+            f"its worker died {RETRIES + 1} times ({first_line(error)})",
+            hint="was it out of memory? See `ray logs`, and count this file by itself",
+        )
+        return CountedPart(place, DatasetScan(Scan(job.options), job.parts[place]).result(died))
     if isinstance(counted, ChunkscopeError):
         raise counted
     return counted
 
 
-# -- in a worker -----------------------------------------------------------------------------------
-
-# What a worker's process keeps from task to task: the tokenizer of a job, loaded.
-_scans: dict[str, Scan] = {}
+_scans: dict[str, Scan] = {}  # in a worker, from task to task: the tokenizer of a job, loaded
 
 
 def count_part(job: Job, place: int, *, by_reference: bool) -> CountedPart | ChunkscopeError:
@@ -260,10 +240,7 @@ def count_part(job: Job, place: int, *, by_reference: bool) -> CountedPart | Chu
             scan.tokenizer.use_reference()
         is_file = file is not None and part.source.member is None and file.is_file()
         if file and is_file and file.stat().st_size != part.source.bytes:
-            error = InputError(
-                f"{part.source.path} has another size where it is counted",
-                hint="every node has to find the same file under the same name",
-            )
+            error = InputError(f"{file} has another size where it is counted")
             return CountedPart(place, DatasetScan(scan, part).result(error))
         (dataset,) = scan.datasets([part])
     except ChunkscopeError as error:

@@ -1,8 +1,7 @@
 """How analyze was asked: one value is the command line, the cache's key and the profile's record.
 
 An option is added in one place, as a field of `AnalyzeOptions` or of what it says about reading and
-selecting. It then is part of the cache's key and of the record that `verify --data` repeats; the
-exceptions are listed here, each with its reason.
+selecting. It then is part of the cache's key and of the record that `verify --data` repeats.
 """
 
 import datetime
@@ -19,19 +18,12 @@ from chunkscope.prompts.prefix_files import PrefixFile
 from chunkscope.prompts.selection import SelectOptions
 from chunkscope.sources.base import ReadOptions, printable
 
+# What cannot change the lengths of a dataset, or is in the cache's key by what it holds: the
+# tokenizer and its template, each dataset's prefix and format.
 NOT_IN_THE_KEY = {
-    "tokenizer": "what it is by content is in the key",
-    "prefix_files": "each dataset's own prefix is",
-    "chat_template": "likewise",
-    "chat_date": "likewise, where a template prints the date",
-    "input_format": "every dataset has its format, which is in the key",
-    "names": "which datasets there are, not what is in them",
-    "include": "likewise",
-    "exclude": "likewise",
-    "trust_remote_code": "whether a tokenizer may be used, not what it says",
-    "use_cache": "the lengths are the same",
-    "render": "what is rendered is in the key",
-}
+    "tokenizer", "prefix_files", "chat_template", "chat_date", "input_format", "names", "include",
+    "exclude", "trust_remote_code", "use_cache", "render",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from chunkscope.artefacts.artefact import INCIDENTAL, Artefact, bar_chart, frame, now
 from chunkscope.artefacts.note import Note
 from chunkscope.artefacts.numbers import plural
-from chunkscope.errors import ChunkscopeError, InputError
+from chunkscope.errors import InputError
 from chunkscope.lengths.content import Content
 from chunkscope.lengths.histogram import LengthHistogram, added_up
 from chunkscope.lengths.options import AnalyzeOptions
@@ -68,15 +68,6 @@ class Failure:
     message: str
     hint: str | None = None
 
-    @property
-    def brief(self) -> str:
-        """One line, without the fields to choose from."""
-        return self.message.partition("\n")[0].removesuffix("; there are:")
-
-    @property
-    def error(self) -> ChunkscopeError:
-        return InputError(self.message, hint=self.hint)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class DatasetProfile:
@@ -129,7 +120,9 @@ class DatasetProfile:
 
     @property
     def failed_because(self) -> str:
-        return self.failure.brief if self.failure else ""
+        """One line, without the fields to choose from."""
+        message = self.failure.message if self.failure else ""
+        return message.partition("\n")[0].removesuffix("; there are:")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

@@ -33,6 +33,17 @@ class TraceSummary:
     unknown_prompts: int = 0  # of which only the length is known: they share nothing
 
 
+class SentPrompt(NamedTuple):
+    """A prompt as it reached the model."""
+
+    position: int  # in its file
+    tokens: int
+    ids: bytes | None = None  # None where only their number is known
+    output: int | None = None  # tokens of the answer; None where there is none
+    reads: bool = True  # from vLLM's prefix cache, as all do that do not ask for a likelihood
+    output_cap: int | None = None
+
+
 class TraceRow(NamedTuple):
     """A request; of a prompt of which only the length is known there are no blocks."""
 
@@ -50,25 +61,19 @@ class TraceRows:
         self.longest_first = False  # how they are sent, if not as they come
         self._rows: list[TraceRow] = []
 
-    def add(
-        self,
-        lengths: Sequence[int],
-        outputs: Sequence[int | None] | None,
-        output_caps: Sequence[int | None] | None,
-        ids: Sequence[bytes | None],
-    ) -> None:
-        """Requests as they are sent; one without an answer has its limit, or the usual length."""
+    def add(self, prompts: Sequence[SentPrompt]) -> None:
+        """One without an answer has its limit, or the usual length; a likelihood takes a token."""
         size = self.block_size * ID_BYTES
-        for place, length in enumerate(lengths):
-            prompt = (ids[place] if ids else None) or b""
+        for prompt in prompts:
             past, blocks = blake2b(digest_size=8), []
-            for start in range(0, len(prompt), size):
-                past.update(prompt[start : start + size])
+            ids, output = prompt.ids or b"", prompt.output
+            if output is None and not prompt.reads:
+                output = 1
+            for start in range(0, len(ids), size):
+                past.update(ids[start : start + size])
                 blocks.append(past.digest())
-            output = outputs[place] if outputs else None
-            cap = output_caps[place] if output_caps else None
-            answer = output if output is not None else cap or DEFAULT_OUTPUT
-            self._rows.append(TraceRow(length, answer, output is None, blocks))
+            answer = output if output is not None else prompt.output_cap or DEFAULT_OUTPUT
+            self._rows.append(TraceRow(prompt.tokens, answer, output is None, blocks))
 
     def in_order(self) -> list[TraceRow]:
         """As they are sent; of equal length, those that begin alike one after the other."""

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from chunkscope.artefacts.artefact import Numbers
 from chunkscope.prefixes.reuse import BLOCK_SIZE
 from chunkscope.prefixes.sharing import (
-    MOST_PROMPTS,
     NOTHING,
     Path,
     Sharing,
@@ -23,7 +22,6 @@ from chunkscope.prefixes.sharing import (
     block_paths,
 )
 
-MOST_STRETCHES = 4_096
 ID_BYTES = 4  # of a token id, as the tokenizers give it
 _BLOCK_BYTES = BLOCK_SIZE * ID_BYTES
 _USUAL_SIZES = (512, BLOCK_SIZE)  # of a trace's blocks: Mooncake's, and vLLM's own
@@ -120,33 +118,21 @@ class PromptTree:
         ways = [*block_paths(stretches, self.block_size), ()]
         return [ways[end] for end in self.ends.tolist()]
 
-    def sharing(self, *, whole: bool = False) -> Sharing:
-        """What fits into a profile: the first prompts, and the stretches that save most.
-
-        `whole` leaves nothing out, however much it is.
-        """
-        tree = self
-        if len(self.ends) > MOST_PROMPTS and not whole:  # of a trace
-            tree = self.in_order(np.arange(MOST_PROMPTS))
-        members, sizes = tree.members[0], tree.sizes
-        # A stretch is worth as much as the best behind it: none is kept without its parents.
-        worth = [(n - 1) * size for n, size in zip(members, sizes, strict=True)]
-        for stretch, up in reversed([*enumerate(tree.parents)]):
-            if up != NOTHING:
-                worth[up] = max(worth[up], worth[stretch])
-        best = sorted(range(len(worth)), key=lambda n: (-worth[n], tree.depths[n]))
-        kept = sorted(n for n in best[: None if whole else MOST_STRETCHES] if worth[n] > 0)
-        number = [NOTHING] * (len(worth) + 1)  # by stretch, among those that are kept
+    def sharing(self) -> Sharing:
+        """The prompts one by one, and the stretches that several of these begin with."""
+        members = self.members[0]
+        kept = [stretch for stretch, prompts in enumerate(members) if prompts > 1]
+        number = [NOTHING] * (len(members) + 1)  # by stretch, among those that are kept
         for new, stretch in enumerate(kept):
             number[stretch] = new
-        for stretch, up in enumerate(tree.parents):
-            if number[stretch] == NOTHING:
+        for stretch, up in enumerate(self.parents):
+            if members[stretch] <= 1:
                 number[stretch] = number[up]
         return Sharing(
-            lengths=Numbers(tree.tokens.tolist()),
-            ends=Numbers(number[end] for end in tree.ends.tolist()),
-            parents=Numbers(number[tree.parents[stretch]] for stretch in kept),
-            tokens=Numbers(sizes[stretch] * tree.block_size for stretch in kept),
+            lengths=Numbers(self.tokens.tolist()),
+            ends=Numbers(number[end] for end in self.ends.tolist()),
+            parents=Numbers(number[self.parents[stretch]] for stretch in kept),
+            tokens=Numbers(self.sizes[stretch] * self.block_size for stretch in kept),
         )
 
 

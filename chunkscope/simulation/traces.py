@@ -118,7 +118,7 @@ def _sharing(path: Path, requests: tuple[Request, ...], blocks: list[list[int]])
     )
     if tree is None:
         raise InputError(f"{path}: its hash_ids do not go with its input_length", hint=_HINT)
-    sharing = tree.sharing(whole=True)
+    sharing = tree.sharing()
     ends = zip(requests, sharing.ends, strict=True)
     sent = tuple(replace(request, stretch=end) for request, end in ends)
     return _workload(sent, sharing.stretches)

@@ -13,7 +13,7 @@ import pytest
 import chunkscope
 from chunkscope import AnalyzeOptions, LengthHistogram, Profile
 from chunkscope.lengths.analyze import analyze as run
-from chunkscope.lengths.trace_export import TraceExport, TraceRows
+from chunkscope.lengths.trace_export import SentPrompt, TraceExport, TraceRows
 from chunkscope.prompts.selection import SelectOptions
 from chunkscope.tokenizers.tokenizer import Tokenizer
 from tests.commands.helpers import analyze, write_jsonl
@@ -129,8 +129,8 @@ def test_a_harness_log_is_exported_request_by_request(shared: Path, run: str) ->
 def test_what_a_harness_sends_longest_first_is_in_that_order() -> None:
     """As lm-eval's vllm model does; of equal length, prompts that begin alike are together."""
     rows = TraceRows(16)
-    ids = [name.encode() * 4 * (16 if name == "c" else 32) for name in "abcab"]
-    rows.add([32, 32, 16, 32, 32], [1, 2, 3, 4, 5], None, ids)
+    for output, (name, tokens) in enumerate(zip("abcab", [32, 32, 16, 32, 32], strict=True), 1):
+        rows.add([SentPrompt(1, tokens, name.encode() * 4 * tokens, output)])
     assert [row.output for row in rows.in_order()] == [1, 2, 3, 4, 5]
     rows.longest_first = True
     assert [row.tokens for row in rows.in_order()] == [32, 32, 32, 32, 16]

@@ -5,7 +5,6 @@ import random
 import pytest
 
 from chunkscope.artefacts.artefact import Numbers, built, plain
-from chunkscope.prefixes import tree
 from chunkscope.prefixes.sharing import NOTHING, Sharing, depths, stretches_together
 from tests.prefixes.test_reuse import Prompt, measured
 
@@ -71,25 +70,6 @@ def test_what_only_one_prompt_has_is_no_stretch():
     assert sharing([[1] * 64, [2] * 64]).stretches == ()
     found = sharing([[1] * 64 + [2] * 64, [1] * 64 + [3] * 64, [4] * 20])
     assert found == kept([128, 128, 20], [0, 0, NOTHING], [-1], [64])
-
-
-def test_too_many_stretches_leave_out_those_that_save_least(monkeypatch):
-    monkeypatch.setattr(tree, "MOST_STRETCHES", 3)
-    prompts = [
-        [1] * 16 + [subject] * (16 * subject) + [100 + i] * 20
-        for i, subject in enumerate([2, 3, 4, 5] * 3)
-    ]
-    found = sharing(prompts)
-    assert depths(found.stretches) == [16, 16 + 64, 16 + 80]
-    assert found.ends == (0, 0, 1, 2) * 3
-
-
-def test_a_small_branch_stays_while_a_large_one_is_behind_it(monkeypatch):
-    monkeypatch.setattr(tree, "MOST_STRETCHES", 2)
-    behind = [[7] * 16 + [8] * 160 + [i] * 20 for i in (1, 2)]
-    found = sharing([*behind, [7] * 16 + [9] * 20, *[[5] * 48 + [i] * 20 for i in (1, 2)]])
-    assert depths(found.stretches) == [16, 176]
-    assert found.ends == (1, 1, 0, NOTHING, NOTHING)
 
 
 def test_the_trees_of_several_datasets_stand_side_by_side():
