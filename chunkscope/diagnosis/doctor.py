@@ -1,7 +1,7 @@
 """Logs and servers -> a diagnosis. The same for the command line and for Python."""
 
 import os
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from chunkscope._version import __version__
@@ -17,9 +17,8 @@ from chunkscope.lengths.profile import Profile
 from chunkscope.models import find_model
 from chunkscope.planning.engine_log import read_log
 from chunkscope.planning.plan import Plan
-from chunkscope.vllm.deployment import OWN
-from chunkscope.vllm.enums import Entry
-from chunkscope.vllm.footprint import Footprint, memory
+from chunkscope.vllm.deployment import OWN, Deployment
+from chunkscope.vllm.flags import release
 from chunkscope.vllm.log.facts import EngineFacts
 from chunkscope.vllm.log.reader import EngineStart, LogReader
 
@@ -96,8 +95,8 @@ def report_of(
     """`finished`: the requests that a server says it has answered."""
     if mismatch(context.plan, start.facts):
         context = replace(context, plan=None)
-    footprint = _footprint(start, context)
-    default = footprint.deployment.effective() if footprint else OWN
+    there = _deployment(start.facts, context)
+    default = there.effective() if there else OWN
     seqs = start.arguments.get("max_num_seqs") or default.max_num_seqs
     engine = Engine(
         start=start,
@@ -110,8 +109,8 @@ def report_of(
         **{field.name: getattr(start, field.name) for field in fields(EngineStart)},
         source=source,
         differences=_differences(start, context.plan),
-        predicted=footprint.memory if footprint else None,
-        gpu=footprint.gpu.title if footprint else None,
+        predicted=there.memory(start.settings) if there else None,
+        gpu=there.gpu.title if there and there.gpu else None,
         phases=engine.phases,
         symptoms=find_symptoms(engine),
     )
@@ -135,33 +134,16 @@ def mismatch(plan: Plan | None, facts: EngineFacts) -> Note | None:
     return None
 
 
-def _footprint(start: EngineStart, context: Context) -> Footprint | None:
-    """The same engine by the memory model; None where the GPU or the model is not known."""
-    plan, facts = context.plan, start.facts
-    name = context.model or (Path(facts.model).name if facts.model else None)
+def _deployment(facts: EngineFacts, context: Context) -> Deployment | None:
+    """For the memory model; None where the GPU or the model is not known."""
+    plan, name = context.plan, context.model or (Path(facts.model).name if facts.model else None)
     try:
         gpu = find_gpu(context.gpu) if context.gpu else plan.gpu if plan else None
         if gpu is None or facts.device == "cpu":
             return None
         shape = plan.model if plan and plan.model and not context.model else None
         shape = shape or (find_model(name) if name else None)
-        if shape is None:
-            return None
-        kv_dtype = facts.kv_cache_dtype or "auto"
-        return memory(
-            shape,
-            gpu,
-            tp=facts.tensor_parallel_size or 1,
-            dp=facts.data_parallel_size or 1,
-            ep=bool(start.arguments.get("enable_expert_parallel")),
-            vllm_version=facts.version,
-            entry=Entry.SERVE,
-            max_model_len=facts.max_model_len,
-            max_num_batched_tokens=facts.max_num_batched_tokens,
-            max_num_seqs=start.arguments.get("max_num_seqs"),
-            gpu_memory_utilization=start.arguments.get("gpu_memory_utilization"),
-            kv_cache_dtype="fp8" if kv_dtype.startswith("fp8") else "auto",
-        )
+        return Deployment(release=release(facts.version), shape=shape, gpu=gpu) if shape else None
     except ChunkscopeError:
         if context.gpu and context.model:
             raise  # both were asked for by name
@@ -172,8 +154,7 @@ def _differences(start: EngineStart, plan: Plan | None) -> tuple[Difference, ...
     """Where the engine has not what the plan sets. What it does not say is no difference."""
     if plan is None:
         return ()
-    facts = {name: value for name, value in asdict(start.facts).items() if value is not None}
-    actual = facts | start.arguments
+    actual = start.settings.given()
     return tuple(
         Difference(name=name, planned=value, actual=actual[name])
         for name, value in plan.settings.given().items()

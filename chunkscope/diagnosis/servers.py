@@ -81,7 +81,7 @@ def _reading(
         max_model_len=server.max_model_len,
         kv_cache_tokens=cache.tokens,
         kv_concurrency=cache.concurrency,
-        utilization=cache.engine.get("gpu_memory_utilization"),
+        gpu_memory_utilization=cache.engine.get("gpu_memory_utilization"),
         enable_prefix_caching=bool(on) if on is not None else None,
     )
     rate = metrics.prefix_hit_rate(before, after)

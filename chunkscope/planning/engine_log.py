@@ -4,7 +4,6 @@ engine that ran here measured, for a plan of the same model and GPU."""
 import os
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import asdict
 from pathlib import Path
 
 from chunkscope.artefacts.note import Note, note
@@ -60,7 +59,7 @@ def measured_in(
     """UsageError where the log is of another model, GPU, version or number of GPUs."""
     name = Path(os.fspath(log)).name
     for life in lives:
-        _check(life.facts, name, there, base)
+        _check(life, name, there, base)
     fits = [life for life in lives if life.facts.kv_cache_tokens or _held(life)]
     if not fits and not any(life.failure for life in lives):
         raise InputError(
@@ -68,7 +67,7 @@ def measured_in(
             hint="give a log from the engine's start on, at level INFO",
         )
     life = fits[-1] if fits else lives[-1]
-    facts, settings = life.facts, _settings(life, there)
+    facts, settings = life.facts, there.effective(life.settings)
     given = any(name in life.arguments for name in _GIVEN_SIZES)
     return MeasuredFit(
         log=name,
@@ -76,9 +75,9 @@ def measured_in(
         cuda_graphs=not facts.enforce_eager,
         kv_cache_tokens=None if given else facts.kv_cache_tokens or _held(life),
         failed=tuple(
-            FailedStart(settings=_settings(one, there), why=one.failure.kind, line=one.failure.line)
+            FailedStart(settings=there.effective(one.settings), why=end.kind, line=end.line)
             for one in lives
-            if one.failure and one.failure.kind not in _NOT_ITS_FAULT
+            if (end := one.failure) and end.kind not in _NOT_ITS_FAULT
         ),
     )
 
@@ -86,21 +85,6 @@ def measured_in(
 def last_facts(lives: Sequence[EngineStart]) -> EngineFacts:
     """Of the last start that says which vLLM it is."""
     return next(life.facts for life in reversed(lives) if life.facts.version)
-
-
-def _settings(life: EngineStart, there: Deployment) -> Settings:
-    facts = life.facts
-    said = asdict(facts) | {
-        "gpu_memory_utilization": facts.utilization,
-        "kv_cache_dtype": _kv_cache_dtype(facts) or "auto",
-    }
-    return there.effective(Settings.of(said).over(Settings.of(life.arguments)))
-
-
-def _kv_cache_dtype(facts: EngineFacts) -> str | None:
-    """None: as the model computes."""
-    kept = facts.kv_cache_dtype
-    return None if kept in ("auto", facts.dtype) else kept
 
 
 def _held(life: EngineStart) -> int | None:
@@ -115,8 +99,8 @@ def _held(life: EngineStart) -> int | None:
 # -- is it of the same? --------------------------------------------------------------------------
 
 
-def _check(facts: EngineFacts, name: str, there: Deployment, base: Settings) -> None:
-    bill = there.memory(base)
+def _check(life: EngineStart, name: str, there: Deployment, base: Settings) -> None:
+    bill, facts = there.memory(base), life.facts
     if bill is None or there.shape is None or there.gpu is None:
         raise UsageError(
             "--log is of a model on a GPU: both are needed",
@@ -124,7 +108,7 @@ def _check(facts: EngineFacts, name: str, there: Deployment, base: Settings) -> 
         )
     mine, its = there.release, release(facts.version or there.release.text)
     tp, dp = facts.tensor_parallel_size or 1, facts.data_parallel_size or 1
-    dtype, device = _kv_cache_dtype(facts), facts.device_gib or bill.total_gib
+    dtype, device = life.settings.kv_cache_dtype, facts.device_gib or bill.total_gib
     predicted = bill.line("weights").gib
     weights = facts.weights_gib or predicted
     others = {

@@ -25,7 +25,7 @@ from chunkscope.artefacts.numbers import (
 )
 from chunkscope.report.section import Cell, Table, Written, table_of
 from chunkscope.simulation.result import SimulatedRun, TimelineStep
-from chunkscope.simulation.slo import Limit
+from chunkscope.simulation.slo import LatencyLimit
 from chunkscope.verification.result import Run
 from chunkscope.verification.verdict import Outcome, judge, value
 
@@ -105,7 +105,7 @@ def every_figure(named: Named) -> Table | None:
     return table_of(("", *(name for name, _ in named)), rows)
 
 
-def _limited(limit: Limit, run: SimulatedRun) -> Written:
+def _limited(limit: LatencyLimit, run: SimulatedRun) -> Written:
     number = run.slo.found_of(limit) if run.slo else None
     if number is None or not exceeds(number, limit.seconds):
         return None if number is None else seconds(number)

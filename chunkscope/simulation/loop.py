@@ -66,7 +66,7 @@ def run_setting(
             state.priority = policy.priority_of(state)
         scheduler = FastScheduler if fast else Scheduler
         share = concurrency and -(-(concurrency - number) // replicas)
-        engine = _Engine(
+        engine = _Replica(
             scheduler(settings, pool, scenario.rules, policy, scenario.step.window),
             Clock(pipeline or Pipeline(model, start), start),
             Arrivals(states[number::replicas], share),
@@ -133,7 +133,7 @@ def _step_model(scenario: Scenario, settings: Settings) -> StepModel:
     return replace(scenario.step.sharing(share), graphed_tokens=graphed_tokens)
 
 
-class _Engine:
+class _Replica:
     """One scheduler with its clock: the only one, or one of several replicas."""
 
     def __init__(self, scheduler: Scheduler, clock: Clock, coming: Arrivals, *, watch: int) -> None:
@@ -213,7 +213,7 @@ def _timeline_step(step: Step, waiting: int) -> TimelineStep:
     )
 
 
-def _timed(engine: _Engine, first: float) -> Iterator[TimelineStep]:
+def _timed(engine: _Replica, first: float) -> Iterator[TimelineStep]:
     """Steps follow each other without a pause, except where nothing was there to do."""
     ends = engine.clock.ends
     for step in engine.timeline:
@@ -226,7 +226,7 @@ def _result(
     settings: Settings,
     pool: KvPool,
     states: Sequence[RequestState],
-    engines: list[_Engine],
+    engines: list[_Replica],
 ) -> SimulatedRun:
     first, clocks = states[0].arrival_s, [engine.clock for engine in engines]
     gaps = [gap for clock in clocks for gap in clock.gaps]

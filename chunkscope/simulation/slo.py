@@ -19,7 +19,7 @@ _RANK = re.compile(r"max|mean|p(?=.*[1-9])\d{1,2}(\.\d+)?")  # p99.9, and no p0 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limit:
+class LatencyLimit:
     """`at`: max, mean, or a percentile such as p95."""
 
     metric: str
@@ -32,7 +32,7 @@ class Limit:
 
     def __str__(self) -> str:
         """
-        >>> str(Limit(metric="itl", at="p99", seconds=0.05))
+        >>> str(LatencyLimit(metric="itl", at="p99", seconds=0.05))
         'itl_p99 50 ms'
         """
         return f"{self.name} {SECONDS.write(self.seconds)}"
@@ -46,7 +46,7 @@ class Limit:
         return ranked.mean if self.at == "mean" else ranked.percentile(float(self.at[1:]))
 
 
-Slo = tuple[Limit, ...]
+Slo = tuple[LatencyLimit, ...]
 
 
 def read_slo(text: str | None) -> Slo:
@@ -64,7 +64,7 @@ def read_slo(text: str | None) -> Slo:
     return limits
 
 
-def _limit(text: str) -> Limit:
+def _limit(text: str) -> LatencyLimit:
     name, _, value = text.partition("=")
     metric, _, at = name.strip().lower().rpartition("_")
     if metric not in METRICS or not _RANK.fullmatch(at):
@@ -78,7 +78,7 @@ def _limit(text: str) -> Limit:
         raise UsageError(f"--slo {name}: {error}") from None
     if not seconds:
         raise UsageError(f"--slo {name}: nothing takes no time", hint=f"write it like {EXAMPLE}")
-    return Limit(metric=metric, at=at, seconds=seconds)
+    return LatencyLimit(metric=metric, at=at, seconds=seconds)
 
 
 class RequestTimes(NamedTuple):
@@ -93,7 +93,7 @@ class RequestTimes(NamedTuple):
         """As vLLM has it: 0 where there is no second token."""
         return (self.e2e_s - self.ttft_s) / max(1, self.output_tokens - 1)
 
-    def meets(self, limit: Limit) -> bool:
+    def meets(self, limit: LatencyLimit) -> bool:
         """Of the gaps, single requests are judged by their mean."""
         times = {"ttft": self.ttft_s, "e2e": self.e2e_s}
         return times.get(limit.metric, self.tpot_s) <= limit.seconds
@@ -107,11 +107,11 @@ class SloResult:
     found_s: tuple[float | None, ...]
     good_requests: int
 
-    def found_of(self, limit: Limit) -> float | None:
+    def found_of(self, limit: LatencyLimit) -> float | None:
         return self.found_s[self.limits.index(limit)]
 
     @property
-    def tightest(self) -> Limit:
+    def tightest(self) -> LatencyLimit:
         return max(self.limits, key=lambda limit: (self.found_of(limit) or 0.0) / limit.seconds)
 
     @property

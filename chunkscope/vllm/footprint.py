@@ -10,7 +10,6 @@ from chunkscope.artefacts.words import one_of
 from chunkscope.errors import UsageError
 from chunkscope.hardware.gpus import LOCAL, Gpu, doubts, find_gpu
 from chunkscope.hardware.memory import Memory
-from chunkscope.hardware.parallel import Parallel
 from chunkscope.models import ModelShape, find_model
 from chunkscope.vllm.deployment import Deployment, Refusal
 from chunkscope.vllm.enums import Entry, KvCacheType, Task
@@ -95,8 +94,8 @@ class Footprint:
 
 
 def memory(
-    model: str | os.PathLike[str] | ModelShape,
-    gpu: str | Gpu | None = None,
+    model: str | os.PathLike[str],
+    gpu: str | None = None,
     *,
     gpu_memory: str | None = None,
     tp: int = 1,
@@ -115,15 +114,13 @@ def memory(
     >>> memory("qwen3-8b", "h100", max_num_seqs=256, vllm_version="0.24").memory.kv_cache_tokens > 0
     True
     """
-    shape = model if isinstance(model, ModelShape) else find_model(model)
-    Parallel(tensor=tp, data=dp, by_expert=ep).check(shape)
-    if not isinstance(gpu, Gpu):
-        gpu = find_gpu(gpu or (None if gpu_memory else LOCAL), memory=gpu_memory)
+    shape = find_model(model)
+    card = find_gpu(gpu or (None if gpu_memory else LOCAL), memory=gpu_memory)
     deployment = Deployment(
         release=release(vllm_version),
         entry=one_of(Entry, entry, "entry"),
         shape=shape,
-        gpu=gpu,
+        gpu=card,
         logprobs=one_of(Task, task, "task") is Task.LOGLIKELIHOOD,
     )
     asked = Settings(
@@ -133,14 +130,15 @@ def memory(
         enable_expert_parallel=ep,
         kv_cache_dtype=one_of(KvCacheType, kv_cache_dtype, "kv_cache_dtype").value,
     )
+    asked.parallel.check(shape)
     full = deployment.effective(asked)
     context = full.max_model_len
     bill = deployment.memory(full, longest=context)
-    if context is None or gpu is None or bill is None:
+    if context is None or card is None or bill is None:
         raise UsageError(
             f"the configuration of {shape.name} does not say how long its context is",
             hint="set max_model_len",
         )
     return Footprint(
-        shape=shape, gpu=gpu, deployment=deployment, settings=full, memory=bill, context=context
+        shape=shape, gpu=card, deployment=deployment, settings=full, memory=bill, context=context
     )

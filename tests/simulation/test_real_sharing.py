@@ -150,39 +150,3 @@ def test_the_same_tokens_are_cached_request_for_request(probe: Any, sent: dict[s
         assert 0 < tight <= middle <= ample
         assert tight < 0.9 * ample or name != "few_shot_mmlu"
         assert found[1] == found[3] == found[5] == 0, "likelihoods are not read from the cache"
-
-
-def test_a_real_engine_finds_what_is_predicted(probe: Any, sent: dict[str, Sent]) -> None:
-    """As `num_cached_tokens` of a small model's engine: 0.3 points on average, 1 at worst."""
-    longest = max(len(prompt) for _, ids in sent.values() for prompt in ids)
-    tried = [
-        [asked(*sent[name], {"num_blocks": blocks}) for name in sent]
-        for blocks in (2 * longest // 16, AMPLE // 16)
-    ]
-    told = probe("cache_probe", [for_an_engine(questions) for questions in tried])
-    off = []
-    for questions, engine in zip(tried, told["answers"], strict=True):
-        *hits, scored = engine["cached"]
-        assert set(scored) == {0}
-        for name, question, real in zip(sent, questions, hits, strict=True):
-            question["engine"]["async_scheduling"] = engine["async_scheduling"]
-            mine = in_the_end(sent[name][0], question, told["vllm"])
-            off.append(abs(mine - sum(real)) / sent[name][0].input_tokens)
-            assert sum(real) > 0
-    assert max(off) <= 0.01, off
-    assert sum(off) / len(off) <= 0.003, off
-
-
-def for_an_engine(questions: list[dict[str, Any]]) -> dict[str, Any]:
-    """One engine for all of them, and for a few whose likelihood is asked for at the end."""
-    settings = dict(questions[0]["engine"])
-    settings["num_gpu_blocks_override"] = settings.pop("num_blocks")
-    settings["max_model_len"] = max(question["engine"]["max_model_len"] for question in questions)
-    for by_itself in ("async_scheduling", "enable_prefix_caching"):
-        del settings[by_itself]
-    runs = [
-        {"prompts": [request["prompt_ids"] for request in q["requests"]], "output": 12}
-        for q in questions
-    ]
-    likelihood = {"prompts": runs[0]["prompts"][:8], "output": 1, "prompt_logprobs": True}
-    return {"engine": settings, "runs": [*runs, likelihood]}

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from chunkscope.artefacts.figures import Ranked
 from chunkscope.errors import UsageError
-from chunkscope.simulation.slo import Limit, RequestTimes, read_slo, slo_result
+from chunkscope.simulation.slo import LatencyLimit, RequestTimes, read_slo, slo_result
 from tests.simulation.common import ARGS, STEP, simulate
 
 
@@ -21,7 +21,7 @@ from tests.simulation.common import ARGS, STEP, simulate
 )
 def test_limits_are_read_as_the_benchmarks_name_them(written, limits):
     assert read_slo(written) == tuple(
-        Limit(metric=metric, at=at, seconds=seconds) for metric, at, seconds in limits
+        LatencyLimit(metric=metric, at=at, seconds=seconds) for metric, at, seconds in limits
     )
 
 

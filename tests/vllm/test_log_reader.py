@@ -87,7 +87,7 @@ SAID = [
         "Free memory on device (138.5/139.8 GiB) on startup. Desired GPU memory utilization is "
         "(0.9, 125.82 GiB). Actual usage is 15.0 GiB for weight, 1.24 GiB for peak activation, "
         "0.21 GiB for non-torch memory, and 0.98 GiB for CUDAGraph memory.",
-        {"device_gib": 139.8, "utilization": 0.9, "activation_gib": 1.24},
+        {"device_gib": 139.8, "gpu_memory_utilization": 0.9, "activation_gib": 1.24},
     ),
     (
         "Memory profiling takes 2.00 seconds. Total non KV cache memory: 17.1GiB; torch peak "

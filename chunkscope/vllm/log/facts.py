@@ -35,7 +35,7 @@ class EngineFacts:
     fitted_from: int | None = None
     fitted_to: int | None = None
     device_gib: float | None = None
-    utilization: float | None = None
+    gpu_memory_utilization: float | None = None
     weights_gib: float | None = None
     activation_gib: float | None = None
     graphs_gib: float | None = None
@@ -85,7 +85,7 @@ MESSAGES = {  # of a line with several, the first counts
     "init engine (profile, create kv cache, warmup model) took ": r"took (?P<init_s>[\d.]+) s",
     "Desired GPU memory utilization is ": (
         rf"/(?P<device_gib>{_NUMBER}) GiB\) on startup\. "
-        rf"Desired GPU memory utilization is \((?P<utilization>{_NUMBER}),.*?"
+        rf"Desired GPU memory utilization is \((?P<gpu_memory_utilization>{_NUMBER}),.*?"
         rf"(?P<activation_gib>{_NUMBER}) GiB for peak activation"
     ),
     "torch peak memory increase: ": rf"memory increase: (?P<activation_gib>{_NUMBER}) ?GiB",

@@ -6,7 +6,7 @@ may hold a prompt or a key.
 
 import re
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from chunkscope.vllm.log import facts
@@ -14,6 +14,7 @@ from chunkscope.vllm.log.facts import EngineFacts
 from chunkscope.vllm.log.failures import FailureReader, LoggedFailure
 from chunkscope.vllm.log.lines import CUT, LogLine, peeled, seconds_between
 from chunkscope.vllm.log.timeline import LogWindow, RefusedPrompts, StepTally, Timeline
+from chunkscope.vllm.settings import Settings
 
 # Lines of clients are many, and what they hold is not looked at.
 _OF_A_REQUEST = re.compile(
@@ -40,6 +41,14 @@ class EngineStart:
     failure: LoggedFailure | None = None
     preemptions: int | None = None  # where it logs them
     replica: str = ""  # which server of several, where a collector says so
+
+    @property
+    def settings(self) -> Settings:
+        """What it runs with, as far as it says."""
+        facts = {name: value for name, value in asdict(self.facts).items() if value is not None}
+        settings = Settings.of(self.arguments | facts)
+        as_model = settings.kv_cache_dtype in ("auto", self.facts.dtype)
+        return replace(settings, kv_cache_dtype=None) if as_model else settings
 
     @property
     def prompt_tokens(self) -> float:
