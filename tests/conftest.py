@@ -35,11 +35,14 @@ settings.load_profile("any machine")
 
 
 # Engines start slowly: these files take longest, and a worker that gets one last is waited for.
-LONGEST = ("test_real_verify.py", "test_rendering.py", "test_real_vllm.py", "test_real_sharing.py")
+LONGEST = ("verify", "ray", "rendering", "sharing", "three_ways", "endpoint", "vllm", "reuse")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: item.path.name not in LONGEST)
+    def rank(item: pytest.Item) -> list[bool]:
+        return [item.path.stem.endswith(name) for name in LONGEST]
+
+    items.sort(key=rank, reverse=True)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -22,6 +22,7 @@ from chunkscope.lengths.profile import Profile
 from chunkscope.models import find_model
 from chunkscope.planning.recommend import recommend
 from chunkscope.planning.request import PlanRequest
+from chunkscope.planning.rule import LengthRule
 from chunkscope.planning.simulator import Simulator
 from chunkscope.verification.calibrate import BURSTS
 from chunkscope.verification.predicting import simulated_as_measured, with_prediction
@@ -63,6 +64,7 @@ class Workplace:
             vllm_version=version,
             max_output=8,
             mode="aggressive",
+            rule=LengthRule(aggressive_factor=0.26),  # a threshold of about 300
         )
         plan.save(folder / "reports" / "plan.json")
         self.environment = {
@@ -196,7 +198,7 @@ def test_chunks_are_as_many_as_the_scheduler_must_make(measured) -> None:
     assert off.engine["enable_chunked_prefill"] is False
     assert {(r.chunked_prompts, r.chunks_max) for r in off.repeats} == {(0, 1)}
     threshold = capped.settings.long_prefill_token_threshold
-    assert 0 < threshold < max(LONG)
+    assert 0 < threshold < min(LONG)
     expected = (sum(length > threshold for length in LONG), -(-max(LONG) // threshold))
     assert {(r.chunked_prompts, r.chunks_max) for r in capped.repeats} == {expected}
 
