@@ -7,7 +7,9 @@ import pytest
 
 import chunkscope
 from chunkscope.findings import load_findings
+from chunkscope.planning.rule import decide
 from chunkscope.report.page import render
+from chunkscope.vllm.enums import Mode
 from tests.conftest import REPOSITORY
 
 EXAMPLE = REPOSITORY / "reports" / "example"
@@ -16,12 +18,14 @@ MEASURED = H200 / "llama-3.1-8b-long"
 AGAIN = "run `python tests/make_examples.py`"
 
 
-def test_the_example_profile_is_the_sample_datas() -> None:
+def test_the_example_profile_is_the_sample_datas_and_shows_all_three_modes() -> None:
     example = chunkscope.Profile.load(EXAMPLE / "profile.json")
     today = chunkscope.analyze(str(REPOSITORY / "sample_data"))
     assert {d.name: d.lengths for d in example.datasets} == {
         d.name: d.lengths for d in today.datasets
     }
+    assert (today.overall.count, today.skipped, today.failures) == (850, 0, ())
+    assert {decide(dataset.lengths).mode for dataset in today.datasets} == {*Mode}
 
 
 def test_the_example_plan_follows_from_the_example_profile() -> None:

@@ -69,17 +69,6 @@ def test_a_command_of_the_manual_has_options_that_exist(line: str) -> None:
     assert command.make_context(name, words)
 
 
-def test_gpus_and_models_can_be_found(tmp_path: Path) -> None:
-    from chunkscope.hardware.gpus import TABLE
-    from chunkscope.models.find import MODELS
-
-    assert "H100" in README
-    for command, names in (("chunkscope gpus", TABLE), ("chunkscope models", MODELS)):
-        assert f"`{command}`" in README
-        shown = chunkscope(tmp_path, command.split()[1]).out.split()
-        assert not [name for name in names if name not in shown]
-
-
 @pytest.mark.parametrize(("command", "shown"), EXACT, ids=[command for command, _ in EXACT])
 def test_a_console_block_is_what_the_command_prints(
     checkout: Path, command: str, shown: str
@@ -91,23 +80,6 @@ def test_a_console_block_is_what_the_command_prints(
         said = re.findall(r"^lm-eval .*requests.*", README, re.MULTILINE)
         assert said
         assert not [line for line in said if line not in done.stderr.splitlines()], done.stderr
-
-
-SIMULATE = TEXTS["simulate"]
-SIMULATE_LINES = [
-    line for block in re.findall(r"```sh\n(.*?)```", SIMULATE, re.S) for line in block.splitlines()
-]
-
-
-def test_the_simulate_section_has_commands_to_try() -> None:
-    assert len(SIMULATE_LINES) >= 6
-
-
-@pytest.mark.parametrize("line", SIMULATE_LINES)
-def test_a_line_of_the_simulate_section_works_word_for_word(planned: Path, line: str) -> None:
-    done = in_bash(line, planned)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout
 
 
 @pytest.mark.parametrize("name", ["README", "simulate", "python"])

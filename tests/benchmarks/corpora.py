@@ -13,7 +13,6 @@ import hashlib
 import json
 import math
 import random
-import re
 import sysconfig
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -23,7 +22,6 @@ SEED = 20_261_115
 ROOT = Path(__file__).resolve().parents[2]
 ROW_BYTES = (200, 30_000)  # least and most, of unique text
 FILE_BYTES_MAX = 1_000_000  # past this a source file is mostly a generated table
-REPEAT_BYTES_MIN = 40  # shorter paragraphs repeat in all real text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,8 +166,7 @@ def _unique(size: int) -> list[str]:
 
 def _rows(files: Iterable[Path], seen: set[bytes], chance: random.Random) -> Iterator[str]:
     for path in files:
-        text = "\n\n".join(_new(re.split(r"\n[ \t]*\n", _read(path)), seen))
-        start = 0
+        text, start = _read(path), 0
         while start < len(text):
             size = int(math.exp(chance.uniform(*map(math.log, ROW_BYTES))))
             row = text[start : start + size].strip()
@@ -178,16 +175,6 @@ def _rows(files: Iterable[Path], seen: set[bytes], chance: random.Random) -> Ite
             if len(row.encode()) >= ROW_BYTES[0] and head not in seen:
                 seen.add(head)  # no two rows begin alike
                 yield row
-
-
-def _new(paragraphs: Iterable[str], seen: set[bytes]) -> Iterator[str]:
-    """Without what was there before; blind to numbers and spacing, as templates are filled."""
-    for paragraph in paragraphs:
-        key = re.sub(r"[\W\d]+", "", paragraph).encode()
-        digest = hashlib.blake2b(key, digest_size=8).digest()
-        if len(key) < REPEAT_BYTES_MIN or digest not in seen:
-            seen.add(digest)
-            yield paragraph
 
 
 def _read(path: Path) -> str:
