@@ -110,11 +110,10 @@ def not_utf8(byte: int, column: int) -> str:
 
 MOST_DOCUMENT_BYTES = 1 << 30  # it needs several times as much memory
 _CHAT_KEYS = frozenset({"messages", "conversations", "conversation", "chat", "dialogue"})
-# Who speaks in a chat: in ShareGPT's names, and in those that chat templates know.
+# Who speaks in a chat, by ShareGPT's names and by those that chat templates know.
 ROLES = {
-    "human": "user",
     **dict.fromkeys(("gpt", "chatgpt", "bing", "bard", "bot", "model", "ai"), "assistant"),
-    **dict.fromkeys(("function_response", "observation"), "tool"),
+    **{"human": "user", "function_response": "tool", "observation": "tool"},
     **{r: r for r in ("system", "developer", "user", "assistant", "tool", "function", "ipython")},
 }
 
@@ -139,9 +138,9 @@ def json_rows(
     except ValueError as error:
         hint = "is it cut off? Check it with `python -m json.tool`"
         raise InputError(f"{path} is no JSON document: {error}", hint=hint) from None
-    reader.rows_at, records = rows_of(value, under)
-    if reader.rows_at is not None:
-        reader.metadata = {key: held for key, held in value.items() if key != reader.rows_at}
+    rows_at, records = rows_of(value, under)
+    if rows_at is not None:
+        reader.metadata = {key: held for key, held in value.items() if key != rows_at}
     per_chunk = max(1, min(4096, len(records) * CHUNK_BYTES // len(data)))
     for start in range(0, len(records), per_chunk):
         part = records[start : start + per_chunk]

@@ -158,7 +158,6 @@ class RecordReader(AbstractContextManager["RecordReader"]):
 
     `unit` says what positions count: "line" in line-oriented text, else "row".
     `format` is what the data turned out to be: JSON Lines named .json says "jsonl".
-    `rows_at` is the key of a JSON object under which the rows were, e.g. "examples".
     `metadata` is what a document says beside its rows.
     `state` is whatever a harness's row function keeps for whoever recognises its log.
     `positions` is how many of them there were so far, where a source is read in parts.
@@ -171,7 +170,6 @@ class RecordReader(AbstractContextManager["RecordReader"]):
         self.problems = problems
         self.format = self.source.format
         self.unit = "row"
-        self.rows_at: str | None = None
         self.metadata: dict[str, Any] = {}
         self.state: Any = None
         self.positions = 0

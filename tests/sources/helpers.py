@@ -29,7 +29,6 @@ class Read:
     error: ChunkscopeError | None = None
     format: str = ""
     unit: str = ""
-    rows_at: str | None = None
 
 
 def read(place: Path | str | Source, columns: list[str] | None = None, **options: Any) -> Read:
@@ -44,7 +43,6 @@ def read(place: Path | str | Source, columns: list[str] | None = None, **options
                 result.positions += positions
                 result.records += records
             result.format, result.unit = reader.format, reader.unit
-            result.rows_at = reader.rows_at
     except ChunkscopeError as error:
         result.error = error
     assert result.error is None or result.error.hint, "every error says what to do"

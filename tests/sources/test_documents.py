@@ -18,56 +18,50 @@ def document(tmp_path):
 
 
 SHAPES = [
-    pytest.param([{"q": "a"}, {"q": "b"}], None, [{"q": "a"}, {"q": "b"}], id="array of objects"),
-    pytest.param(["a long prompt", "b"], None, ["a long prompt", "b"], id="array of strings"),
+    pytest.param([{"q": "a"}, {"q": "b"}], [{"q": "a"}, {"q": "b"}], id="array of objects"),
+    pytest.param(["a long prompt", "b"], ["a long prompt", "b"], id="array of strings"),
     pytest.param(
         {"canary": "do not train on it", "examples": [{"q": "a"}, {"q": "b"}], "n": [1, 2, 3]},
-        "examples",
         [{"q": "a"}, {"q": "b"}],
         id="object holding one list of objects",
     ),
     pytest.param(
         {"question": ["a", "b"], "answer": [1, 2]},
-        None,
         [{"question": "a", "answer": 1}, {"question": "b", "answer": 2}],
         id="columns",
     ),
     pytest.param(
         {"question": {"0": "a", "1": "b"}, "answer": {"0": 1, "1": 2}},
-        None,
         [{"question": "a", "answer": 1}, {"question": "b", "answer": 2}],
         id="columns as pandas writes them",
     ),
     pytest.param(
         {"question": "what is it?", "choices": ["a", "b"]},
-        None,
         [{"question": "what is it?", "choices": ["a", "b"]}],
         id="one row",
     ),
     pytest.param(
         {"messages": [{"role": "user", "content": "hi"}]},
-        None,
         [{"messages": [{"role": "user", "content": "hi"}]}],
         id="one chat, whose messages are no rows",
     ),
     pytest.param(
         {"train": [{"q": "a"}], "test": [{"q": "b"}]},
-        None,
         [{"train": [{"q": "a"}], "test": [{"q": "b"}]}],
         id="two lists of objects",
     ),
-    pytest.param("a prompt, all alone", None, ["a prompt, all alone"], id="a string"),
-    pytest.param([], None, [], id="empty array"),
-    pytest.param({}, None, [{}], id="empty object"),
+    pytest.param("a prompt, all alone", ["a prompt, all alone"], id="a string"),
+    pytest.param([], [], id="empty array"),
+    pytest.param({}, [{}], id="empty object"),
 ]
 
 
-@pytest.mark.parametrize(("value", "rows_at", "rows"), SHAPES)
-def test_the_rows_are_found_in_any_shape(document, value, rows_at, rows):
+@pytest.mark.parametrize(("value", "rows"), SHAPES)
+def test_the_rows_are_found_in_any_shape(document, value, rows):
     result = read(document(value))
     large = read(document(json.dumps(value).encode() + b" " * (3 * CHUNK_BYTES)))
     assert large.records == result.records
-    assert (result.records, result.rows_at, result.bad) == (rows, rows_at, [])
+    assert (result.records, result.bad) == (rows, [])
     assert result.positions == list(range(1, len(rows) + 1))
 
 
