@@ -111,11 +111,9 @@ def not_utf8(byte: int, column: int) -> str:
 MOST_DOCUMENT_BYTES = 1 << 30  # it needs several times as much memory
 _CHAT_KEYS = frozenset({"messages", "conversations", "conversation", "chat", "dialogue"})
 # Who speaks in a chat, by ShareGPT's names and by those that chat templates know.
-ROLES = {
-    **dict.fromkeys(("gpt", "chatgpt", "bing", "bard", "bot", "model", "ai"), "assistant"),
-    **{"human": "user", "function_response": "tool", "observation": "tool"},
-    **{r: r for r in ("system", "developer", "user", "assistant", "tool", "function", "ipython")},
-}
+ROLES = dict.fromkeys(("gpt", "chatgpt", "bing", "bard", "bot", "model", "ai"), "assistant")
+ROLES |= {r: r for r in ("system", "developer", "user", "assistant", "tool", "function", "ipython")}
+ROLES |= {"human": "user", "function_response": "tool", "observation": "tool"}
 
 
 def json_rows(
