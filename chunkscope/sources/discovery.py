@@ -329,13 +329,11 @@ def _named(sources: list[Source], names: Sequence[str]) -> list[Source]:
         names = [s.name if count[s.name] == 1 else s.path for s in sources]
         if len({*names}) < len(names):
             names = unique_names(names, "#")
-    elif len(names) != len(sources):
+    elif len(names) != len(sources) or len({*names}) < len(names):
         raise UsageError(
             f"{len(names)} names for {len(sources)} datasets",
-            hint="give one for each, in order: " + ", ".join(source.name for source in sources),
+            hint="give another for each, in order: " + ", ".join(source.name for source in sources),
         )
-    elif len({*names}) < len(names):
-        raise UsageError("a name is given twice", hint="names must differ")
     return [
         source if source.name == name else replace(source, name=printable(name))
         for source, name in zip(sources, names, strict=True)

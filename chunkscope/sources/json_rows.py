@@ -88,22 +88,23 @@ def parse_value(data: LineBytes) -> Any:
     except (ValueError, RecursionError):
         pass
     try:
-        return json.loads(data.decode("utf-8"))
-    except UnicodeDecodeError as error:
-        raise ValueError(not_utf8(data[error.start], error.start + 1)) from None
+        return json.loads(_text(data))
     except json.JSONDecodeError as error:
         where = f"line {error.lineno} column" if error.lineno > 1 else "column"
         raise ValueError(f"not valid JSON at {where} {error.colno}: {error.msg}") from None
     except RecursionError:
         raise ValueError("nested too deeply") from None
-    except ValueError:
-        raise ValueError("a number with too many digits") from None
 
 
-def not_utf8(byte: int, column: int) -> str:
-    return (
-        f"byte 0x{byte:02x} at column {column} is not UTF-8 (set its encoding in chunkscope.toml)"
-    )
+def _text(data: LineBytes) -> str:
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(not_utf8(data[error.start], error.start)) from None
+
+
+def not_utf8(byte: int, place: int) -> str:
+    return f"byte {place + 1:,} (0x{byte:02x}) is not UTF-8 (set its encoding in chunkscope.toml)"
 
 
 # --- a document ------------------------------------------------------------------------------
@@ -235,16 +236,6 @@ def plain_text(reader: RecordReader, _: Sequence[str] | None) -> Iterator[Chunk]
             yield _one_by_one(reader, first, [line.removesuffix(b"\r") for line in lines], _text)
     elif data := reader.stream.read_whole(path):
         yield _one_by_one(reader, 1, [data], _text)
-
-
-def _text(data: LineBytes) -> str:
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        at = error.start
-        line, start = data.count(b"\n", 0, at) + 1, data.rfind(b"\n", 0, at)
-        where = f"line {line}: " if b"\n" in data else ""
-        raise ValueError(where + not_utf8(data[at], at - start)) from None
 
 
 register(

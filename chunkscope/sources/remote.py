@@ -8,13 +8,12 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import PurePosixPath
-from typing import IO, Any
+from typing import IO
 
 from chunkscope.errors import ChunkscopeError, InputError, MissingError, UsageError
 from chunkscope.sources.base import cannot_read, first_line, is_remote, without_secrets
 
-_AHEAD_BYTES = 8 << 20  # of a file that is read from front to back
-_JUMP_BYTES = 1 << 20  # of one that is jumped about in
+_AHEAD_BYTES = 4 << 20
 _QUERY = re.compile(r"(https?://[^\s?]+)\?\S+")  # where signatures are
 
 
@@ -56,16 +55,13 @@ def is_web(url: str) -> bool:
     return url.lower().startswith(("http://", "https://"))
 
 
-def open_remote(url: str, *, ahead: bool = False) -> IO[bytes]:
-    """A file to be jumped about in, or to be read `ahead`, from front to back."""
-    how: dict[str, Any] = {"block_size": _JUMP_BYTES}
-    if ahead:
-        how = {"block_size": _AHEAD_BYTES, "cache_type": "readahead"}
+def open_remote(url: str) -> IO[bytes]:
+    """A file of which some is read ahead; one on the web is read from front to back."""
     with explaining(url):
         from fsspec.core import url_to_fs
 
         system, path = url_to_fs(url)
-        file: IO[bytes] = system.open(path, "rb", **({"block_size": 0} if is_web(url) else how))
+        file: IO[bytes] = system.open(path, "rb", block_size=0 if is_web(url) else _AHEAD_BYTES)
     return file
 
 

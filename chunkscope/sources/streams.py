@@ -106,7 +106,7 @@ def open_raw(source: Source) -> Stream:
         return open_archive(source).open(source.member, source.path)
     with explaining(source.path):
         if source.url is not None:
-            file = open_remote(source.url, ahead=True)
+            file = open_remote(source.url)
         elif source.file is not None:
             file = cast("IO[bytes]", io.FileIO(str(source.file)))
         else:
@@ -264,9 +264,10 @@ class Archive:
 
     def __init__(self, file: IO[bytes], shown: str) -> None:
         self._files, self._lock = [file], threading.Lock()
-        self._packed: dict[str, int] = {}  # as `sizes`, compressed
         try:
             with explaining(shown):
+                self._bytes = file.seek(0, io.SEEK_END)
+                file.seek(0)
                 is_zip = file.read(2) == b"PK"
                 file.seek(0)
                 self.sizes = self._open_zip(file) if is_zip else self._open_tar(file, shown)
@@ -287,7 +288,6 @@ class Archive:
         infos = sorted(opened.infolist(), key=lambda info: info.header_offset)
         infos = [i for i in infos if not i.is_dir() and (i.external_attr >> 16) & _KIND != _LINK]
         self._open: Callable[[str], Any] = opened.open
-        self._packed = {info.filename: info.compress_size for info in infos}
         return {info.filename: info.file_size for info in infos}
 
     def _open_tar(self, file: IO[bytes], shown: str) -> dict[str, int]:
@@ -311,15 +311,14 @@ class Archive:
     def open(self, member: str, shown: str) -> Stream:
         with explaining(shown):  # encrypted, a method nobody knows
             file = self._open(member)
-        return Stream(self._blocks(file, shown, self._packed.get(member)), file)
+        return Stream(self._blocks(file, shown), file)
 
-    def _blocks(self, file: IO[bytes], shown: str, packed: int | None) -> Iterator[bytes]:
+    def _blocks(self, file: IO[bytes], shown: str) -> Iterator[bytes]:
         with explaining(shown):
             while True:
                 with self._lock:  # which also holds on to the archive
                     block = file.read(CHUNK_BYTES)
                 if not block:
                     return
-                if packed is not None:
-                    _refuse_bomb(file.tell(), packed, shown)
+                _refuse_bomb(file.tell(), self._bytes, shown)
                 yield block

@@ -120,7 +120,7 @@ def _data_rows(
             try:
                 joined.encode("utf-8")
             except UnicodeEncodeError as error:
-                bad(start, not_utf8(ord(joined[error.start]) & 0xFF, error.start + 1))
+                bad(start, not_utf8(ord(joined[error.start]) & 0xFF, error.start))
                 continue
         yield start, row, len(joined)
 
