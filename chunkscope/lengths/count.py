@@ -201,21 +201,22 @@ class PromptCounter:
                 ids = sent_ids(one, special + request.added, windows[0] if is_cut else None)
             reads, cap = request.kind == "generate", request.output_cap
             sent += [SentPrompt(position, windows[0], ids, output, reads, cap)] * len(windows)
-            self._add_request(request, len(windows))
+            self.request_kinds[request.kind] += len(windows)
+            if cap is not None:
+                self.output_caps[cap] += len(windows)
+            if not reads and not isinstance(request.prompt, int):
+                self._add_scored(request)
         self._add_up(sent, has_outputs=batch.outputs is not None)
 
-    def _add_request(self, request: SentRequest, windows: int) -> None:
-        """A harness's request, which was sent in so many windows."""
-        self.request_kinds[request.kind] += windows
-        if request.output_cap is not None:
-            self.output_caps[request.output_cap] += windows
+    def _add_scored(self, request: SentRequest) -> None:
+        """The context of a likelihood request, and the choice that follows it."""
         prompt = request.prompt
-        if request.kind != "generate" and not isinstance(prompt, int):
-            text = str(prompt.messages) if isinstance(prompt, Conversation) else prompt
-            self._contexts.add(hash(text))
-            self._scored += 1
-            if len(self._choices) <= _MOST_CHOICES:
-                self._choices.add(request.continuation)
+        self._contexts.add(
+            hash(str(prompt.messages) if isinstance(prompt, Conversation) else prompt)
+        )
+        self._scored += 1
+        if len(self._choices) <= _MOST_CHOICES:
+            self._choices.add(request.continuation)
 
     def _add_lengths(self, prompts: Prompts) -> None:
         """Rows of a trace, which bring their lengths along."""

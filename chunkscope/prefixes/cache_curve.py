@@ -109,21 +109,14 @@ def lru_cached_tokens(tree: PromptTree, kv_blocks: int, load: Load = ONE_BY_ONE)
 
 
 def curve(as_sent: PromptTree, best: PromptTree, load: Load) -> Iterator[CachedAt]:
-    """What each order finds, from room for two of the longest prompts up to where both are flat.
-
-    The best order is not tried where the other finds all in the smallest cache already.
-    """
+    """What each order finds, from room for two of the longest prompts up to where both are flat."""
     ideal = int(as_sent.ideal.sum())
     if ideal < max(1, _LEAST_FOUND * int(as_sent.tokens.sum())):
         return
     longest = int(as_sent.tokens.max(initial=0))
     least = 2 * (longest + load.output_tokens + as_sent.block_size)
     sizes = [size for size in _CAPACITIES if size >= least]
-    sent = _cached_by_size(as_sent, sizes, load)
-    if sent and sent[0] >= FLAT * ideal:
-        sizes, sorted_ = sizes[:1], sent[:1]
-    else:
-        sorted_ = _cached_by_size(best, sizes, load)
+    sent, sorted_ = (_cached_by_size(tree, sizes, load) for tree in (as_sent, best))
     for place in range(max(len(sent), len(sorted_))):
         yield CachedAt(
             kv_tokens=sizes[place],

@@ -14,15 +14,15 @@ from chunkscope.artefacts.artefact import Numbers
 from chunkscope.prefixes.near_misses import same_start
 from chunkscope.prefixes.reuse import BLOCK_SIZE, PrefixReuse
 from chunkscope.prefixes.sharing import MOST_PROMPTS, NOTHING, RUN, Sharing
+from chunkscope.tokenizers.reference import ID_BYTES
 
 if TYPE_CHECKING:  # numpy: a dataset that shares nothing does without
     from chunkscope.prefixes.tree import PromptTree
 
 MOST_BLOCKS = 1 << 18  # four million tokens
 _MOST_TRACE_BLOCKS = 3 << 20
-_ID_BYTES = 4  # of a token id
-_BLOCK_BYTES = BLOCK_SIZE * _ID_BYTES
-_SPECIAL = b"\xff" * _ID_BYTES  # stands for a token that is put before a text
+_BLOCK_BYTES = BLOCK_SIZE * ID_BYTES
+_SPECIAL = b"\xff" * ID_BYTES  # stands for a token that is put before a text
 
 Measured = tuple[PrefixReuse, Sharing]
 
@@ -63,7 +63,7 @@ class TextComparison:
         """
         if not self._rows:
             return None
-        common_tokens = same_start(*self._ends) // _ID_BYTES
+        common_tokens = same_start(*self._ends) // ID_BYTES
         _, prompts, reads = zip(*self._rows, strict=True)
         firsts = [ids[:_BLOCK_BYTES] for ids in prompts if len(ids) >= _BLOCK_BYTES]
         if len({*firsts}) < len(firsts):
@@ -71,7 +71,7 @@ class TextComparison:
 
             tree = tree_of_prompts(prompts, reads)
             return measure(tree, common_tokens, longest_first, output_tokens)
-        lengths = [len(ids) // _ID_BYTES for ids in prompts]
+        lengths = [len(ids) // ID_BYTES for ids in prompts]
         reuse = PrefixReuse(
             prompts=len(lengths),
             tokens=sum(lengths),
@@ -92,7 +92,7 @@ def sent_ids(ids: bytes | int, special_tokens: int, most_tokens: int | None = No
     if isinstance(ids, int):
         return None
     whole = _SPECIAL * special_tokens + ids if special_tokens else ids
-    return whole if most_tokens is None else whole[max(0, len(whole) - most_tokens * _ID_BYTES) :]
+    return whole if most_tokens is None else whole[max(0, len(whole) - most_tokens * ID_BYTES) :]
 
 
 class TraceComparison:

@@ -21,8 +21,8 @@ from chunkscope.prefixes.sharing import (
     Stretch,
     block_paths,
 )
+from chunkscope.tokenizers.reference import ID_BYTES
 
-ID_BYTES = 4  # of a token id, as the tokenizers give it
 _BLOCK_BYTES = BLOCK_SIZE * ID_BYTES
 _USUAL_SIZES = (512, BLOCK_SIZE)  # of a trace's blocks: Mooncake's, and vLLM's own
 _FACTORS = np.random.default_rng(7).integers(1 << 63, size=BLOCK_SIZE, dtype=np.uint64) * 2 + 1

@@ -102,7 +102,8 @@ def _mmlu(data: Path) -> Iterator[str]:
     for test in sorted((data / "mmlu" / "test").glob("*.csv")):
         subject = test.stem.removesuffix("_test")
         shots = _csv_rows(data / "mmlu" / "dev" / f"{subject}_dev.csv")[:5]
-        head = f"Multiple choice questions (with answers) about {subject.replace('_', ' ')}.\n\n"
+        about = subject.replace("_", " ")  # in the wording of the paper's own script
+        head = f"The following are multiple choice questions (with answers) about {about}.\n\n"
         head += "".join(f"{_question(s)} {'ABCD'[int(s['answer'])]}\n\n" for s in shots)
         yield from (head + _question(row) for row in _csv_rows(test))
 

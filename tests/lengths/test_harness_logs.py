@@ -42,14 +42,6 @@ def truth_of(folder: Path, run: str) -> dict[str, list]:
     return sent
 
 
-def test_no_log_is_left_out(shared: Path) -> None:
-    """Those of Inspect are in tests/commands/test_inspect_logs.py and sources/test_inspect_log."""
-    folder = shared / "data" / "harness_logs"
-    assert {f.name for f in folder.iterdir() if f.is_dir()} == {*LM_EVAL, "inspect_ai-0.3.285"}
-    for version in LM_EVAL:
-        assert {f.name for f in (folder / version).iterdir()} == {*RUNS, "truth.jsonl"}
-
-
 @pytest.mark.parametrize("version", LM_EVAL)
 @pytest.mark.parametrize("run", RUNS)
 def test_lm_eval_sent_what_its_log_is_said_to_hold(shared: Path, version: str, run: str) -> None:

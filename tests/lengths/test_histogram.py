@@ -42,12 +42,6 @@ def test_adding_up_does_not_depend_on_the_order(
     assert a + LengthHistogram({}) == a
 
 
-@given(shards=st.lists(lengths, max_size=5))
-def test_shards_add_up_to_the_whole(shards: list[list[int]]) -> None:
-    merged = sum((LengthHistogram.of(shard) for shard in shards), LengthHistogram({}))
-    assert merged == LengthHistogram.of(length for shard in shards for length in shard)
-
-
 @given(lengths=lengths, limit=st.integers(-1, 200_001))
 def test_over_counts_the_longer_ones(lengths: list[int], limit: int) -> None:
     histogram = LengthHistogram.of(lengths)

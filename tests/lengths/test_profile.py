@@ -11,50 +11,23 @@ from chunkscope import AnalyzeOptions, DatasetProfile, LengthHistogram, Profile
 from chunkscope.artefacts.artefact import built, plain
 from chunkscope.artefacts.note import note
 from chunkscope.errors import InputError
-from chunkscope.lengths.profile import Failure, LongPrompt, Sample, TokenizerInfo, shares
+from chunkscope.lengths.profile import Failure, LongPrompt, Sample, shares
 from chunkscope.prompts.selection import SelectOptions
 from chunkscope.sources.base import BadRow
+from tests import build
 
-TOKENIZER = TokenizerInfo(
-    name="org/model",
-    digest="d1",
-    kind="hf",
-    engine="fastokens 1.0",
-    reference="tokenizers 0.23.3",
-    special_tokens_added=1,
-    notes=(note("counted_again", reference="tokenizers 0.23.3"),),
-)
-FULL = DatasetProfile(
-    name="one",
-    group="data",
-    path="data/one.jsonl",
-    format="jsonl",
-    kind="text",
-    field="question",
-    unit="line",
-    lengths=LengthHistogram({10: 3, 2000: 1}),
-    skipped=2,
-    bytes=999,
-    sha256="ab" * 32,
-    chars=8000,
-    output_field="answer",
-    output_lengths=LengthHistogram({4: 4}),
+TOKENIZER = replace(build.TOKENIZER, notes=(note("counted_again", reference="tokenizers 0.23.3"),))
+FULL = build.dataset(
+    "one", [10, 10, 10, 2000], group="data", unit="line", skipped=2, bytes=999, sha256="ab" * 32,
+    chars=8000, output_field="answer", output_lengths=LengthHistogram({4: 4}),
     longest=(LongPrompt(tokens=2000, position=7),),
     bad_rows=(BadRow(position=3, reason="not JSON"),),
     failure=Failure(message="cut off", hint="get it again"),
-    notes=(note("media_rows", count=3),),
-    sample=Sample(rows=4, out_of=40, seed=0),
+    notes=(note("media_rows", count=3),), sample=Sample(rows=4, out_of=40, seed=0),
     engine="fastokens 1.0",
-)
-TRACE = DatasetProfile(
-    name="trace",
-    path="t.csv",
-    format="csv",
-    field="ContextTokens",
-    kind="lengths",
-    lengths=LengthHistogram({500: 2}),
-)
-EMPTY = replace(TRACE, name="empty", lengths=LengthHistogram({}))
+)  # fmt: skip
+TRACE = build.dataset("trace", [500, 500], kind="lengths")
+EMPTY = build.dataset("empty", [])
 
 
 def profile(*datasets: DatasetProfile) -> Profile:
@@ -130,7 +103,7 @@ def test_profiles_of_several_machines_add_up() -> None:
 
 def test_lengths_by_different_tokenizers_do_not_add_up() -> None:
     other = replace(profile(FULL), tokenizer=replace(TOKENIZER, name="other", digest="d2"))
-    with pytest.raises(InputError, match=r"org/model and other"):
+    with pytest.raises(InputError, match=r"test and other"):
         _ = profile(FULL) + other
 
 

@@ -1,8 +1,7 @@
 """Lengths equal, to the last bit, those that the reference libraries gave for real sets."""
 
-import csv
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import chunkscope
 from chunkscope import AnalyzeOptions, LengthHistogram
 from chunkscope.prompts.selection import SelectOptions
 from chunkscope.tokenizers import tokenizer as ours
+from tests.benchmarks import corpora
 
 SHARED = Path(__file__).parents[3] / "shared"
 DATA = SHARED / "data"
@@ -34,12 +34,8 @@ def cases(section: str) -> list[Any]:
     ]
 
 
-def figures(lengths: LengthHistogram) -> dict[str, int | float | None]:
-    return {**lengths.summary(), "sum": lengths.total}
-
-
 def assert_equal(lengths: LengthHistogram, expected: dict[str, int | float]) -> None:
-    found = figures(lengths)
+    found = {**lengths.summary(), "sum": lengths.total}
     assert {name: found[name] for name in expected} == expected
 
 
@@ -62,40 +58,11 @@ def rendered(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     def write(name: str) -> Path:
         path = folder / f"{name}.jsonl"
         if not path.exists():
-            prompts = {"mmlu_5shot": mmlu_5shot, "bbh_cot_3shot": bbh_cot_3shot}[name]()
+            prompts = corpora._mmlu(DATA) if name == "mmlu_5shot" else corpora._bbh(DATA)
             path.write_text("".join(json.dumps({"prompt": text}) + "\n" for text in prompts))
         return path
 
     return write
-
-
-def mmlu_5shot() -> Iterator[str]:
-    """In the wording of the paper's own script."""
-    for test in sorted((DATA / "mmlu" / "test").glob("*.csv")):
-        subject = test.stem.removesuffix("_test")
-        about = subject.replace("_", " ")
-        head = f"The following are multiple choice questions (with answers) about {about}.\n\n"
-        for shot in rows(DATA / "mmlu" / "dev" / f"{subject}_dev.csv"):
-            head += f"{mmlu_question(shot)} {'ABCD'[int(shot['answer'])]}\n\n"
-        yield from (head + mmlu_question(row) for row in rows(test))
-
-
-def mmlu_question(row: dict[str, str]) -> str:
-    choices = "".join(f"\n{letter}. {row[f'choice{i}']}" for i, letter in enumerate("ABCD"))
-    return f"{row['question']}{choices}\nAnswer:"
-
-
-def rows(path: Path) -> list[dict[str, str]]:
-    with path.open(encoding="utf-8", newline="") as lines:
-        return list(csv.DictReader(lines))
-
-
-def bbh_cot_3shot() -> Iterator[str]:
-    for task in sorted((DATA / "bbh" / "bbh").glob("*.json")):
-        prompt = (DATA / "bbh" / "cot-prompts" / f"{task.stem}.txt").read_text(encoding="utf-8")
-        head = prompt.split("-----\n", 1)[1].rstrip("\n")
-        for example in json.loads(task.read_bytes())["examples"]:
-            yield f"{head}\n\nQ: {example['input']}\nA: Let's think step by step."
 
 
 def field_of(entry: dict[str, Any]) -> str:

@@ -84,19 +84,6 @@ def test_outputs_are_the_datas_and_others_are_assumed(tmp_path: Path) -> None:
     assert {line["output_length"] for line in export(data)[2]} == {256}
 
 
-def test_numbers_are_small_and_those_of_a_prefix_are_chained(tmp_path: Path) -> None:
-    files = [write_jsonl(tmp_path / "a.jsonl", ROWS), write_jsonl(tmp_path / "b.jsonl", ROWS[:3])]
-    _, _, lines = export(files, size=64)
-    numbers = [number for line in lines for number in line["hash_ids"]]
-    assert list(dict.fromkeys(numbers)) == list(range(max(numbers) + 1))
-    before: dict[int, tuple[int, ...]] = {}
-    for line in lines:
-        for place, number in enumerate(line["hash_ids"]):
-            past = tuple(line["hash_ids"][:place])
-            assert before.setdefault(number, past) == past
-    assert [line["hash_ids"] for line in lines[-3:]] == [line["hash_ids"] for line in lines[:3]]
-
-
 def test_it_is_the_same_after_the_data_was_counted_before(tmp_path: Path) -> None:
     data = write_jsonl(tmp_path / "a.jsonl", ROWS)
     chunkscope.analyze(data)

@@ -93,12 +93,6 @@ def test_without_prefixes_nothing_is_measured_and_lengths_are_the_same(tmp_path)
     assert replace(with_them, prefixes=None, sharing=None) == without
 
 
-def test_traces_bring_no_tokens_to_compare(tmp_path):
-    data = write_jsonl(tmp_path / "a.jsonl", [{"input_length": 5, "output_length": 2}] * 3)
-    (dataset,) = chunkscope.analyze(data).datasets
-    assert dataset.prefixes is None
-
-
 def test_a_profile_keeps_it_and_so_does_the_cache(tmp_path):
     data = write_jsonl(tmp_path / "a.jsonl", [{"prompt": text} for text in few_shot_texts(20)])
     first, again = chunkscope.analyze(data), chunkscope.analyze(data)

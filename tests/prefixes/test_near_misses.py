@@ -1,12 +1,12 @@
 """What spoils reuse is found and shown; ordinary prompts raise no alarm."""
 
-import json
 import random
 from pathlib import Path
 
 import pytest
 
 import chunkscope
+from chunkscope.artefacts.artefact import built, plain
 from chunkscope.lengths.options import AnalyzeOptions
 from chunkscope.prefixes.near_misses import CHARS, TEXTS, near_misses
 from chunkscope.prefixes.reuse import NearMiss
@@ -80,35 +80,17 @@ def test_a_few_that_are_alike_are_no_alarm():
     assert found(texts) == ()
 
 
-def test_it_is_in_the_profile_with_rows_of_the_file(tmp_path):
-    rows = [{"prompt": SPOILED["a time"]()} for _ in range(60)]
-    data = write_jsonl(tmp_path / "a.jsonl", rows)
+@pytest.mark.parametrize("as_chat", [False, True], ids=["text", "chats that are counted as such"])
+def test_it_is_in_the_profile_with_rows_of_the_file(tmp_path, as_chat):
+    texts = [SPOILED["a time"]() for _ in range(60)]
+    chats = [{"messages": [{"role": "user", "content": text}]} for text in texts]
+    data = write_jsonl(tmp_path / "a.jsonl", chats if as_chat else [{"p": text} for text in texts])
     (dataset,) = chunkscope.analyze(data, options=AnalyzeOptions(use_cache=False)).datasets
     assert dataset.prefixes is not None
     (near,) = dataset.prefixes.near_misses
-    assert near.text.startswith("It is ")
-    lines = data.read_text().splitlines()
-    assert json.loads(lines[near.position - 1])["prompt"].startswith(near.text)
-    profile = chunkscope.analyze(data)
-    profile.save(tmp_path / "profile.json")
-    assert chunkscope.Profile.load(tmp_path / "profile.json").datasets == profile.datasets
-
-
-def test_chats_that_the_tokenizer_counts_itself_are_compared_too(tmp_path):
-    rows = [
-        {
-            "messages": [
-                {"role": "system", "content": f"Now: {digits(8)}. {INSTRUCTION}"},
-                {"role": "user", "content": said(20)},
-            ]
-        }
-        for _ in range(60)
-    ]
-    data = write_jsonl(tmp_path / "a.jsonl", rows)
-    (dataset,) = chunkscope.analyze(data, options=AnalyzeOptions(use_cache=False)).datasets
-    assert dataset.prefixes is not None
-    (near,) = dataset.prefixes.near_misses
-    assert "Now: " in near.text
+    assert "It is " in near.text
+    assert near.text.removeprefix("user: ") in texts[near.position - 1]
+    assert built(NearMiss, plain(near)) == near
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import chunkscope
-from chunkscope import AnalyzeOptions
 from chunkscope.prefixes.tree import block_size_of
 from tests.commands.helpers import write_jsonl
 
@@ -91,10 +90,3 @@ def test_a_row_may_name_no_blocks_and_a_bad_one_is_named(tmp_path: Path) -> None
     assert dataset.prefixes is not None
     assert dataset.prefixes.cached_tokens == 896
     assert (dataset.prefixes.prompts, dataset.prefixes.block_size) == (5, 512)
-
-
-def test_nothing_is_compared_without_prefixes(tmp_path: Path) -> None:
-    data = write_jsonl(tmp_path / "t.jsonl", [request(900, 0, 1)] * 2)
-    (dataset,) = chunkscope.analyze(data, options=AnalyzeOptions(prefixes=False)).datasets
-    assert dataset.prefixes is None
-    assert dataset.notes == ()

@@ -17,7 +17,7 @@ from chunkscope.tokenizers.fast import FastEngine, load_fast
 from chunkscope.tokenizers.reference import Reference
 from chunkscope.tokenizers.strings import suite
 from chunkscope.tokenizers.tokenizer import Tokenizer
-from tests.tokenizers.helpers import WORDS, save, splitting
+from tests.tokenizers.helpers import WORDS, bpe, save, splitting
 
 FEW = ["", "one two", "naïve 東京", "x = 1\n"]
 OTHERS = ["deepseek-v3", "gpt2", "gpt-neox", "mistral-nemo"]  # some seconds each
@@ -149,12 +149,29 @@ def test_long_rows_go_to_the_reference_where_the_engine_is_slow_with_them(
     """A tokenizer that never splits a text may take an engine quadratic time."""
     seconds = iter([0.1, 1.0, 5.0, 1.0])
     monkeypatch.setattr(check, "LONG_ROWS", ("a", "b"))
-    monkeypatch.setattr(check, "cpu_seconds", lambda count, _: count([]) or next(seconds))
+    monkeypatch.setattr(
+        check, "cpu_seconds", lambda engine, _: engine.id_bytes([]) or next(seconds)
+    )
     loaded = install(lambda _: False)
     Tokenizer(str(place)).count([])
     assert loaded[0].longest_row == 5_000
     assert engines(place, ["a" * 5_000]) == {"fastokens"}
     assert engines(place, ["a" * 5_001]) == {"tokenizers"}
+
+
+def test_no_row_takes_much_longer_than_by_the_reference(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Gemma's tokenizer never splits a text: a row is one word to an engine."""
+    monkeypatch.setattr(ours, "FAST_CHARS", 0)
+    halves = ["Ġ", "ĠĠ", "ĠĠĠĠ", "ĠĠĠĠĠĠĠĠ"]
+    unsplit = bpe(*(f"{half} {half}" for half in halves), "w o", "r d", "wo rd", "Ġ word")
+    unsplit.save(str(tmp_path / "t.json"))
+    tokenizer, row = Tokenizer(str(tmp_path / "t.json")), " " * 90_000 + "word " * 90_000
+    tokenizer.count(["word"])
+    counting = check.cpu_seconds(tokenizer, row)  # type: ignore[arg-type]
+    assert counting < 5 * check.cpu_seconds(tokenizer.reference, row)
+    assert tokenizer.id_bytes([row]) == tokenizer.reference.id_bytes([row])
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 import sentencepiece
@@ -18,6 +17,7 @@ from chunkscope.tokenizers.resolve import embedded_default, resolve
 from chunkscope.tokenizers.strings import sentences
 from chunkscope.tokenizers.tokenizer import Tokenizer
 from tests.tokenizers.helpers import WORDS, lengths, save, splitting
+from tests.tokenizers.test_chat_template import CASES
 
 MISTRAL = embedded_default().parent
 MODELS = sorted(path.name for path in MISTRAL.glob("*.model.v*"))
@@ -41,30 +41,7 @@ def test_a_tekken_file_is_taken_from_its_folder(tmp_path: Path) -> None:
     assert lengths(str(tmp_path), TEXTS) == right
 
 
-CHATS: list[dict[str, Any]] = [
-    {"messages": [{"role": "user", "content": "Hi"}]},
-    {
-        "messages": [
-            {"role": "system", "content": "Be brief."},
-            {"role": "user", "content": "Who are you?\n"},
-            {"role": "assistant", "content": "A model."},
-            {"role": "user", "content": "naïve 東京 [INST]"},
-        ]
-    },
-    {
-        "messages": [{"role": "user", "content": "What is the weather in Paris?"}],
-        "tools": [
-            {
-                "type": "function",
-                "function": {
-                    "name": "weather",
-                    "description": "The weather",
-                    "parameters": {"type": "object", "properties": {"city": {"type": "string"}}},
-                },
-            }
-        ],
-    },
-]
+CHATS = [CASES[name] for name in ("one question", "a system prompt", "tools offered")]
 
 
 def test_chats_are_encoded_by_mistral_common(tmp_path: Path) -> None:
@@ -155,12 +132,6 @@ def test_a_hub_id_is_found_in_the_local_cache(snapshot: Path, name: str) -> None
     save(tokenizer, snapshot, tokenizer_class="PreTrainedTokenizerFast")
     assert Tokenizer(name).name == name
     assert lengths(name, ["the other the"]) == [len(tokenizer.encode("the other the"))]
-
-
-def test_a_hub_model_with_only_tekken_is_found(snapshot: Path) -> None:
-    snapshot.mkdir(parents=True)
-    (snapshot / "tekken.json").symlink_to(embedded_default())
-    assert Tokenizer("org/small").kind == "tekken"
 
 
 @pytest.mark.usefixtures("snapshot")
