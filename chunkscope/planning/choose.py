@@ -13,7 +13,7 @@ from chunkscope.artefacts.note import Fact
 from chunkscope.errors import InputError
 from chunkscope.planning.plan import BEST, DEFAULT, RULE, Advice, AdviceKind, Basis, Reason
 from chunkscope.planning.problem import FEWEST_SEQS, LADDER, LARGER, Problem
-from chunkscope.planning.request import Aim, PlanRequest
+from chunkscope.planning.request import PlanRequest
 from chunkscope.planning.rule import Decision
 from chunkscope.planning.simulator import NEAR, Simulator
 from chunkscope.simulation.result import SimulatedRun
@@ -190,7 +190,7 @@ def _finalist(p: Problem) -> Settings:
 def _is_worth(every: Simulator, best: Settings, default: Settings) -> bool:
     """3 % of the aim; where requests come by themselves, a tenth of a limit more room."""
     ours, theirs = every.cost(best), every.cost(default)
-    if every.request.aim is Aim.ROOM_TO_LIMITS:
+    if every.request.is_open:
         return ours <= 1 and (theirs - ours >= WORTH_ROOM or theirs > 1)
     return every.keeps_limits(best) and theirs / ours - 1 >= WORTH
 

@@ -78,7 +78,6 @@ def savings(p: Problem, settings: Settings, cost: Cost) -> tuple[Saving, ...]:
         *_beginnings(p, settings),
         *_repeated(p, cost),
         *_few_in_flight(p, settings, cost),
-        *_refused(p),
     ]
     worth = [one for one in every if one.hours is None or one.hours >= WORTH * cost.hours]
     return tuple(sorted(worth, key=lambda s: (-(s.hours or 0.0), -(s.tokens or 0)))[:MOST])
@@ -201,12 +200,3 @@ def _few_in_flight(p: Problem, settings: Settings, cost: Cost) -> Iterator[Savin
         "few_in_flight", None, hours, True, concurrency=few,
         enough=at_once.most_running, harness=harness,
     )  # fmt: skip
-
-
-def _refused(p: Problem) -> Iterator[Saving]:
-    """Prompts that leave no room for their answer: they are refused or cut, and score nothing."""
-    if p.refused and p.deployment.shape is not None:
-        over = {n: many for n, many in p.lengths.counts.items() if n > p.room}
-        tokens = sum(n * many for n, many in over.items())
-        values: dict[str, Fact] = {"prompts": p.refused, "of": p.lengths.count, "room": p.room}
-        yield _saving("prompts_without_room", tokens, None, False, **values)

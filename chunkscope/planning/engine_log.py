@@ -8,7 +8,6 @@ from pathlib import Path
 
 from chunkscope.artefacts.note import Note, note
 from chunkscope.errors import InputError, UsageError
-from chunkscope.models.find import built_in
 from chunkscope.sources.base import Source
 from chunkscope.sources.streams import as_utf8, decompressed, open_raw
 from chunkscope.vllm.deployment import Deployment
@@ -37,20 +36,6 @@ def engine_lives(log: str | os.PathLike[str]) -> tuple[EngineStart, ...]:
             hint="give a log from the engine's start on, at level INFO",
         )
     return lives
-
-
-def logged_model(lives: Sequence[EngineStart]) -> str:
-    """Its name or its folder, where one of them is known here."""
-    said = last_facts(lives).model or ""
-    name = Path(said).name
-    if said and Path(said).is_dir():
-        return said
-    if name and built_in(name) is not None:
-        return name
-    raise UsageError(
-        f"the model in the log, {name or 'without a name'}, is not known here",
-        hint="say what it is: --model llama-3.1-8b, or a folder with its config.json",
-    )
 
 
 def measured_in(

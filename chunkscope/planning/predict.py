@@ -3,7 +3,7 @@
 import random
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from chunkscope._version import __version__
@@ -11,31 +11,26 @@ from chunkscope.artefacts.artefact import Numbers
 from chunkscope.artefacts.note import Note, note
 from chunkscope.errors import InputError, UsageError
 from chunkscope.hardware.calibration import Calibration
-from chunkscope.hardware.cost_model import CostModel, CostTarget, cost_model
+from chunkscope.hardware.cost_model import CostTarget, cost_model
 from chunkscope.lengths.profile import Profile
 from chunkscope.planning.choose import better_at, unit_rate
-from chunkscope.planning.plan import Plan
+from chunkscope.planning.plan import BEST, DEFAULT, Plan
 from chunkscope.planning.problem import Problem
+from chunkscope.planning.recommend import tokenizer_note
 from chunkscope.planning.request import PlanRequest, chosen_datasets
 from chunkscope.planning.simulator import Simulator, draw
-from chunkscope.planning.tokenizer_match import tokenizer_note
 from chunkscope.simulation.policies import FIXED_THRESHOLD
 from chunkscope.simulation.result import SimulatedRun, Simulation, WorkloadInfo
 from chunkscope.simulation.slo import Slo
 from chunkscope.simulation.sweep import FEWEST_REQUESTS, knee, pareto, points
 from chunkscope.simulation.traces import read_trace
-from chunkscope.simulation.workload import (
-    AS_IN_TRACE,
-    Workload,
-    arrival_times,
-    with_shared_prefix,
-)
+from chunkscope.simulation.workload import AS_IN_TRACE, Workload, arrival_times
 from chunkscope.vllm.deployment import OWN, Deployment
 from chunkscope.vllm.enums import ChunkPolicy, SendOrder
 from chunkscope.vllm.flags import release
 from chunkscope.vllm.settings import Settings
 
-PLAN, ASKED, DEFAULT, BEST = "plan", "asked", "default", "best"
+PLAN, ASKED = "plan", "asked"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +78,16 @@ def predict(
         there = replace(there, release=release(options.vllm_version))
     settings, lowered = _settings(plan, options, there)
     settings.parallel.check(plan.model)
-    cost = _cost(there, settings, calibration)
+    target = None
+    if there.shape is not None and there.gpu is not None:
+        target = CostTarget(
+            shape=there.shape,
+            kv_element_bytes=settings.kv_element_bytes,
+            gpu=there.gpu,
+            vllm=there.release.text,
+            parallel=settings.parallel,
+        )
+    cost = cost_model(target, calibration)
     full = there.effective(settings)
     if options.find_rate:
         request = _rated_request(request, options)
@@ -99,45 +103,56 @@ def predict(
         kv_cache_tokens=options.kv_cache_tokens,
         tick=tick,
     )
-    rows = _Rows(simulator=simulator, options=options)
+    runs: dict[tuple[Settings, ChunkPolicy], SimulatedRun] = {}
+    left_out: list[Note] = []
+
+    def add(name: str, settings: Settings) -> None:
+        """One run for settings with the same arguments. What is asked for has the chunk policy and
+        the timeline, and must run; points of a sweep have no name."""
+        is_asked = name == options.name or options.sweep
+        policy = options.policy if is_asked else ChunkPolicy.VLLM
+        trying, key = replace(simulator, policy=policy), (simulator.complete(settings), policy)
+        if (run := runs.get(key)) is not None:
+            names = tuple(filter(None, (run.setting, *run.same_as, name)))
+            runs[key] = replace(run, setting=(*names, "")[0], same_as=names[1:])
+            return
+        try:
+            if options.find_rate:
+                run = trying.at_highest_rate(settings)
+            else:
+                run = trying.run(settings, timeline=options.timeline if is_asked else 0)
+        except InputError as error:
+            if name == options.name and not options.sweep:
+                raise
+            shown = name or f"a budget of {settings.step_tokens:,}"
+            left_out.append(note("setting_left_out", setting=shown, why=error.message))
+        else:
+            runs[key] = replace(run, setting=name)
+
     for point in points(full) if options.sweep else ():
-        rows.add("", point)
-    rows.add(options.name, settings)
+        add("", point)
+    add(options.name, settings)
     if plan.gpu is not None:  # vLLM's default, on the same GPUs and with the same KV cache type
         same = ("data_parallel_size", "kv_cache_dtype")
         asked = Settings.of({name: getattr(options.asked, name) for name in same})
-        rows.add(DEFAULT, asked.over(plan.advice.needed).over(plan.request.settings))
-    rates = [run.rate.rate_per_s for run in rows.runs.values() if run.rate and run.rate.rate_per_s]
+        add(DEFAULT, asked.over(plan.advice.needed).over(plan.request.settings))
+    rates = [run.rate.rate_per_s for run in runs.values() if run.rate and run.rate.rate_per_s]
     if profile is not None and rates:
         problem = replace(Problem.of(profile, request, there), needed=plan.advice.needed)
         if (better := better_at(problem, max(rates))) is not None:
-            rows.add(BEST, better)
-    runs = tuple(rows.runs.values())
+            add(BEST, better)
+    front = pareto(tuple(runs.values())) if options.sweep else ()
     stated = [n for n in there.notes(settings) if not (calibration and n.code == "unlike_measured")]
     return Simulation(
         cost_model=cost,
         vllm=there.release.text,
         workload=_info(workload, options, profile),
-        runs=runs,
-        pareto=pareto(runs) if options.sweep else (),
-        knee=knee(runs, pareto(runs)) if options.sweep else None,
-        notes=(*cost.notes, *stated, *notes, *lowered, *rows.left_out),
+        runs=tuple(runs.values()),
+        pareto=front,
+        knee=knee(tuple(runs.values()), front),
+        notes=(*cost.notes, *stated, *notes, *lowered, *left_out),
         version=__version__,
     )
-
-
-def _cost(there: Deployment, settings: Settings, calibration: Calibration | None) -> CostModel:
-    shape, gpu, parallel = there.shape, there.gpu, settings.parallel
-    target = None
-    if shape is not None and gpu is not None:
-        target = CostTarget(
-            shape=shape,
-            kv_element_bytes=settings.kv_element_bytes,
-            gpu=gpu,
-            vllm=there.release.text,
-            parallel=parallel,
-        )
-    return cost_model(target, calibration)
 
 
 def _settings(
@@ -160,40 +175,6 @@ def _settings(
     return settings, tuple(notes)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Rows:
-    """One run for settings with the same arguments, by these and the chunk policy."""
-
-    simulator: Simulator
-    options: SimulateOptions
-    runs: dict[tuple[Settings, ChunkPolicy], SimulatedRun] = field(default_factory=dict)
-    left_out: list[Note] = field(default_factory=list)
-
-    def add(self, name: str, settings: Settings) -> None:
-        """What is asked for has the chunk policy and the timeline, and must run; others that cannot
-        serve a request are noted. Points of a sweep have no name."""
-        options, is_asked = self.options, name == self.options.name or self.options.sweep
-        policy = options.policy if is_asked else ChunkPolicy.VLLM
-        simulator = replace(self.simulator, policy=policy)
-        key = (simulator.complete(settings), policy)
-        if (run := self.runs.get(key)) is not None:
-            names = tuple(filter(None, (run.setting, *run.same_as, name)))
-            self.runs[key] = replace(run, setting=(*names, "")[0], same_as=names[1:])
-            return
-        try:
-            if options.find_rate:
-                run = simulator.at_highest_rate(settings)
-            else:
-                run = simulator.run(settings, timeline=options.timeline if is_asked else 0)
-        except InputError as error:
-            if name == options.name and not options.sweep:
-                raise
-            shown = name or f"a budget of {settings.step_tokens:,}"
-            self.left_out.append(note("setting_left_out", setting=shown, why=error.message))
-        else:
-            self.runs[key] = replace(run, setting=name)
-
-
 # -- the requests ------------------------------------------------------------------------------
 
 Sent = tuple[Workload, tuple[Note, ...]]
@@ -212,11 +193,9 @@ def _rated_request(request: PlanRequest, options: SimulateOptions) -> PlanReques
 def _of_trace(
     path: Path, options: SimulateOptions, request: PlanRequest, limit: int | None
 ) -> Sent:
-    if options.order is not None:
-        raise UsageError(
-            f"order = {options.order.value} is for the requests of a profile: a trace has its own",
-            hint="leave out order or --trace",
-        )
+    for name in ("order", "shared_prefix"):
+        if getattr(options, name) is not None:
+            raise UsageError(f"a trace has its own {name}", hint=f"leave out {name} or --trace")
     trace = read_trace(path)
     given = trace.requests[: options.requests]
     most = limit or sys.maxsize
@@ -232,17 +211,12 @@ def _of_trace(
         arrivals = request.arrivals
         times = arrival_times(arrivals, len(fitting), random.Random(request.seed))  # noqa: S311
         fitting = [replace(r, arrival_s=time) for r, time in zip(fitting, times, strict=True)]
-    requests, stretches = tuple(fitting), trace.stretches
-    if options.shared_prefix is not None:
-        requests, stretches = with_shared_prefix(fitting, options.shared_prefix)
     workload = replace(
         trace,
-        requests=requests,
-        stretches=stretches,
+        requests=tuple(fitting),
         seed=request.seed,
         arrivals=arrivals,
         task=request.task or trace.task,
-        shared_prefix=options.shared_prefix or trace.shared_prefix,
         left_out=left_out,
         scored=Numbers(n for n, place in enumerate(places) if place in trace.scored),
         concurrency=None if options.find_rate else options.concurrency or trace.concurrency,

@@ -9,27 +9,33 @@ from typing import Any
 from chunkscope._version import __version__
 from chunkscope.artefacts.note import Note, note
 from chunkscope.artefacts.words import Name, one_of
-from chunkscope.errors import UsageError
+from chunkscope.errors import ChunkscopeError, UsageError
 from chunkscope.hardware.gpus import Gpu, doubts, find_gpu
-from chunkscope.lengths.profile import Profile
+from chunkscope.lengths.profile import Profile, TokenizerInfo
 from chunkscope.models import ModelShape, find_model
-from chunkscope.models.find import built_in
+from chunkscope.models.find import built_in, known_model
 from chunkscope.planning.choose import choose, reasons
 from chunkscope.planning.cost import cost_of, savings
-from chunkscope.planning.engine_log import engine_lives, last_facts, logged_model, measured_in
+from chunkscope.planning.engine_log import engine_lives, last_facts, measured_in
 from chunkscope.planning.plan import Plan, PlanSource, Refused
 from chunkscope.planning.problem import Problem
 from chunkscope.planning.request import PlanRequest, chosen_datasets
 from chunkscope.planning.rule import chunked, decide
-from chunkscope.planning.tokenizer_match import tokenizer_note
 from chunkscope.prefixes.reuse import reuse_together
 from chunkscope.prompts.harness.log import LONGEST_FIRST
 from chunkscope.simulation.workload import usual_order
+from chunkscope.tokenizers.resolve import (
+    DEFAULT_FILE,
+    TIKTOKEN_NAMES,
+    cached_tokenizer,
+    resolve,
+)
 from chunkscope.vllm.deployment import Deployment
 from chunkscope.vllm.enums import Entry, Mode, SendOrder
 from chunkscope.vllm.flags import release
 from chunkscope.vllm.rules import Off
 
+ALIKE = {"r50k_base": "gpt2", "o200k_base": "o200k_harmony"}  # but for special tokens
 WORTH_SAYING = 0.05  # of the prompts' tokens: that they share so much
 
 
@@ -61,8 +67,12 @@ def recommend(
     request = request or PlanRequest.of(**asked)
     lives = engine_lives(log) if log is not None else ()
     if lives:
-        vllm_version = vllm_version or last_facts(lives).version
-        model = model or logged_model(lives)
+        facts = last_facts(lives)
+        vllm_version, name = vllm_version or facts.version, facts.model or "a model without a name"
+        model = model or local_model(name) or local_model(Path(name).name)
+        if model is None:
+            hint = "say what it is: --model llama-3.1-8b, or a folder with its config.json"
+            raise UsageError(f"the log is of {name}, which is not known here", hint=hint)
     if model is None:
         model = local_model(profile.tokenizer.name.partition("@")[0])  # whose tokenizer counted
     outputs = request.outputs(chosen_datasets(profile, request.dataset))
@@ -188,3 +198,36 @@ def _sent_notes(p: Problem) -> Iterator[Note]:
         yield note(code, **values)
     if (p.request.order or usual_order(p.datasets)) is SendOrder.LONGEST:
         yield Note(code="longest_first", values={"asked": p.request.order is not None})
+
+
+# -- was it counted with the model's tokenizer? --------------------------------------------------
+
+
+def tokenizer_note(counted: TokenizerInfo, model: ModelShape) -> Note | None:
+    """What to say of lengths that are, or may be, of another tokenizer than the model's: told
+    without a network, by names of the table of models, else by the digest of files that are here.
+    """
+    plain = counted.name.partition("@")[0].removeprefix("tiktoken:")
+    if counted.kind == "none" or plain.casefold() == model.load_name.casefold():
+        return None
+    ours = ALIKE.get(plain, plain) if plain in TIKTOKEN_NAMES else _family(plain)
+    ours, theirs = "tekken" if DEFAULT_FILE in plain else ours, _family(model.load_name)
+    are_named = ours is not None and theirs is not None
+    if ours == theirs if are_named else _digest(model.load_name) == counted.digest:
+        return None
+    code = "other_tokenizer" if are_named else "tokenizer_not_known"
+    return note(code, tokenizer=counted.name, model=model.load_name, name=model.name)
+
+
+def _family(name: str) -> str | None:
+    known = known_model(name)
+    return known.tokenizer if known else None
+
+
+def _digest(model: str) -> str | None:
+    """None where its tokenizer is not on this machine."""
+    try:
+        files = resolve(model) if Path(model).expanduser().exists() else cached_tokenizer(model)
+        return files.digest() if files else None
+    except (ChunkscopeError, OSError):
+        return None

@@ -4,7 +4,6 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
-from enum import StrEnum
 from typing import Any
 
 from chunkscope.artefacts.note import Note, note
@@ -134,22 +133,9 @@ class PlanRequest:
 
     @property
     def is_open(self) -> bool:
-        """Requests come by themselves: then a setting cannot make the run any shorter."""
+        """Requests come by themselves: then a setting cannot make the run any shorter, and what
+        decides is how much room is left to the limits."""
         return self.rate is not None
-
-    @property
-    def aim(self) -> "Aim":
-        if not self.slo:
-            return Aim.THROUGHPUT
-        return Aim.ROOM_TO_LIMITS if self.is_open else Aim.THROUGHPUT_WITHIN_LIMITS
-
-
-class Aim(StrEnum):
-    """What decides between settings."""
-
-    THROUGHPUT = "throughput"
-    THROUGHPUT_WITHIN_LIMITS = "throughput within the limits"
-    ROOM_TO_LIMITS = "room to the limits"  # who decides when requests come decides the rest
 
 
 MaxOutput = int | Mapping[str, int] | Iterable[str]

@@ -1,5 +1,6 @@
 """The length rule: off, conservative or aggressive, and a threshold. No model, no GPU."""
 
+from bisect import bisect_right
 from dataclasses import dataclass
 from enum import StrEnum
 from math import ceil
@@ -27,13 +28,8 @@ class Tier(StrEnum):
     REQUIRED = "required"
 
 
-# The first cut is the policy's own 1000, so that "skip" and "off" mean the same prompts.
-TIERS = (
-    (1_000, Tier.SKIP),
-    (2_048, Tier.OPTIONAL),
-    (4_096, Tier.CONSIDER),
-    (8_192, Tier.RECOMMENDED),
-)
+# From where on the next of them holds: "skip" and the rule's "off" mean the same prompts.
+TIERS = (1_000, 2_048, 4_096, 8_192)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +121,7 @@ def tier(longest: int) -> Tier:
     >>> tier(2_500).value
     'consider'
     """
-    return next((tier for below, tier in TIERS if longest < below), Tier.REQUIRED)
+    return list(Tier)[bisect_right(TIERS, longest)]
 
 
 def chunked(lengths: LengthHistogram, size: int | None) -> Chunks:

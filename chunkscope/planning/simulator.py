@@ -12,7 +12,7 @@ from typing import Any
 from chunkscope.errors import InputError, MissingError
 from chunkscope.hardware.step_time import StepModel, step_model
 from chunkscope.lengths.profile import DatasetProfile
-from chunkscope.planning.request import Aim, PlanRequest
+from chunkscope.planning.request import PlanRequest
 from chunkscope.simulation.loop import Scenario, run_setting
 from chunkscope.simulation.result import SimulatedRun
 from chunkscope.simulation.sweep import find_rate, lone_run_that_breaks
@@ -32,7 +32,6 @@ BROKEN_S = 1e9  # longer than any run that keeps its limits
 # knows them. By code, what of `draw` is another.
 VARIATIONS: dict[str, dict[str, Any]] = {
     "second_draw": {"draw_number": 1},
-    "third_draw": {"draw_number": 2},
     "longer_prompts": {"prompt_times": 1.1},
     "shorter_prompts": {"prompt_times": 0.9},
 }
@@ -192,7 +191,7 @@ class Simulator:
     def cost(self, settings: Settings) -> float:
         """What the aim wants small: the use of the tightest limit, or the time that all take."""
         run, used = self.attempt(settings), self.used(settings)
-        if run is None or self.request.aim is Aim.ROOM_TO_LIMITS:
+        if run is None or (self.request.slo and self.request.is_open):
             return used
         return run.figures.makespan_s if used <= 1 else BROKEN_S * used
 

@@ -201,8 +201,7 @@ def facts(plan: Plan) -> list[tuple[str, str, str]]:
         times = f"2 to {chunks.longest}" if chunks.longest > 2 else "2"
         size = f"longer than {number(chunks.size)} tokens, read in {times} chunks"
         facts.append(("long prompts", share(chunks.share), size))
-    is_saving = any(one.code == "prompts_without_room" for one in plan.savings)
-    if plan.refused.prompts and not is_saving and (plan.model or plan.settings.max_model_len):
+    if plan.refused.prompts and (plan.model or plan.settings.max_model_len):
         room = (
             f"of {plan.refused.of:,} prompts are over {plan.refused.room_tokens:,} tokens, which "
             f"leaves no room for {plan.output_tokens:,} output tokens: a server refuses them, "

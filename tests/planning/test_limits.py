@@ -11,7 +11,6 @@ from chunkscope.planning.plan import AdviceKind, Plan
 from chunkscope.planning.predict import SimulateOptions, predict
 from chunkscope.planning.problem import Problem
 from chunkscope.planning.recommend import recommend
-from chunkscope.planning.request import Aim
 from chunkscope.report.plan import answer as advice
 from chunkscope.vllm.enums import Mode
 from tests.build import LONG, MIXED, advised, profile
@@ -29,7 +28,6 @@ def served(slo: str, arrivals: str = "16/s", **more) -> Plan:
 def test_vllms_own_stays_where_it_keeps_the_limits_about_as_well():
     made = served("ttft_p95=20s,itl_p99=5s")
     assert (made.advice.kind, made.settings.given()) == (AdviceKind.KEEP, {})
-    assert made.request.aim is Aim.ROOM_TO_LIMITS
     assert made.run is made.default_run
     assert made.cost is None, "the arrivals decide how long it takes"
 
@@ -45,7 +43,6 @@ def test_a_setting_that_keeps_a_limit_which_vllms_own_breaks_is_chosen():
 
 def test_all_at_once_the_fastest_that_keeps_the_limits_is_chosen():
     made = advised(LONG, gpu="h200", max_output=64, slo="itl_max=200ms")
-    assert made.request.aim is Aim.THROUGHPUT_WITHIN_LIMITS
     assert not made.default_run.slo.is_met
     keeping = [one.figures.makespan_s for one in made.tried if one.slo.is_met]
     assert made.run.figures.makespan_s <= min(keeping) * 1.01

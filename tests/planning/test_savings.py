@@ -114,12 +114,6 @@ def test_a_client_that_keeps_few_in_flight_is_told_how_many_are_enough(asked, lo
     assert one.hours > plan.cost.hours if logged else one.hours < plan.cost.hours
 
 
-def test_prompts_that_leave_no_room_are_named_without_a_time():
-    plan = planned(dataset("a", [*LENGTHS, 40_000, 50_000]), model="qwen2.5-7b-instruct")
-    one = saved(plan, "prompts_without_room")
-    assert (one.values["prompts"], one.tokens, one.hours) == (2, 90_000, None)
-
-
 def test_three_savings_at_most_and_the_plan_is_read_back():
     miss = NearMiss(prompts=80, lost_tokens=9_000, position=1, other_position=2, text="a",
                     other_text="b", same_before=1)  # fmt: skip

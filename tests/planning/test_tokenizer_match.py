@@ -9,8 +9,7 @@ import pytest
 from chunkscope.lengths.profile import TokenizerInfo
 from chunkscope.models import MODELS, find_model
 from chunkscope.planning.predict import SimulateOptions, predict
-from chunkscope.planning.recommend import recommend
-from chunkscope.planning.tokenizer_match import tokenizer_note
+from chunkscope.planning.recommend import recommend, tokenizer_note
 from tests.build import SHORT, profile
 
 TEKKEN = "Mistral tekken (tekken_240911.json)"

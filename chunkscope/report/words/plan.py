@@ -6,7 +6,6 @@ from chunkscope.report.words import Template
 VARIATIONS = {  # by code: one case, and what it varies
     "no_cpu_time": ("a CPU that takes no time", "CPU overhead"),
     "second_draw": ("another sample", "the sample"),
-    "third_draw": ("a third sample", "the sample"),
     "longer_prompts": ("prompts 10 % longer", "prompt length"),
     "shorter_prompts": ("prompts 10 % shorter", "prompt length"),
     "shorter_outputs": ("outputs half as long", "output length"),
@@ -84,8 +83,6 @@ SENTENCES: dict[str, Template] = {
         f"{harness or 'the client'} keeps {concurrency:,} requests in flight; keep {enough:,} "
         "(lm-eval: num_concurrent or --batch_size, Inspect: --max-connections)"
     ),
-    "prompts_without_room": "{prompts:,} of {of:,} prompts leave no room for their answer (over "
-    "{room:,} tokens) and are cut or refused",
     # arguments
     "why_default": "default",
     "why_default_unknown": "left to vLLM",
