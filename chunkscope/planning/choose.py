@@ -22,7 +22,7 @@ from chunkscope.vllm.deployment import OWN
 from chunkscope.vllm.enums import Mode
 from chunkscope.vllm.flags import Release, flags_of
 from chunkscope.vllm.rules import Off
-from chunkscope.vllm.settings import NAMES, UNUSUAL, Settings
+from chunkscope.vllm.settings import NAMES, Settings
 
 WORTH = 0.03  # an argument that gains less of the aim is not set
 WORTH_ROOM = 0.1  # of a limit: settings with less between them keep it about as well
@@ -50,19 +50,11 @@ def choose(p: Problem, decision: Decision) -> tuple[Advice, Tried]:
         advice = by_lengths(p, decision)
         best = p.advised(advice)
     settings = p.advised(advice)
-    memory, there = p.memory(settings), p.deployment
-    if memory is not None and not memory.holds(p.context):
-        raise InputError(
-            f"no setting fits: one request of {p.context:,} tokens needs more KV cache than the "
-            f"{memory.kv_cache_gib:,.1f} GiB left",
-            hint=LARGER,
-        )
-    if there.measured and there.measured.failed_as(settings):
-        raise InputError(
-            f"no setting is left that did not fail in {there.measured.log}", hint=LARGER
-        )
-    if refusals := there.refusals(settings):
-        raise AssertionError(f"vLLM {there.release.text} refuses {refusals[0]}")
+    if not p.fits(settings):
+        log = f", or all that do failed in {fit.log}" if (fit := p.deployment.measured) else ""
+        raise InputError(f"no setting fits a request of {p.context:,} tokens{log}", hint=LARGER)
+    if refusals := p.deployment.refusals(settings):
+        raise AssertionError(f"vLLM {p.deployment.release.text} refuses {refusals[0]}")
     names = (DEFAULT, RULE if decision.forced else BEST)
     rows = dict(zip(dict.fromkeys((p.default, best)), names, strict=False))
     every = p.simulator() if p.can_simulate else None
@@ -291,22 +283,19 @@ NEEDED = {
 
 
 def reasons(p: Problem, advice: Advice, decision: Decision) -> Iterator[Reason]:
-    """Of what differs from vLLM's own, and of what people usually set."""
+    """Of what is set, and of what was weighed and is left to vLLM."""
     own, simulated = p.deployment.effective(), advice.basis is Basis.SIMULATED
     settings = p.advised(advice)
     alternative = advice.alternative if advice.gain is not None and not p.request.slo else None
     for name in NAMES:
         value, best = getattr(settings, name), getattr(alternative, name, None)
-        if value == getattr(own, name) and name in ("tensor_parallel_size", *UNUSUAL):
-            continue
-        code = "default_unknown" if value is None else "default"
         if getattr(advice.settings, name) is not None:
             code = "keeps_limits" if p.request.slo else "gains" if simulated else "length_rule"
         elif getattr(advice.needed, name) is not None:
             code = "does_not_fit" if getattr(p.needed, name) is None else NEEDED[name]
             if code == "context_that_fits" and decision.forced and decision.mode is Mode.OFF:
                 code = "length_rule"
-        elif getattr(p.request.settings, name) is not None:
+        elif getattr(p.request.settings, name) is not None and value != getattr(own, name):
             code = "asked_kv_cache" if name == "kv_cache_dtype" else "asked"
         elif best is not None:
             code = "gain_in_doubt" if advice.doubt else "too_little_gain"
@@ -314,6 +303,8 @@ def reasons(p: Problem, advice: Advice, decision: Decision) -> Iterator[Reason]:
             code = "default_is_best"
         elif name == THRESHOLD and decision.threshold and not simulated:
             code = "threshold_ends_nothing"
+        else:
+            continue
         values: dict[str, Fact | list[Fact]] = {
             "own": getattr(own, name),
             "value": value,

@@ -5,15 +5,14 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from chunkscope.artefacts.artefact import INCIDENTAL, Artefact, frame, now
-from chunkscope.artefacts.figures import figures_row
+from chunkscope.artefacts.artefact import INCIDENTAL, Artefact, now
 from chunkscope.artefacts.note import Note
 from chunkscope.hardware.gpus import Gpu
 from chunkscope.hardware.memory import Memory
 from chunkscope.models.shape import ModelShape
 from chunkscope.planning.request import PlanRequest
 from chunkscope.planning.rule import Chunks, Decision
-from chunkscope.simulation.result import SimulatedRun
+from chunkscope.simulation.result import SimulatedRun, runs_frame
 from chunkscope.simulation.workload import DatasetOutput
 from chunkscope.vllm.deployment import Deployment
 from chunkscope.vllm.enums import Entry
@@ -164,16 +163,8 @@ class Plan(Artefact):
         return f"for {where}: {arguments}" if where else arguments
 
     def to_frame(self) -> "pd.DataFrame":
-        """One row per setting that was tried: its arguments and every figure, simulated."""
-        return frame(
-            {
-                "setting": run.setting,
-                "chosen": run is self.run,
-                **run.settings.given(),
-                **figures_row(run),
-            }
-            for run in self.tried
-        )
+        """Of what was tried, simulated."""
+        return runs_frame(self.tried)
 
     @property
     def model(self) -> ModelShape | None:

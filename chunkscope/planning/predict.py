@@ -76,7 +76,7 @@ def predict(
     there, request = plan.deployment, plan.request.asked_as(options)
     if options.vllm_version:
         there = replace(there, release=release(options.vllm_version))
-    settings, lowered = _settings(plan, options, there)
+    settings = _settings(plan, options, there)
     settings.parallel.check(plan.model)
     target = None
     if there.shape is not None and there.gpu is not None:
@@ -150,29 +150,24 @@ def predict(
         runs=tuple(runs.values()),
         pareto=front,
         knee=knee(tuple(runs.values()), front),
-        notes=(*cost.notes, *stated, *notes, *lowered, *left_out),
+        notes=(*cost.notes, *stated, *notes, *left_out),
         version=__version__,
     )
 
 
-def _settings(
-    plan: Plan, options: SimulateOptions, there: Deployment
-) -> tuple[Settings, tuple[Note, ...]]:
-    """The plan's settings with what was asked for instead, and what had to follow from that."""
-    asked, notes = options.asked, []
-    settings = asked.over(plan.settings)
-    budget = asked.max_num_batched_tokens
-    if budget is not None:
-        before = there.effective(plan.settings)
-        if settings.enable_chunked_prefill is False and budget < (before.max_model_len or 0):
+def _settings(plan: Plan, options: SimulateOptions, there: Deployment) -> Settings:
+    """The plan's settings with what was asked for instead, and what has to follow from that."""
+    asked, settings = options.asked, options.asked.over(plan.settings)
+    if (budget := asked.max_num_batched_tokens) is not None:
+        context = there.effective(plan.settings).max_model_len or 0
+        if settings.enable_chunked_prefill is False and budget < context:
             # Smaller than the longest request: then off is off.
             settings = replace(settings, enable_chunked_prefill=None)
-        if asked.max_num_seqs is None and (before.max_num_seqs or 0) > budget:
+        if asked.max_num_seqs is None and settings.step_requests > budget:
             settings = replace(settings, max_num_seqs=budget)
-            notes.append(Note(code="seqs_lowered", values={"budget": budget}))
     if options.policy is ChunkPolicy.FIXED and not settings.long_prefill_token_threshold:
         settings = replace(settings, long_prefill_token_threshold=FIXED_THRESHOLD)
-    return settings, tuple(notes)
+    return settings
 
 
 # -- the requests ------------------------------------------------------------------------------

@@ -36,8 +36,8 @@ VARIATIONS: dict[str, dict[str, Any]] = {
     "shorter_prompts": {"prompt_times": 0.9},
 }
 OTHER_OUTPUTS: dict[str, dict[str, Any]] = {
-    "shorter_outputs": {"output_times": 0.5},
-    "longer_outputs": {"output_times": 2.0},
+    "shorter_outputs": {"assumed_times": 0.5},
+    "longer_outputs": {"assumed_times": 2.0},
 }
 
 
@@ -48,8 +48,7 @@ def draw(
     *,
     count: int | None = None,
     draw_number: int = 0,
-    prompt_times: float = 1.0,
-    output_times: float = 1.0,
+    **times: float,
 ) -> Workload:
     """The requests that are sent: all prompts that fit `room` tokens with their output, up to a
     limit; or `count` of them. Prompts, and outputs that are assumed, are so many times as long."""
@@ -65,18 +64,9 @@ def draw(
         arrivals=request.arrivals,
         shared_prefix=request.shared_prefix,
         order=request.order,
-        assumed_times=output_times,
+        **times,
     )
-    drawn = replace(drawn, concurrency=request.concurrency)
-    if prompt_times == 1.0:
-        return drawn
-    requests = []
-    for one in drawn.requests:
-        prompt = max(1, min(round(one.prompt_tokens * prompt_times), room - 1))
-        output = min(one.output_tokens, room - prompt)
-        requests.append(replace(one, prompt_tokens=prompt, output_tokens=output))
-    stretches = (replace(one, tokens=round(one.tokens * prompt_times)) for one in drawn.stretches)
-    return replace(drawn, requests=tuple(requests), stretches=tuple(stretches))
+    return replace(drawn, concurrency=request.concurrency)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,20 +93,25 @@ class Simulator:
 
         InputError where it could not serve a request."""
         self.tick()
-        full = self.complete(settings)
-        return run_setting(self.scenario(settings), full, self._pool(full), watch=timeline)
+        return run_setting(*self._engine(settings), watch=timeline)
 
     def at_highest_rate(self, settings: Settings, *, saturation: bool = True) -> SimulatedRun:
         """At the highest rate that keeps the limits; the workload's requests come one a second."""
-        full = self.complete(settings)
-        scenario, pool = self.scenario(settings), self._pool(full)
-        return find_rate(scenario, full, pool, saturation=saturation, tick=self.tick)
+        return find_rate(*self._engine(settings), saturation=saturation, tick=self.tick)
 
     def breaks_alone(self, settings: Settings) -> bool:
         """Does even a request that nobody else disturbs break a limit, by far?"""
+        return lone_run_that_breaks(*self._engine(settings)) is not None
+
+    def _engine(self, settings: Settings) -> tuple[Scenario, Settings, KvPool]:
         full = self.complete(settings)
-        run = lone_run_that_breaks(self.scenario(settings), full, self._pool(full))
-        return run is not None
+        tokens, pool = self.kv_cache_tokens, self.kv_pool
+        if pool is None and tokens is None:
+            if (memory := self.deployment.memory(full)) is None:
+                raise _unknown("how large the KV cache is, is not known without a model and a GPU")
+            tokens = max(1, memory.kv_cache_tokens)
+        pool = pool or self.deployment.kv_pool(full, tokens or 1)
+        return self.scenario(settings), full, pool
 
     def attempt(self, settings: Settings) -> SimulatedRun | None:
         """None where vLLM would not start with it, or the memory model rules it out."""
@@ -136,15 +131,6 @@ class Simulator:
         if not (full.step_tokens and full.step_requests):
             raise _unknown("vLLM's defaults are not known without a GPU")
         return full
-
-    def _pool(self, full: Settings) -> KvPool:
-        if self.kv_pool is not None:
-            return self.kv_pool
-        tokens, memory = self.kv_cache_tokens, self.deployment.memory(full)
-        if tokens is None and memory is None:
-            raise _unknown("how large the KV cache is, is not known without a model and a GPU")
-        predicted = max(1, memory.kv_cache_tokens if memory else 1)
-        return self.deployment.kv_pool(full, predicted if tokens is None else tokens)
 
     def scenario(self, settings: Settings) -> Scenario:
         """All but the setting."""

@@ -275,8 +275,7 @@ def _reasons(plan: Plan) -> Table | None:
             *(name, as_written(given.get(name, default.get(name, "-")))),
             *(as_written(default.get(name, "-")), sentence(reason)),
         )
-        for reason in plan.reasons
-        if (name := reason.argument) in given or reason.code != "why_default"
+        for name, reason in ((reason.argument, reason) for reason in plan.reasons)
     ]
     return table_of(("argument", "value", "default", "why"), rows, words=("why",))
 

@@ -1,5 +1,6 @@
 """What a simulation found: one value per setting, and all of them as an artefact."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import sqrt
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -99,6 +100,19 @@ class SimulatedRun:
         return self.setting or f"{self.settings.step_tokens:,} tokens per step{capped}"
 
 
+def runs_frame(runs: Iterable[SimulatedRun]) -> "pd.DataFrame":
+    """One row per setting: its arguments and every figure."""
+    return frame(
+        {
+            "setting": run.shown_as,
+            **run.settings.given(),
+            "kv_cache_tokens": run.pool.tokens,
+            **figures_row(run),
+        }
+        for run in runs
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadInfo:
     """Where the requests came from."""
@@ -143,16 +157,7 @@ class Simulation(Artefact):
         return bar_chart("predicted time for all requests, seconds", times)
 
     def to_frame(self) -> "pd.DataFrame":
-        """One row per setting: its arguments and every figure."""
-        return frame(
-            {
-                "setting": run.shown_as,
-                **run.settings.given(),
-                "kv_cache_tokens": run.pool.tokens,
-                **figures_row(run),
-            }
-            for run in self.runs
-        )
+        return runs_frame(self.runs)
 
     @property
     def run(self) -> SimulatedRun:

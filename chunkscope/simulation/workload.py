@@ -222,14 +222,15 @@ def draw_workload(
     arrivals: str = BATCH,
     shared_prefix: int | None = None,
     order: SendOrder | None = None,
+    prompt_times: float = 1.0,
     assumed_times: float = 1.0,
 ) -> Workload:
     """A stratified sample of the prompts, with outputs as their dataset's; `room` is max_model_len.
 
     `count` None sends every prompt once; `shared_prefix` and `order` None are the data's own: then
     datasets are sent one after the other, as a harness runs its tasks; lm-eval sends those of all
-    tasks together, longest first. At a rate they come mixed, each in its order. Outputs that are
-    assumed are `assumed_times` as long.
+    tasks together, longest first. At a rate they come mixed, each in its order. Prompts are
+    `prompt_times` as long, outputs that are assumed `assumed_times`.
     """
     if count is not None and count < 1:
         raise UsageError(f"--requests must be at least 1, not {count}")
@@ -249,15 +250,18 @@ def draw_workload(
     chosen = _in_order([prompts[place] for place in places], order, chance, mixed=mixed)
     lengths = [o.lengths(d, assumed_times) for o, d in zip(outputs, datasets, strict=True)]
     times = arrival_times(arrivals, len(chosen), chance)
+    tokens = [max(1, min(round(prompt.tokens * prompt_times), room - 1)) for prompt in chosen]
     requests = tuple(
         Request(
-            prompt_tokens=max(1, prompt.tokens),
-            output_tokens=max(1, min(chance.choice(lengths[prompt.dataset]), room - prompt.tokens)),
+            prompt_tokens=size,
+            output_tokens=max(1, min(chance.choice(lengths[prompt.dataset]), room - size)),
             arrival_s=time,
             stretch=prompt.stretch,
         )
-        for prompt, time in zip(chosen, times, strict=True)
+        for prompt, size, time in zip(chosen, tokens, times, strict=True)
     )
+    if prompt_times != 1:
+        stretches = tuple(replace(s, tokens=round(s.tokens * prompt_times)) for s in stretches)
     if shared_prefix is not None:
         requests, stretches = with_shared_prefix(requests, shared_prefix)
     scored = [place for place, prompt in enumerate(chosen) if outputs[prompt.dataset].is_scored]

@@ -84,8 +84,6 @@ SENTENCES: dict[str, Template] = {
         "(lm-eval: num_concurrent or --batch_size, Inspect: --max-connections)"
     ),
     # arguments
-    "why_default": "default",
-    "why_default_unknown": "left to vLLM",
     "why_default_is_best": "default; no other value was faster",
     "why_gains": "{gain:+%} throughput over the default {own} (simulated)",
     "why_gain_in_doubt": lambda best, gain, least, doubt, **_: (
@@ -128,7 +126,6 @@ SENTENCES: dict[str, Template] = {
     "prompts_left_out": "{count:prompt} longer than max_model_len allows, left out",
     "trace_left_out": "{count} of {of} requests are longer than max_model_len ({context}) and left "
     "out",
-    "seqs_lowered": "max_num_seqs is lowered to {budget}, the budget, as vLLM does",
     "setting_left_out": "{setting} is left out: {why}",
     # refusals
     "refused_unchunked_budget": "max_num_batched_tokens ({max_num_batched_tokens}) is smaller than "
