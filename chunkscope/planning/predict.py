@@ -78,16 +78,7 @@ def predict(
         there = replace(there, release=release(options.vllm_version))
     settings = _settings(plan, options, there)
     settings.parallel.check(plan.model)
-    target = None
-    if there.shape is not None and there.gpu is not None:
-        target = CostTarget(
-            shape=there.shape,
-            kv_element_bytes=settings.kv_element_bytes,
-            gpu=there.gpu,
-            vllm=there.release.text,
-            parallel=settings.parallel,
-        )
-    cost = cost_model(target, calibration)
+    cost = cost_model(_target(there, settings), calibration)
     full = there.effective(settings)
     if options.find_rate:
         request = _rated_request(request, options)
@@ -152,6 +143,18 @@ def predict(
         knee=knee(tuple(runs.values()), front),
         notes=(*cost.notes, *stated, *notes, *left_out),
         version=__version__,
+    )
+
+
+def _target(there: Deployment, settings: Settings) -> CostTarget | None:
+    if there.shape is None or there.gpu is None:
+        return None
+    return CostTarget(
+        shape=there.shape,
+        kv_element_bytes=settings.kv_element_bytes,
+        gpu=there.gpu,
+        vllm=there.release.text,
+        parallel=settings.parallel,
     )
 
 

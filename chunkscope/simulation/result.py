@@ -158,8 +158,3 @@ class Simulation(Artefact):
 
     def to_frame(self) -> "pd.DataFrame":
         return runs_frame(self.runs)
-
-    @property
-    def run(self) -> SimulatedRun:
-        """The first of them; the only one unless settings were swept."""
-        return self.runs[0]

@@ -232,8 +232,6 @@ def draw_workload(
     tasks together, longest first. At a rate they come mixed, each in its order. Prompts are
     `prompt_times` as long, outputs that are assumed `assumed_times`.
     """
-    if count is not None and count < 1:
-        raise UsageError(f"--requests must be at least 1, not {count}")
     outputs = outputs or [dataset_output(dataset) for dataset in datasets]
     chance = random.Random(seed)  # noqa: S311  (a sample, not a secret)
     prompts, stretches = _prompts(datasets, outputs, room, all_of_them=count is None)
@@ -260,8 +258,6 @@ def draw_workload(
         )
         for prompt, size, time in zip(chosen, tokens, times, strict=True)
     )
-    if prompt_times != 1:
-        stretches = tuple(replace(s, tokens=round(s.tokens * prompt_times)) for s in stretches)
     if shared_prefix is not None:
         requests, stretches = with_shared_prefix(requests, shared_prefix)
     scored = [place for place, prompt in enumerate(chosen) if outputs[prompt.dataset].is_scored]

@@ -71,8 +71,11 @@ def test_python_simulates_what_the_command_does(planned) -> None:
     simulated = python.simulate(
         reports / "plan.json", reports / "profile.json", max_num_batched_tokens=512
     )
-    assert simulated.run.figures == python.Simulation.load(reports / "simulation.json").run.figures
-    assert json.loads(run.out)["runs"][0]["setting"] == simulated.run.setting
+    assert (
+        simulated.runs[0].figures
+        == python.Simulation.load(reports / "simulation.json").runs[0].figures
+    )
+    assert json.loads(run.out)["runs"][0]["setting"] == simulated.runs[0].setting
 
 
 def test_a_sweep_and_a_timeline_are_shown(planned) -> None:
