@@ -31,7 +31,7 @@ def analyze(
     ),
     field: list[str] | None = INPUT(
         "Where the prompt is: question, turns[0], ctxs[].text, tools|json. Repeat to join several. "
-        "[default: found]",
+        "[default: guessed]",
         *("PATH", "--field", "-f"),
     ),
     template: str | None = INPUT("Prompt from fields: '{context}\\n\\nQ: {question}'.", "TEXT"),

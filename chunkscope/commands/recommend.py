@@ -31,9 +31,9 @@ def recommend(
     max_model_len: int | None = MACHINE("[default: the model's, if it fits]", "N", min=1),
     vllm_version: str | None = opt.VLLM_VERSION,
     entry: Entry | None = MACHINE(f"{opt.ENTRY_HELP} [default: as --emit needs]"),
-    task: Task | None = WORKLOAD("Of all datasets. [default: as the data has it]"),
+    task: Task | None = WORKLOAD("What is asked of the model. [default: as in the data]"),
     max_output: list[str] | None = WORKLOAD(
-        "Of an answer; NAME=TOKENS for one dataset. [default: the data's, else 256]", "TOKENS"
+        "Tokens per answer; NAME=N for one dataset. [default: from the data, else 256]", "N"
     ),
     arrivals: str | None = opt.ARRIVALS,
     concurrency: int | None = opt.CONCURRENCY,
@@ -44,7 +44,7 @@ def recommend(
         "vLLM's log on this machine: measured memory instead of predicted.", "FILE"
     ),
     emit: Target | None = OUTPUT(f"Print only the arguments, as: {', '.join(Target)}.", "FORM"),
-    anyway: bool = OUTPUT("Emit though no setting keeps the limits.", default=False),
+    anyway: bool = OUTPUT("Emit even if no setting keeps the limits.", default=False),
     check: bool = OUTPUT("Ask the installed vLLM to check the arguments.", default=False),
     details: bool = opt.DETAILS,
     json: bool = opt.JSON,

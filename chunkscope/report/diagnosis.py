@@ -36,7 +36,7 @@ def _engine(engine: EngineReport, place: int, count: int) -> Iterator[Section]:
         sentences=(_happened(engine), *symptoms),
         notes=tuple(_cautions(engine)),
     )
-    yield Section(title="What limited it when", table=_bounds(engine))
+    yield Section(title="Where the time went", table=_bounds(engine))
     yield Section(title="Memory", table=_memory(engine), details=True)
 
 

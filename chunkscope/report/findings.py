@@ -48,7 +48,7 @@ def first_screen(findings: Findings) -> Section:
     return Section(
         sentences=(_headline(findings), *_lead(findings)),
         table=table_of(("", "", ""), _tiles(findings), words=("",)),
-        notes=(*_mixed(findings), *_cautions(findings)),
+        notes=tuple(_notes(findings)),
     )
 
 
@@ -96,17 +96,14 @@ def _lead(findings: Findings) -> Iterator[str]:
     yield from map(plan.saving, planned.savings if planned else ())
 
 
-def _mixed(findings: Findings) -> Iterator[str]:
-    """Results that do not belong together."""
+def _notes(findings: Findings) -> Iterator[str]:
+    """Results that do not belong together, what was not read, and the plan's own."""
     if findings.plan_is_of_this_profile is False:
         yield "The plan was made from other data than this profile: run `chunkscope recommend`."
     if findings.verification_is_of_this_plan is False:
         yield "The measurements are of another plan: run `chunkscope verify`."
     if findings.simulation_is_of_this_profile is False:
         yield "The simulation is of other data: run `chunkscope simulate`."
-
-
-def _cautions(findings: Findings) -> Iterator[str]:
     if findings.profile is not None:
         if findings.profile.skipped:
             yield f"{plural(findings.profile.skipped, 'bad row')} skipped"

@@ -243,7 +243,7 @@ def _tried(plan: Plan) -> Section:
 def _row_name(plan: Plan, run: SimulatedRun) -> str:
     """What it is; of one that is better and not advised, why not."""
     name, gain = NAMES[run.setting], plan.advice.gain or 0
-    why_not = "not in every case" if plan.advice.doubt else "under 3 %"
+    why_not = "not in every case" if plan.advice.doubt else "gain under 3 %"
     is_better = run.setting != DEFAULT and run is not plan.run and not run.slo and gain > 0
     return f"{name} ({why_not})" if is_better else name
 

@@ -66,10 +66,17 @@ def _figures(reuse: PrefixReuse) -> dict[str, Any]:
 
 def sections(summary: PrefixSummary) -> list[Section]:
     advice = tuple(saving(one) for one in _advice(summary))
+    rule = (
+        "Computed by vLLM's rule: full blocks of 16 tokens (a trace's own where it has some), "
+        "never a prompt's last token, in the order of the file, with up to "
+        f"{RUNNING} requests running."
+    )
+    names = [dataset.name for dataset in summary.profile.datasets if not dataset.prefixes]
+    left = (f"Not measured: {named(names, 5)}.",) if names else ()
     return [
         Section(sentences=tuple(_answer(summary.overall)), table=_shared_table(summary)),
         Section(sentences=advice),
-        Section(title="How it was computed", sentences=tuple(_rules(summary)), details=True),
+        Section(title="How it was computed", sentences=(rule, *left), details=True),
     ]
 
 
@@ -105,16 +112,6 @@ def _advice(summary: PrefixSummary) -> Iterator[Saving]:
             yield Saving(code="early_difference", values=values, tokens=near.lost_tokens)
 
 
-def _rules(summary: PrefixSummary) -> Iterator[str]:
-    yield (
-        "Computed by vLLM's rule: full blocks of 16 tokens (a trace's own where it has some), "
-        "never a prompt's last token, in the order of the file, with up to "
-        f"{RUNNING} requests running."
-    )
-    if left := [d.name for d in summary.profile.datasets if not d.prefixes]:
-        yield f"Not measured: {named(left, 5)}."
-
-
 def _shared_table(summary: PrefixSummary) -> Table | None:
     reuse_of = {dataset.name: reuse for dataset, reuse in summary.measured}
     rows = []
@@ -122,5 +119,5 @@ def _shared_table(summary: PrefixSummary) -> Table | None:
         reuse = reuse_together([reuse_of[dataset.name] for dataset in members])
         counts = (reuse.prompts, reuse.tokens, reuse.common_tokens)
         rows.append((name, *counts, share(reuse.hit_rate), enough_for(reuse)))
-    heads = ("dataset", "prompts", "tokens", "common start", "served", "enough at")
+    heads = ("dataset", "prompts", "tokens", "common start", "served", "KV cache needed")
     return table_of(heads, rows, strong=[len(rows) - 1] if rows[1:] else [])

@@ -61,7 +61,8 @@ def runs_table(named: Named, *, strong: Collection[int] = ()) -> Table | None:
     for limit in limits:
         columns[f"{limit.name} ({SECONDS.write(limit.seconds)})"] = partial(_limited, limit)
     for heading, figure in SHORT.items():
-        is_limited = limits and figure not in (MAKESPAN, ITL_MAX)
+        names = {limit.name for limit in limits}
+        is_limited = limits and (figure not in (MAKESPAN, ITL_MAX) or figure.promise in names)
         is_given = "sustains" in columns and (limits or figure is not TTFT_P95)  # by the rate
         is_known = any(value(run, figure) is not None for run in runs)
         if is_known and not (is_limited or is_given):

@@ -24,6 +24,9 @@ ORDERS = {
 def sections(simulation: Simulation) -> list[Section]:
     named = [(run_name(run), run) for run in simulation.runs]
     strong = [simulation.knee] if simulation.knee is not None else []
+    cost, policy = simulation.cost_model, simulation.runs[0].policy
+    off = f" (median error {share(cost.error)})" if cost.error is not None else ""
+    measured = plural(cost.samples, "measured step") if cost.samples else "fitted on an H200"
     steps = [
         Section(title=f"First steps: {name}", table=steps_table(run.timeline))
         for name, run in named
@@ -41,7 +44,7 @@ def sections(simulation: Simulation) -> list[Section]:
         ),
         Section(
             title="Every figure",
-            sentences=(_basis(simulation),),
+            sentences=(f"Step times: {cost.source}, {measured}{off}. Policy: {policy}.",),
             table=None if simulation.pareto else every_figure(named),
             details=True,
         ),
@@ -154,11 +157,3 @@ def _observations(simulation: Simulation) -> Iterator[str]:
         yield f"The GPU waits for the CPU {part} of the time: expect {least} to {most}."
     if first.slo is not None:
         yield f"With {run_name(first)} {limit_state(first)}."
-
-
-def _basis(simulation: Simulation) -> str:
-    """What the step times rest on."""
-    cost, policy = simulation.cost_model, simulation.runs[0].policy
-    off = f" (median error {share(cost.error)})" if cost.error is not None else ""
-    steps = plural(cost.samples, "measured step") if cost.samples else "fitted on an H200"
-    return f"Step times: {cost.source}, {steps}{off}. Policy: {policy}."

@@ -260,8 +260,13 @@ def demo_sections(demo: Demonstration) -> list[Section]:
         Section(title=f"First steps {name}", table=steps_table(run.run.timeline[:STEPS]))
         for name, run in demo.runs.items()
     ]
-    said = (answer(demo.measured), _demo_setup(demo), _demo_answers(demo))
-    return [Section(sentences=said), *others[:1], *steps, *others[1:]]
+    same, total = demo.same_answers, len(demo.requests)
+    answers = f"All {total} answers are the same, token by token."
+    if same < total:
+        apart = f"by rounding, logits differ by up to {demo.logits_apart:.2g}"
+        answers = f"{same} of {total} answers are the same; {apart}."
+    first = Section(sentences=(answer(demo.measured), _demo_setup(demo), answers))
+    return [first, *others[:1], *steps, *others[1:]]
 
 
 def _demo_setup(demo: Demonstration) -> str:
@@ -274,11 +279,3 @@ def _demo_setup(demo: Demonstration) -> str:
         f"{early} short requests are being answered when {len(long)} prompts of {long[0]:,} tokens "
         f"arrive, with {len(lengths) - len(long) - early} short ones behind them."
     )
-
-
-def _demo_answers(demo: Demonstration) -> str:
-    same, total = demo.same_answers, len(demo.requests)
-    if same == total:
-        return f"All {total} answers are the same, token by token."
-    apart = f"{demo.logits_apart:.2g}"
-    return f"{same} of {total} answers are the same; by rounding, logits differ by up to {apart}."

@@ -43,21 +43,6 @@ def test_the_prompt_is_what_was_asked_for(place, words, fields) -> None:
     assert set(dataset.field.split()) >= fields
 
 
-def test_answers_prefixes_and_lists_are_counted(place) -> None:
-    (place / "shots.txt").write_text("Q: one? A: two. " * 50)
-    plain = analyze(place, "data.jsonl")
-    before = profile(place).overall.max
-    run = analyze(
-        *(place, "data.jsonl", "--output-field", "answer", "--prefix-file", "shots.txt"),
-        *("--each", "turns", "--field", "turns"),
-    )
-    assert (plain.code, run.code) == (0, 0), run.err
-    (dataset,) = profile(place).datasets
-    assert dataset.rows == 4
-    assert dataset.output_lengths is not None
-    assert (dataset.lengths.min or 0) > before
-
-
 def test_python_gives_the_same_profile_as_the_command(place) -> None:
     analyze(place, "data.jsonl", "--field", "context", "--sample", "1")
     made = python.analyze(place / "data.jsonl", field="context", sample=1)

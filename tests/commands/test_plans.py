@@ -33,13 +33,6 @@ def test_emit_prints_words_that_a_shell_can_split(planned) -> None:
     assert shlex.split(run.out) == plan.cli_args()
 
 
-def test_a_size_is_enough_of_a_gpu(planned, tmp_path) -> None:
-    words = ("--model", "qwen3-8b", "--gpu", "80GiB", "--vllm-version", "0.24", "-o")
-    run = chunkscope(planned, "recommend", *words, tmp_path / "plan.json")
-    assert run.code == 0, run.err
-    assert python.Plan.load(tmp_path / "plan.json").memory is not None
-
-
 def test_several_profiles_are_planned_for_together(tmp_path) -> None:
     for name, lengths in (("a", [10] * 20), ("b", [5_000] * 20)):
         build.profile(**{name: lengths}).save(tmp_path / f"{name}.json")
@@ -84,12 +77,6 @@ def test_a_sweep_and_a_timeline_are_shown(planned) -> None:
     simulated = python.Simulation.load(planned / "reports" / "simulation.json")
     assert simulated.pareto
     assert f"{simulated.runs[0].settings.step_tokens:,}" in run.out
-
-
-def test_a_plan_without_a_gpu_says_what_is_missing(tmp_path) -> None:
-    build.profile(short=build.SHORT).save(tmp_path / "reports" / "profile.json")
-    assert chunkscope(tmp_path, "recommend", "--model", "qwen3-8b").code == 0
-    assert chunkscope(tmp_path, "simulate").code in (3, 4)
 
 
 # -- memory and prefixes -------------------------------------------------------------------------

@@ -56,26 +56,16 @@ def test_of_a_start_script_the_command_that_starts_vllm_is_read(tmp_path, script
     assert (read.model, read.settings.given(), read.refusals) == ("org/m", {"max_num_seqs": 8}, ())
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "--enable-chunked-prefill=False",
-        "--max-num-seqs 1K",
-        "--max-model-len 2.5K",
-        "--max-model-len 8,192",
-        "--gpu-memory-utilization 90%",
-        "--gpu-memory-utilization nan",
-        f"--max-num-seqs {'9' * 400}",
-        "--max-num-seqs",
-        "--max-num-seqs --enable-chunked-prefill",
-        "--max-num 64",
-        "--Max-Num-Seqs 2",
-        "--bogus-flag-xyz 3",
-        "--scheduling-policy x",
-        "--eplb-config x",
-        "--help",
-    ],
+REFUSED = (
+    *("--enable-chunked-prefill=False", "--max-num-seqs 1K", "--max-model-len 2.5K"),
+    *("--max-model-len 8,192", "--gpu-memory-utilization 90%", "--gpu-memory-utilization nan"),
+    *(f"--max-num-seqs {'9' * 400}", "--max-num-seqs", "--max-num-seqs --enable-chunked-prefill"),
+    *("--max-num 64", "--Max-Num-Seqs 2", "--bogus-flag-xyz 3", "--scheduling-policy x"),
+    *("--eplb-config x", "--help"),
 )
+
+
+@pytest.mark.parametrize("text", REFUSED)
 def test_what_vllm_would_refuse_is_a_fault(text):
     assert from_words(text, V28).refusals
 

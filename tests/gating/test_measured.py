@@ -17,7 +17,6 @@ def measured(**more):
 @pytest.mark.parametrize(
     ("key", "passes", "fails"),
     [
-        ("ttft_p50", "200ms", "199.9ms"),
         ("ttft_p95", "400ms", "399.9ms"),
         ("itl_max", "40ms", "39.9ms"),
         ("e2e_p95", "2s", "1.99s"),
@@ -32,6 +31,8 @@ def test_a_time_may_be_as_long_as_the_limit(place, key, passes, fails):
 
 def test_throughput_may_be_as_low_as_the_limit(place):
     place.save_verification(measured())
+    check = place.one('[outputs]\nequal = "10%"')
+    assert (check.passed, check.value) == (False, None), "random weights are no evidence"
     assert place.one("[speed]\noutput_tokens_per_s = 8").passed
     check = place.one("[speed]\noutput_tokens_per_s = 9")
     assert (check.passed, check.value, check.unit) == (False, 8, "tokens/s")
@@ -88,12 +89,6 @@ def test_memory_is_checked_as_predicted_and_as_measured(place):
     assert not place.one(f"[memory.predicted]\nkv_requests_of_p95 = {held + 1}").passed
     place.save_plan(made, model=None, gpu=None)
     assert not place.one('[memory.predicted]\nactivation_peak = "999GiB"').passed
-
-
-def test_answers_of_random_weights_are_no_evidence(place):
-    place.save_verification(run())
-    check = place.one('[outputs]\nequal = "10%"')
-    assert (check.passed, check.value) == (False, None)
 
 
 def test_what_a_log_says_has_limits(place):

@@ -4,6 +4,7 @@ import csv
 import io
 import re
 from dataclasses import replace
+from importlib import import_module
 
 import pytest
 from rich.console import Console
@@ -14,9 +15,11 @@ from chunkscope.report.findings import plan_to_use
 from chunkscope.report.markdown import markdown
 from chunkscope.report.profile import as_csv, lengths_chart, shortened
 from chunkscope.report.section import sections
+from chunkscope.report.words import MODULES
 from chunkscope.vllm.footprint import memory
 from tests import build
 from tests.report import examples
+from tests.test_architecture import modules
 
 ARTEFACTS = {
     "profile": examples.profile,
@@ -162,18 +165,10 @@ def test_bins_hold_every_prompt() -> None:
 
 def test_every_note_of_the_package_has_a_sentence() -> None:
     """Codes are found by how they are written: Note(code="...")."""
-    from importlib import import_module
-
-    from chunkscope.report.words import MODULES
-    from tests.test_architecture import modules
-
-    code = re.compile(r'(?:Note\(\s*code=|\bnote\(\s*)"([a-z_-]+)"')
-    used = {found for path in modules() for found in code.findall(path.read_text(encoding="utf-8"))}
+    written = re.compile(r'(?:Note\(\s*code=|\bnote\(\s*)"([a-z_-]+)"')
+    used = {code for path in modules() for code in written.findall(path.read_text("utf-8"))}
+    words = [import_module(f"chunkscope.report.words.{module}").SENTENCES for module in MODULES]
+    codes = [code for sentences in words for code in sentences]
     assert used
-    codes = [
-        code
-        for module in MODULES
-        for code in import_module(f"chunkscope.report.words.{module}").SENTENCES
-    ]
     assert not used - {*codes}
     assert len(codes) == len({*codes})  # each has one sentence

@@ -75,8 +75,8 @@ def _unlike(
 SENTENCES: dict[str, Template] = {
     # savings
     "score_contexts_once": _contexts_once,
-    "early_difference": '{dataset}: put what differs early in about {prompts:prompt} ("{text}", '
-    '"{other}") at the end',
+    "early_difference": '{dataset}: about {prompts:prompt} differ early ("{text}", "{other}") and '
+    "agree after that; put the difference at the end",
     "better_order": "{dataset}: send prompts that begin alike one after the other",
     "repeated_rows": "{dataset}: {rows:,} rows occur more than once; send them once",
     "few_in_flight": lambda concurrency, enough, harness: (
