@@ -122,7 +122,7 @@ def lines_of(part: str) -> int:
 BUDGETS = {
     "top level": 600,
     "sources": 1_910,
-    "prompts": 3_131,
+    "prompts": 3_095,
     "tokenizers": 1_381,
     "prefixes": 877,
     "lengths": 1_700,

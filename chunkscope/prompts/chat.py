@@ -34,10 +34,7 @@ def release_of(version: str) -> Release:
 
 
 def _since(first: Release, vllm: Release | None) -> bool:
-    """Whether that vLLM has what came with the first (read in its sources, 0.16 to 0.32).
-
-    Where none is named it is the newest.
-    """
+    """Whether vLLM has what came with `first` (read in its sources, 0.16 to 0.32); None: newest."""
     return vllm is None or vllm >= first
 
 
@@ -185,11 +182,8 @@ def _tools(row: Mapping[str, Any], vllm: Release | None) -> list[dict[str, Any]]
             tools = [tools]
         if not isinstance(tools, list):
             raise UnusableError(f'field "{name}" is {json_type(tools)}, not a list')
-        if name == "functions":
-            tools = [{"function": tool} for tool in tools]
-        elif name == "function":
-            tools = list(map(_documented_tool, tools))
-        return [_tool(tool, vllm) for tool in tools]
+        forms = {"functions": lambda tool: {"function": tool}, "function": _documented_tool}
+        return [_tool(forms[name](tool) if name in forms else tool, vllm) for tool in tools]
     return None
 
 

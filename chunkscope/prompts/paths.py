@@ -150,7 +150,9 @@ def parse_path(text: str) -> FieldPath:
     steps: list[Step] = []
     end = 0
     while match := _PATH_PART.match(text, end):
-        steps.append(_step(match))
+        quoted = re.sub(r"\\(.)", r"\1", (match["quoted"] or "")[1:-1], flags=re.DOTALL)
+        step = match["key"] or (quoted if match["quoted"] else ...)
+        steps.append(int(match["index"]) if match["index"] else step)
         end = match.end()
     if end < len(text) or not steps:
         raise UsageError(
@@ -158,14 +160,6 @@ def parse_path(text: str) -> FieldPath:
             hint='paths look like question, a.b, turns[0], ctxs[].text or ["odd key"]',
         )
     return FieldPath(tuple(steps))
-
-
-def _step(match: re.Match[str]) -> Step:
-    if match["index"]:
-        return int(match["index"])
-    if match["quoted"]:
-        return re.sub(r"\\(.)", r"\1", match["quoted"][1:-1], flags=re.DOTALL)
-    return match["key"] or ...
 
 
 _ESCAPES = {r"\n": "\n", r"\t": "\t", r"\\": "\\", "{{": "{", "}}": "}"}

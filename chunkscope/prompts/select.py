@@ -118,7 +118,7 @@ def select(head: Sequence[Any], options: SelectOptions, *, prefix: str = "") -> 
     if options.task == "loglikelihood" and not given:
         choices, unasked = unasked, choices
     answers = [path.steps for path in (*choices, *unasked, output) if path]
-    selection = _chosen(head, options, resolve, answers)
+    selection = _chosen(head, options, answers)
     notes, uncounted = [*selection.notes], [*selection.uncounted]
     is_text, used = selection.kind == "text", selection.columns
     names = [path.text for path in unasked]
@@ -143,14 +143,9 @@ def select(head: Sequence[Any], options: SelectOptions, *, prefix: str = "") -> 
     return each_of(lists, selection) if lists else selection
 
 
-Resolve = Callable[[str, str], FieldPath]
-
-
-def _chosen(
-    head: Sequence[Any], options: SelectOptions, resolve: Resolve, answers: Sequence[Steps]
-) -> Selection:
+def _chosen(head: Sequence[Any], options: SelectOptions, answers: Sequence[Steps]) -> Selection:
     """By the template, by the fields, or by the first records; without prefix and output."""
-    version = options.vllm_version
+    resolve, version = partial(_resolve, head=head), options.vllm_version
     select_chat = partial(chat_of, vllm=None if version is None else chat.release_of(version))
     if options.template is not None:
         parts = paths.parse_template(options.template, lambda name: resolve(name, "--template"))
@@ -184,19 +179,15 @@ def _resolve(text: str, option: str, *, head: Sequence[Any]) -> FieldPath:
         with suppress(UnusableError):
             path.get(record)
             return path
-    if head:
-        raise _no_such_field(text, option, head)
-    return path
-
-
-def _no_such_field(text: str, option: str, head: Sequence[Any]) -> InputError:
+    if not head:
+        return path
     fields = leaves(head)
     known = [*(leaf.path for leaf in fields), *(FieldPath((key,)) for key in keys_of(head))]
     names = {path.text.lower(): printable(path.text) for path in known}
     close = difflib.get_close_matches(text.lower(), list(names), n=1)
     name = names[close[0]] if close else ""
     name = f"{{{name}}}" if option == "--template" else name
-    return InputError(
+    raise InputError(
         f'no record has a field "{printable(text)}"; there are:\n{field_table(fields) or "  none"}',
         hint=f"did you mean {option} {shlex.quote(name)}?"
         if close
@@ -214,15 +205,13 @@ TEXT_FIELDS = (
 )
 # These names often hold a label, or the name of a file, beside a prompt of another name.
 _OFTEN_LABELS = {"task", "content", "goal", "text", "input", "document", "context", "intent"}
-# A part of a longer name that says as much: `question_content`, `user_prompt`.
-_PROMPT_WORDS = {
-    *("prompt", "question", "instruction", "query", "problem", "task", "intent", "statement"),
-}
 # Inside an object called `question` or `prompt`, what is asked.
 _TEXT_KEYS = ("text", "stem", "content", "question", "prompt", "value", "body")
 # Lists of them stand for one prompt each where answers of the same number stand beside.
 _ONE_BY_ONE = {"instructions", "questions", "queries", "prompts", "tasks"}
 _QUESTIONS = ("question", "query", "prompt", "instruction", "problem")
+# A part of a longer name that says as much: `question_content`, `user_prompt`.
+_PROMPT_WORDS = {*_QUESTIONS, "task", "intent", "statement"}
 # Messages under these names are a run, whatever stands beside them.
 _RUNS = {"traj", "trajectory", "trajectories", "messages", "chat"}
 # Parts of names of fields that hold what the model should say, or that no prompt is made of.

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chunkscope.errors import ChunkscopeError, InputError, UsageError
+from chunkscope.prompts.paths import FieldPath, UnusableError, parse_path, parse_template
 from chunkscope.prompts.select import select
 from chunkscope.prompts.selection import Prompts, SelectOptions
 from tests.prompts.helpers import CHAT, choose, extract, items
@@ -16,9 +17,10 @@ NESTED = {
     "context": "c",
     "turns": ["one", "two"],
     "ctxs": [{"text": "x"}, {"text": "y"}],
-    "meta": {"source": "s"},
+    "meta": {"source": "s", "odd key": "o"},
     "a.b": "dots",
     "odd [key]": "odd",
+    "key:with!marks": "marks",
     "score": 3,
     "empty": None,
     "messages": CHAT,
@@ -31,20 +33,65 @@ NESTED = {
     [
         (["question"], "question", "q?"),
         (["context", "question"], "context + question", "c\n\nq?"),
+        (["turns[0]"], "turns[0]", "one"),
         (["turns[-1]"], "turns[-1]", "two"),
         (["turns"], "turns", "one\n\ntwo"),
+        (["turns[]"], "turns[]", "one\n\ntwo"),
         (["ctxs[].text"], "ctxs[].text", "x\n\ny"),
+        (["ctxs[1].text"], "ctxs[1].text", "y"),
         (["meta.source"], "meta.source", "s"),
+        (['meta["odd key"]'], "meta.odd key", "o"),
+        (["['meta'].source"], "meta.source", "s"),
         (["a.b"], '["a.b"]', "dots"),
         (["odd [key]"], '["odd [key]"]', "odd"),
         (['["odd [key]"]'], '["odd [key]"]', "odd"),
-        (["meta|json", "question"], "meta + question", '{"source": "s"}\n\nq?'),
+        (["meta|json"], "meta", '{"source": "s", "odd key": "o"}'),
     ],
 )
 def test_fields_are_taken_as_named(fields: list[str], label: str, text: str) -> None:
     selection = choose(NESTED, fields=tuple(fields))
     assert selection.label == label
     assert items(selection, NESTED) == [text]
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["missing", "meta.c", "question.x", "turns[3]", "turns[-4]", "question[0]", "meta[]"],
+)
+def test_a_path_that_leads_nowhere_is_named(path: str) -> None:
+    with pytest.raises(UnusableError) as caught:
+        parse_path(path).get(NESTED)
+    assert f'"{path}"' in str(caught.value)
+    assert parse_path(path).find(NESTED) is None
+
+
+@pytest.mark.parametrize(
+    ("path", "rest"),
+    [
+        *(("a..b", "..b"), ("a.", "."), (".a", ".a"), ("turns[x]", "[x]"), ("turns[0", "[0")),
+        *(("turns]", "]"), ("turns[0]text", "text"), ('a["open]', '["open]'), ("", "")),
+    ],
+)
+def test_a_path_that_cannot_be_read_shows_the_place(path: str, rest: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_path(path)
+    assert repr(path) in caught.value.message
+    assert repr(rest) in caught.value.message
+
+
+@given(st.text(), st.text())
+def test_any_key_can_be_written_as_a_path(first: str, second: str) -> None:
+    path = FieldPath((first, second))
+    assert parse_path(path.text) == path
+
+
+@given(st.text())
+def test_reading_a_path_or_template_fails_only_as_a_usage_error(text: str) -> None:
+    for read in (parse_path, parse_template):
+        try:
+            read(text)
+        except UsageError:
+            continue
 
 
 def test_columns_are_the_top_level_fields_that_are_read() -> None:
@@ -76,19 +123,30 @@ def test_a_field_that_no_record_has_comes_with_a_guess_for_its_option(
     assert "meta.source" in caught.value.message
 
 
-def test_a_template_is_filled_row_by_row() -> None:
-    selection = choose(NESTED, template=r"{context}\n{{Q}}: {question} ({score})", prefix="# ")
+@pytest.mark.parametrize(
+    ("template", "text"),
+    [
+        ("Q: {question}", "Q: q?"),
+        (r"{meta.source}\n\nQ: {question}\t!", "s\n\nQ: q?\t!"),
+        ("{{{ question }}}", "{q?}"),
+        (r"C:\\new {score} \d stays", r"C:\new 3 \d stays"),
+        ('{meta["odd key"]}{turns[]}', "oone\n\ntwo"),
+        ("{key:with!marks}", "marks"),
+    ],
+)
+def test_a_template_is_filled_by_plain_substitution(template: str, text: str) -> None:
+    selection = choose(NESTED, template=template, prefix="# ")
     assert selection.label == "template"
-    assert items(selection, NESTED) == ["# c\n{Q}: q? (3)"]
-    assert extract(selection, {"context": "c", "score": 1})[1] == [1]
+    assert items(selection, NESTED) == [f"# {text}"]
+    assert extract(selection, {"context": "c"})[1] == [1]
 
 
 @pytest.mark.parametrize(
     "options",
     [
         {"fields": ("question",), "template": "{question}"},
-        {"template": "question"},
         {"each": ("question",)},
+        *({"template": text} for text in ("question", "{question", "question}", "{}", "{a{b}}")),
     ],
     ids=str,
 )

@@ -32,15 +32,11 @@ from chunkscope.sources.reader import RecordReader
 
 _NEEDED = ("arguments", "doc_id", "resps")
 _CAPS = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")
-_DEFAULT_OUTPUT_CAP = 256
 _RESULTS_KEYS = {"results", "configs", "versions", "config"}
 _MOST_RESULTS_BYTES = 64 << 20
 # These tokenize in lm-eval itself, and send what is longest first.
 _LOCAL_MODELS = {"vllm", "vllm-vlm", "hf", "hf-auto", "huggingface", "hf-multimodal", "sglang"}
 SAMPLES_NAME = re.compile(r"samples_(?P<task>.+)_(?P<date>\d{4}-\d\d-\d\dT[\d.:-]*\d)(\.json.*)?")
-
-
-# --- what the results file says of a run ----------------------------------------------------------
 
 
 def skip_reason(file: Path, start: bytes) -> str | None:
@@ -70,9 +66,6 @@ def results_file(source: Source) -> Path | None:
     # 0.4.2 called them like all others.
     results = source.file.parent / (f"results_{match['date']}.json" if match else "results.json")
     return results if results.is_file() else None
-
-
-# --- what was sent --------------------------------------------------------------------------------
 
 
 class LmEvalLog(HarnessLog):
@@ -123,7 +116,7 @@ class LmEvalLog(HarnessLog):
         numbers = [int(number) for number in re.findall(r"\d+", self.version or "")[:3]]
         left = 0 if numbers and numbers < [0, 4, 10] else 1
         self._most_tokens = None if self._max_length is None else self._max_length - left
-        self._output_cap = as_count(arguments.get("max_gen_toks")) or _DEFAULT_OUTPUT_CAP
+        self._output_cap = as_count(arguments.get("max_gen_toks")) or 256
         # Whether <s> and the like were added. Versions that write their number leave it to the
         # tokenizer; older ones and models behind an API add none unless they are told to.
         name = str(arguments.get("pretrained") or arguments.get("model") or "").lower()

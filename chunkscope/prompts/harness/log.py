@@ -5,13 +5,14 @@ turns each row into the requests that were sent for it: several, one, or none.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 from chunkscope.artefacts.note import Note
 from chunkscope.prompts.chat import Conversation, conversation
 from chunkscope.prompts.paths import UnusableError, json_type
+from chunkscope.sources.reader import RecordReader
 
 RequestKind = Literal["generate", "likelihood"]
 AS_LOGGED, AS_SENT, LONGEST_FIRST = "as logged", "as sent", "longest first"
@@ -79,14 +80,17 @@ class HarnessLog(ABC):
 
     harness: ClassVar[str]
     keys: ClassVar[tuple[set[str], ...]] = ()  # a row has all of one of these
+    is_named_by_task: ClassVar[bool] = False  # its file
     version: str | None = None
     task: str | None = None
     shots: int | None = None
     order: str = AS_LOGGED  # in which the harness sent the requests
     concurrency: int | None = None
 
-    def __init__(self, *_: Any) -> None:
+    def __init__(self, _: Sequence[Any] = (), reader: RecordReader | None = None) -> None:
         """From the first records and the reader, which say something of the whole."""
+        if self.is_named_by_task and reader:
+            self.task = reader.source.name.rpartition("/")[2]
         self.ids: set[str] = set()  # of the documents seen so far
 
     @property

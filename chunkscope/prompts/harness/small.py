@@ -98,11 +98,8 @@ class OpenCompassLog(HarnessLog):
     """An object of entries "0", "1", ...; a line each while it is written."""
 
     harness = "OpenCompass"
+    is_named_by_task = True
     keys = ({"origin_prompt", "prediction"}, {"testing input", "prompt", "choices"}, {"labels"})
-
-    def __init__(self, head: Sequence[Any], reader: RecordReader) -> None:
-        super().__init__(head, reader)
-        self.task = reader.source.name.rpartition("/")[2]
 
     def requests(self, row: Any) -> Iterator[SentRequest]:
         by_next_token = has(row, "testing input", "prompt", "choices")
@@ -192,11 +189,8 @@ class EvalScopeLog(HarnessLog):
     """A line per sample, with its messages and the model's output."""
 
     harness = "evalscope"
+    is_named_by_task = True
     keys = ({"index", "messages", "model_output"},)
-
-    def __init__(self, head: Sequence[Any], reader: RecordReader) -> None:
-        super().__init__(head, reader)
-        self.task = reader.source.name.rpartition("/")[2]
 
     def requests(self, row: Any) -> Iterator[SentRequest]:
         row = as_dict(row)
