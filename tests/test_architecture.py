@@ -126,7 +126,7 @@ BUDGETS = {
     "tokenizers": 1_381,
     "prefixes": 877,
     "lengths": 1_700,
-    "artefacts": 917,
+    "artefacts": 891,
     "models": 1_163,
     "hardware": 1_532,
     "vllm": 2_139,

@@ -113,25 +113,12 @@ class Better(StrEnum):
     NEITHER = "neither"
 
 
-class Group(StrEnum):
-    """What figures are about."""
-
-    THROUGHPUT = "throughput"
-    TTFT = "first token"
-    ITL = "token gap"
-    E2E = "whole request"
-    MEMORY = "memory"
-    SCHEDULER = "scheduler"
-    OUTPUTS = "outputs"
-
-
 @dataclass(frozen=True, slots=True)
 class Figure:
     """`key` is its path in the artefact: `makespan_s`, `ttft_s.p95`, `long.itl_s.p99`."""
 
     key: str
     title: str
-    group: Group
     unit: Unit
     better: Better = Better.NEITHER
     once: bool = False  # read off once per run: repeats do not have it
@@ -149,50 +136,41 @@ class Figure:
         return replace(self, key=f"{prompts}.{self.key}")
 
 
-_MADE, _KV, _STEPS, _ANSWERS = Group.THROUGHPUT, Group.MEMORY, Group.SCHEDULER, Group.OUTPUTS
 _LESS, _MORE, _NEITHER = Better
-_TIMES = {
-    "ttft": ("time to first token", Group.TTFT),
-    "itl": ("gap between tokens", Group.ITL),
-    "e2e": ("whole answer", Group.E2E),
-}
+_TIMES = {"ttft": "time to first token", "itl": "gap between tokens", "e2e": "whole answer"}
 _QUANTILES = {"p50": "median", "p95": "p95", "p99": "p99", "max": "longest"}
 
 FIGURES = (
-    Figure("makespan_s", "time for all requests", _MADE, SECONDS, _LESS, promise="makespan"),
+    Figure("makespan_s", "time for all requests", SECONDS, _LESS, promise="makespan"),
     *(
-        Figure(key, f"{side} tokens per second", _MADE, RATE, _MORE, promise=key)
+        Figure(key, f"{side} tokens per second", RATE, _MORE, promise=key)
         for side in ("input", "output")
         for key in [f"{side}_tokens_per_s"]
     ),
-    Figure("goodput_per_s", "goodput, requests per second", _MADE, REQUESTS, _MORE),
-    Figure("slo_use", "use of the tightest limit (100 % keeps it)", _MADE, SHARE, _LESS),
+    Figure("goodput_per_s", "goodput, requests per second", REQUESTS, _MORE),
+    Figure("slo_use", "use of the tightest limit (100 % keeps it)", SHARE, _LESS),
     *(
-        Figure(
-            *(f"{time}_s.{at}", f"{named} {title}", group, SECONDS, _LESS), promise=f"{time}_{at}"
-        )
-        for time, (title, group) in _TIMES.items()
+        Figure(f"{time}_s.{at}", f"{named} {title}", SECONDS, _LESS, promise=f"{time}_{at}")
+        for time, title in _TIMES.items()
         for at, named in _QUANTILES.items()
     ),
     *(
-        Figure(f"{what}_peak_gib", f"{what} peak", _KV, SIZE, _LESS, True, f"{what}_peak")
+        Figure(f"{what}_peak_gib", f"{what} peak", SIZE, _LESS, True, f"{what}_peak")
         for what in ("activation", "device")
     ),
-    Figure("kv_cache_tokens", "KV cache tokens", _KV, COUNT, _MORE, True),
-    Figure("predicted.activation_gib", "activation peak, predicted", _KV, SIZE, once=True),
-    Figure("predicted.kv_cache_tokens", "KV cache tokens, predicted", _KV, COUNT, once=True),
-    Figure("kv_concurrency", "requests of max_model_len at once", _KV, MANY, _MORE, True),
-    Figure("steps", "steps", _STEPS, COUNT),
-    Figure("tokens_per_step", "tokens per step", _STEPS, COUNT),
-    Figure("chunked_prompts", "prompts read in chunks", _STEPS, COUNT),
-    Figure("chunks_max", "most chunks of one prompt", _STEPS, COUNT),
-    Figure("preemptions", "preemptions", _STEPS, COUNT, _LESS),
-    Figure("prefix_hit_rate", "prefix-cache hits", _STEPS, SHARE),
-    Figure(
-        *("predicted_prefix_hit_rate", "prefix-cache hits, predicted", _STEPS, SHARE), once=True
-    ),
-    Figure("outputs.equal", "outputs as the reference", _ANSWERS, SHARE, _MORE, True),
-    Figure("outputs.again", "outputs as before when sent again", _ANSWERS, SHARE, _MORE, True),
+    Figure("kv_cache_tokens", "KV cache tokens", COUNT, _MORE, True),
+    Figure("predicted.activation_gib", "activation peak, predicted", SIZE, once=True),
+    Figure("predicted.kv_cache_tokens", "KV cache tokens, predicted", COUNT, once=True),
+    Figure("kv_concurrency", "requests of max_model_len at once", MANY, _MORE, True),
+    Figure("steps", "steps", COUNT),
+    Figure("tokens_per_step", "tokens per step", COUNT),
+    Figure("chunked_prompts", "prompts read in chunks", COUNT),
+    Figure("chunks_max", "most chunks of one prompt", COUNT),
+    Figure("preemptions", "preemptions", COUNT, _LESS),
+    Figure("prefix_hit_rate", "prefix-cache hits", SHARE),
+    Figure("predicted_prefix_hit_rate", "prefix-cache hits, predicted", SHARE, once=True),
+    Figure("outputs.equal", "outputs as the reference", SHARE, _MORE, True),
+    Figure("outputs.again", "outputs as before when sent again", SHARE, _MORE, True),
 )
 BY_KEY = {figure.key: figure for figure in FIGURES}
 BY_PROMISE = {figure.promise: figure for figure in FIGURES if figure.promise}
@@ -203,10 +181,6 @@ MAKESPAN, TIGHTEST_LIMIT, EQUAL_OUTPUTS, TTFT_P95, ITL_P99, ITL_MAX, E2E_P95 = (
         *("ttft_s.p95", "itl_s.p99", "itl_s.max", "e2e_s.p95"),
     )
 )
-
-
-def in_group(*groups: Group) -> tuple[Figure, ...]:
-    return tuple(figure for figure in FIGURES if figure.group in groups)
 
 
 def figures_row(run: object) -> dict[str, float | None]:

@@ -22,9 +22,9 @@ from pydantic import (
     create_model,
 )
 
-from chunkscope.artefacts.figures import Better, Group, in_group
+from chunkscope.artefacts.figures import BY_PROMISE, Better
 from chunkscope.artefacts.files import read_text
-from chunkscope.artefacts.numbers import COUNT, SHARE, TOKENS, Unit
+from chunkscope.artefacts.numbers import COUNT, SHARE, SIZE, TOKENS, Unit
 from chunkscope.errors import InputError
 from chunkscope.gating.check import Key, Relation
 
@@ -49,15 +49,14 @@ class Limit:
         return self.unit.read(given["limit"] if dated else given)
 
 
-def _figures(*groups: Group) -> tuple[Limit, ...]:
-    relations = {Better.MORE: Relation.AT_LEAST}
-    return tuple(
-        Limit(figure.promise, figure.unit, relations.get(figure.better, Relation.AT_MOST))
-        for figure in in_group(*groups)
-        if figure.promise
+_FIGURES = tuple(
+    Limit(
+        key,
+        figure.unit,
+        Relation.AT_LEAST if figure.better is Better.MORE else Relation.AT_MOST,
     )
-
-
+    for key, figure in BY_PROMISE.items()
+)
 LENGTHS = (
     *(Limit(key, TOKENS) for key in ("longest_prompt", "p50", "p95", "p99")),
     Limit("min_rows", COUNT, Relation.AT_LEAST),
@@ -67,8 +66,11 @@ LENGTHS = (
 )
 MOVES = tuple(Limit(key, SHARE, Relation.WITHIN) for key in ("p50", "p95", "max"))
 DATASETS = tuple(Limit(key, COUNT) for key in ("new_datasets", "vanished_datasets"))
-MEMORY = (*_figures(Group.MEMORY), Limit("kv_requests_of_p95", COUNT, Relation.AT_LEAST))
-SPEED = _figures(Group.TTFT, Group.ITL, Group.E2E, Group.THROUGHPUT)
+MEMORY = (
+    *(limit for limit in _FIGURES if limit.unit is SIZE),
+    Limit("kv_requests_of_p95", COUNT, Relation.AT_LEAST),
+)
+SPEED = tuple(limit for limit in _FIGURES if limit.unit is not SIZE)
 OUTPUTS = (Limit("equal", SHARE, Relation.AT_LEAST),)
 LOG = (
     *(Limit(key, COUNT) for key in ("findings", "refused_prompts")),

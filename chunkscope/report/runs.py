@@ -12,7 +12,6 @@ from chunkscope.artefacts.figures import (
     MAKESPAN,
     TTFT_P95,
     Figure,
-    Group,
 )
 from chunkscope.artefacts.numbers import (
     NOT_MEASURED,
@@ -81,7 +80,7 @@ def cell(figure: Figure, first: Any, run: Any) -> Written:
     if isinstance(run, SimulatedRun):
         return None if number is None else figure.unit.brief(number)
     if number is None:
-        is_reference = figure.group is Group.OUTPUTS and run.outputs is not None
+        is_reference = figure.key.startswith("outputs.") and run.outputs is not None
         return Cell(text="the reference" if is_reference else NOT_MEASURED, look="none")
     look = "" if run is first else LOOKS.get(judge(figure, run, first), "")
     return Cell(text=figure.unit.brief(number), look=look)
