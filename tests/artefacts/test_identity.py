@@ -1,38 +1,27 @@
 """An artefact is what it contains: making it again from the same input changes nothing."""
 
-import json
+from functools import partial
 from pathlib import Path
-from unittest.mock import patch
 
-import pytest
-
-from chunkscope.cli import main
 from chunkscope.lengths.profile import Profile
 from chunkscope.planning.plan import Plan
-
-
-def run(*words: str) -> int:
-    with patch("sys.argv", ["chunkscope", *words]), pytest.raises(SystemExit) as ended:
-        main()
-    return int(ended.value.code or 0)
+from tests.commands.helpers import chunkscope, write_jsonl
 
 
 def test_analyzing_and_planning_again_changes_no_identity_and_breaks_no_gate(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    rows = [{"prompt": f"How much is {n} plus {n * n}? " * (1 + n % 7)} for n in range(50)]
-    Path("a.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    recommend = ("recommend", "--model", "qwen2.5-1.5b", "--gpu", "l4")
-    assert [run("analyze", "a.jsonl"), run(*recommend)] == [0, 0]
-    assert [run("gate", "--init"), run("gate")] == [0, 0]
-    profile, plan = Profile.load(), Plan.load()
-    assert run("analyze", "./a.jsonl", "--no-cache") == 0
-    again = Path("reports/profile.json")
-    assert Profile.load().digest() == profile.digest()
-    assert run("gate") == 0
-    assert run(*recommend) == 0
-    assert Plan.load().digest() == plan.digest()
-    assert run("gate") == 0
-    again.write_text(again.read_text().replace('"chars": ', '"chars": 1', 1))
-    assert run("gate") == 3, "edited by hand"
+    questions = (f"How much is {n} plus {n * n}? " * (1 + n % 7) for n in range(50))
+    write_jsonl(tmp_path / "a.jsonl", ({"prompt": question} for question in questions))
+    recommend = partial(chunkscope, tmp_path, "recommend", "--model", "qwen2.5-1.5b", "--gpu", "l4")
+    gate = partial(chunkscope, tmp_path, "gate")
+    assert (chunkscope(tmp_path, "analyze", "a.jsonl").code, recommend().code) == (0, 0)
+    assert (gate("--init").code, gate().code) == (0, 0)
+    file, plan_file = tmp_path / "reports/profile.json", tmp_path / "reports/plan.json"
+    profile, plan = Profile.load(file), Plan.load(plan_file)
+    assert chunkscope(tmp_path, "analyze", "./a.jsonl", "--no-cache").code == 0
+    assert (Profile.load(file).digest(), gate().code) == (profile.digest(), 0)
+    assert recommend().code == 0
+    assert (Plan.load(plan_file).digest(), gate().code) == (plan.digest(), 0)
+    file.write_text(file.read_text().replace('"chars": ', '"chars": 1', 1))
+    assert gate().code == 3, "edited by hand"

@@ -185,16 +185,6 @@ def test_a_truncated_archive_is_refused(tmp_path: Path, name: str) -> None:
     assert name in refused(tmp_path, name)
 
 
-def test_what_comes_before_a_cut_is_counted_and_the_cut_is_a_failure(tmp_path: Path) -> None:
-    rows = b"".join(b'{"prompt": "number %d of many"}\n' % n for n in range(2_000))
-    data = gzip.compress(rows)
-    (tmp_path / "x.jsonl.gz").write_bytes(data[: len(data) // 2])
-    run = analyze(tmp_path, "x.jsonl.gz")
-    assert run.code == 3, run.err
-    assert "x.jsonl.gz" in run.dataset["failure"]["message"]
-    assert 500 <= run.dataset["rows"] < 2_000
-
-
 def test_a_zip_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from chunkscope.sources import streams
 
@@ -244,21 +234,3 @@ def test_what_is_not_there_is_refused(tmp_path: Path) -> None:
     refused(tmp_path, "*.jsonl")
     refused(tmp_path, "")
     refused(tmp_path, "hf:org/nowhere@test", code=4)
-
-
-def test_two_stars_mean_any_folders_in_include_as_in_a_glob(tmp_path: Path) -> None:
-    for name in ("fold/sub.jsonl", "fold/a/b/x.jsonl"):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_bytes(LINES)
-    by_glob = analyze(tmp_path, "fold/**/*.jsonl").profile["datasets"]
-    (tmp_path / "fold" / "x.csv").write_bytes(CSV)
-    (tmp_path / "chunkscope.toml").write_text('[analyze]\ninclude = ["**/*.jsonl"]\n')
-    by_filter = analyze(tmp_path, "fold").profile["datasets"]
-    assert [d["path"] for d in by_glob] == [d["path"] for d in by_filter]
-    assert len(by_glob) == 2
-
-
-def test_only_a_readme_or_a_licence_is_about_the_data(tmp_path: Path) -> None:
-    for name in ("licensed_drivers.txt", "LICENSE", "README.md", "license-mit.txt"):
-        (tmp_path / name).write_text("a prompt")
-    assert analyze(tmp_path, ".").dataset["path"] == "licensed_drivers.txt"

@@ -61,12 +61,12 @@ def test_a_folder_is_walked_in_order_and_each_folder_is_a_group(tree):
 
 def test_what_is_left_out_of_a_folder_is_said(tree):
     picture = b"\x89PNG\r\n\x1a\n\0\0\0\r"
-    others = {"README.md": b"about", "LICENSE": b"mine", "run.py": b"print()"}
+    others = {"README.md": b"about", "LICENSE": b"", "license-mit.txt": b"", "run.py": b"print()"}
     others |= {"cat.png": picture, "fake.jsonl": picture}
     hidden = {".hidden.jsonl": ROW, ".git/x.jsonl": ROW}
-    files = {"x.jsonl": ROW} | others | hidden
+    files = {"x.jsonl": ROW, "licensed_drivers.txt": b"a prompt"} | others | hidden
     tree({f"data/{name}": data for name, data in files.items()})
-    assert names("data") == ["x"]
+    assert names("data") == ["licensed_drivers", "x"]
     assert skipped("data") == {f"data/{name}" for name in others}
 
 
@@ -158,6 +158,7 @@ def test_include_and_exclude_match_the_relative_path_or_the_name(tree):
     tree({"d/a.jsonl": ROW, "d/b.csv": b"a,b\n", "d/s/a.jsonl": ROW, "d/s/c.jsonl": ROW})
     assert names("d", include=["*.jsonl"]) == ["a", "s/a", "s/c"]
     assert names("d", include=["s/*"]) == ["s/a", "s/c"]
+    assert names("d", include=["**/*.jsonl"]) == names("d/**/*.jsonl") == ["a", "s/a", "s/c"]
     assert names("d", exclude=["a.jsonl"]) == ["b", "s/c"]
     assert names("d", exclude=["s"]) == ["a", "b"]
     assert names("d", include=["*.jsonl"], exclude=["s/c*"]) == ["a", "s/a"]

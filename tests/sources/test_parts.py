@@ -61,19 +61,10 @@ def test_the_parts_of_a_file_hold_all_its_rows_in_order(tmp_path):
 
 
 def test_only_large_files_that_have_places_to_begin_at_are_divided() -> None:
-    large = 1000
-    assert [(p.start, p.end) for p in split(source(large), 400)] == [
-        (0, 400),
-        (400, 800),
-        (800, None),
-    ]
-    assert len(split(source(large, "x.parquet"), 400)) == 3
-    for other in (
-        source(400),
-        source(None),
-        source(large, "x.csv"),
-        source(large, "x.jsonl.gz"),
-        source(large, member="a.jsonl"),
-        source(large, rendered=True),
-    ):
+    places = [(part.start, part.end) for part in split(source(1000), 400)]
+    assert places == [(0, 400), (400, 800), (800, None)]
+    assert len(split(source(1000, "x.parquet"), 400)) == 3
+    small = (source(400), source(None))
+    packed = (source(1000, "x.jsonl.gz"), source(1000, member="a.jsonl"))
+    for other in (*small, *packed, source(1000, "x.csv"), source(1000, rendered=True)):
         assert split(other, 400) == [Part(source=other)]
