@@ -125,7 +125,7 @@ BUDGETS = {
     "prompts": 3_095,
     "tokenizers": 1_381,
     "prefixes": 877,
-    "lengths": 1_700,
+    "lengths": 1_680,
     "artefacts": 891,
     "models": 1_163,
     "hardware": 1_532,

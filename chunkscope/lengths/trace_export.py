@@ -8,7 +8,6 @@ block of a prompt may be shorter. It is read by `vllm bench serve` (timed_trace)
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,21 +15,9 @@ import orjson
 
 from chunkscope.artefacts.files import write_atomically
 from chunkscope.lengths.profile import DEFAULT_OUTPUT
-from chunkscope.prefixes.reuse import BLOCK_SIZE
 from chunkscope.tokenizers.reference import ID_BYTES
 
 MOONCAKES_BLOCK = 512
-
-
-@dataclass(slots=True, kw_only=True)
-class TraceSummary:
-    """What was written; `cached_tokens` are those that vLLM finds if it forgets nothing."""
-
-    requests: int = 0
-    tokens: int = 0
-    cached_tokens: int = 0
-    assumed_outputs: int = 0  # of which the data has none
-    unknown_prompts: int = 0  # of which only the length is known: they share nothing
 
 
 class SentPrompt(NamedTuple):
@@ -88,33 +75,26 @@ class TraceExport:
 
     block_size: int = MOONCAKES_BLOCK
     datasets: dict[str, TraceRows] = field(default_factory=dict)
-    summary: TraceSummary = field(default_factory=TraceSummary)
+    requests: int = 0  # that were written
+    assumed_outputs: int = 0  # of those, without an answer in the data
 
     def rows(self, name: str) -> TraceRows:
         """For a dataset that is about to be counted, perhaps once more."""
         self.datasets[name] = TraceRows(self.block_size)
         return self.datasets[name]
 
-    def write(self, path: Path) -> TraceSummary:
-        self.summary = TraceSummary()
-        write_atomically(path, self._lines())
-        return self.summary
+    def write(self, path: Path) -> None:
+        rows = [row for dataset in self.datasets.values() for row in dataset.in_order()]
+        self.requests, self.assumed_outputs = len(rows), sum(row.is_assumed for row in rows)
+        write_atomically(path, self._lines(rows))
 
-    def _lines(self) -> Iterator[bytes]:
+    def _lines(self, rows: Sequence[TraceRow]) -> Iterator[bytes]:
         numbers: dict[bytes, int] = {}  # by the hash of a block, as they occur
-        total, used = self.summary, 0
-        for row in chain.from_iterable(rows.in_order() for rows in self.datasets.values()):
-            before = len(numbers)
-            ids = [numbers.setdefault(block, used + len(numbers)) for block in row.blocks]
-            new = len(numbers) - before
-            if row.tokens and not row.blocks:  # numbers that nobody else has
-                start, count = used + len(numbers), -(-row.tokens // self.block_size)
-                ids, used = [*range(start, start + count)], used + count
-                total.unknown_prompts += 1
-            cached = min((len(row.blocks) - new) * self.block_size, row.tokens - 1)
-            total.requests += 1
-            total.tokens += row.tokens
-            total.cached_tokens += max(0, cached) // BLOCK_SIZE * BLOCK_SIZE
-            total.assumed_outputs += row.is_assumed
+        alone = 0  # blocks of prompts of which only the length is known: nobody else has them
+        for row in rows:
+            ids = [numbers.setdefault(block, alone + len(numbers)) for block in row.blocks]
+            if row.tokens and not row.blocks:
+                start, count = alone + len(numbers), -(-row.tokens // self.block_size)
+                ids, alone = [*range(start, start + count)], alone + count
             line = {"timestamp": 0, "input_length": row.tokens, "output_length": row.output}
             yield orjson.dumps({**line, "hash_ids": ids}, option=orjson.OPT_APPEND_NEWLINE)

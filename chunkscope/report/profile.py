@@ -119,17 +119,17 @@ def bad_rows(profile: Profile) -> Iterator[str]:
     if profile.skipped:
         yield f"{plural(profile.skipped, 'bad row')} skipped and not counted"
     for dataset in profile.failures:
-        yield f"error: {dataset.name}: {dataset.failure}"
+        yield f"error: {dataset.name}: {dataset.failed_because}"
 
 
 def exported(export: "TraceExport", file: Path) -> Iterator[str]:
     """What is in a trace that was written, and how it is replayed."""
-    trace = export.summary
-    assumed = f", {trace.assumed_outputs:,} output lengths assumed" if trace.assumed_outputs else ""
-    yield f"wrote {file}: {plural(trace.requests, 'request')}, all at once{assumed}"
+    count = export.assumed_outputs
+    assumed = f", {count:,} output lengths assumed" if count else ""
+    yield f"wrote {file}: {plural(export.requests, 'request')}, all at once{assumed}"
     yield (
         f"replay it: vllm bench serve --backend vllm --model MODEL --dataset-name timed_trace "
-        f"--dataset-path {shlex.quote(str(file))} --num-prompts {trace.requests} "
+        f"--dataset-path {shlex.quote(str(file))} --num-prompts {export.requests} "
         f"--timed-trace-chunk-hash-size {export.block_size} --timed-trace-sec-multiplier 0.001"
     )
 

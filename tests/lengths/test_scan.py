@@ -13,6 +13,7 @@ from chunkscope.lengths.analyze import analyze as run
 from chunkscope.lengths.scan import Listener, draw
 from chunkscope.prompts import select
 from chunkscope.sources.base import Chunk
+from tests.commands.helpers import analyze as command
 from tests.commands.helpers import prompts, write_jsonl
 
 
@@ -63,6 +64,14 @@ def test_beside_others_it_is_in_the_profile(tmp_path: Path) -> None:
     assert failed.name == "b"
     assert failed.failure is not None
     assert failed.failure.hint
+
+
+def test_the_command_says_why_it_failed(tmp_path: Path) -> None:
+    write_jsonl(tmp_path / "a.jsonl", prompts(3))
+    (tmp_path / "b.parquet").write_bytes(b"PAR1 and nothing more")
+    errors = command(tmp_path, ".").err
+    assert "b.parquet" in errors
+    assert "Failure(" not in errors
 
 
 def test_a_sample_is_the_same_on_every_machine(tmp_path: Path) -> None:
