@@ -1,12 +1,11 @@
 """Inspect logs made for tests: `.eval` with any compression, whole, in chunks, cut; and `.json`."""
 
+import io
 import json
-import struct
-import zlib
+import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any
-
-import zstandard
 
 DEFLATE, ZSTD = 8, 93
 HEADER = {
@@ -36,26 +35,15 @@ def sample(number: int | str, *events: dict[str, Any], **more: Any) -> dict[str,
     return {"id": number, "epoch": 1, "events": list(events), "attachments": {}} | more
 
 
-def packed(data: bytes, method: int) -> bytes:
-    if method == DEFLATE:
-        machine = zlib.compressobj(9, wbits=-15)
-        return machine.compress(data) + machine.flush()
-    return zstandard.compress(data) if method == ZSTD else data
-
-
 def zipped(members: dict[str, bytes], method: int = ZSTD) -> bytes:
-    """A zip, written by hand: Python's `zipfile` cannot write zstd before 3.14."""
-    body, listing = b"", b""
-    for name, data in members.items():
-        inside, crc = packed(data, method), zlib.crc32(data)
-        known = struct.pack("<5HL2L2H", 45, 0x800, method, 0, 0, crc, len(inside), len(data),
-                            len(name.encode()), 0)  # fmt: skip
-        listing += b"PK\x01\x02\x2d\x00" + known + struct.pack("<3H2L", 0, 0, 0, 0, len(body))
-        listing += name.encode()
-        body += b"PK\x03\x04" + known + name.encode() + inside
-    count = len(members)
-    end = struct.pack("<4s4H2LH", b"PK\x05\x06", 0, 0, count, count, len(listing), len(body), 0)
-    return body + listing + end
+    """A zip; Python's own `zipfile` cannot write zstd before 3.14."""
+    own = sys.version_info >= (3, 14)
+    zipfile: Any = import_module("zipfile" if own else "backports.zstd.zipfile")
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", method) as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
+    return file.getvalue()
 
 
 def members(*samples: dict[str, Any], header: bool = True) -> dict[str, bytes]:

@@ -5,16 +5,19 @@ fields are the sets' own, the text is not.
 """
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import chunkscope
 from chunkscope.artefacts.note import Note
 from chunkscope.errors import InputError
 from chunkscope.prompts.select import select
 from chunkscope.prompts.selection import SelectOptions
+from chunkscope.report.words.data import SENTENCES
 from tests.commands.helpers import analyze, write_jsonl
 from tests.prompts.helpers import CHAT, choose, extract, items, lengths
 
@@ -82,11 +85,6 @@ SETS: dict[str, tuple[Callable[[int], Row], str, tuple[str, ...]]] = {
                    "created_at": "2022-03-03T15:14:54Z", "test_patch": CODE},
         "problem_statement", (),
     ),
-    "ToolBench": (
-        lambda n: {"api_list": [{"api_name": "Check", "api_description": LONG}],
-                   "query": f"I need the health of {n}.", "query_id": n},
-        "query", ("more_to_count api_list[].api_description",),
-    ),
     "MT-Bench": (
         lambda n: {"question_id": n, "category": "writing",
                    "turns": [f"Compose a post on {n}.", "Rewrite it."]},
@@ -132,17 +130,6 @@ SETS: dict[str, tuple[Callable[[int], Row], str, tuple[str, ...]]] = {
                    "answers": {"input_text": ["1475", "for it"]}},
         "questions[0]", ("first_of_list_counted questions story",),
     ),
-    "MMLU-Pro": (
-        lambda n: {"question_id": n, "question": f"Which group is {n}?", "options": ["0", "30"],
-                   "answer": "A", "answer_index": 0, "cot_content": LONG, "category": "math"},
-        "question", ("choices_uncounted options",),
-    ),
-    "ARC": (
-        lambda n: {"id": f"Mercury_{n}", "question": f"Which factor causes {n}?",
-                   "choices": {"text": ["a leg", "a bone"], "label": ["A", "B"]},
-                   "answerKey": "A"},
-        "question", ("choices_uncounted choices",),
-    ),
     "ARC as published": (
         lambda n: {"id": f"Mercury_{n}", "answerKey": "A", "question": {
             "stem": f"Which factor causes {n}?",
@@ -160,11 +147,6 @@ SETS: dict[str, tuple[Callable[[int], Row], str, tuple[str, ...]]] = {
         lambda n: {"id": "5a7", "question": f"Were both of {n} there?", "answer": "yes",
                    "context": {"title": ["A b"], "sentences": [[LONG], ["Two of them."]]}},
         "question", ("more_to_count context.sentences[][]",),
-    ),
-    "HellaSwag": (
-        lambda n: {"ind": n, "activity_label": "Roofing", "ctx": f"A man sits on {n}. he",
-                   "ctx_a": "A man", "endings": ["is using it.", "is ripping."], "label": "1"},
-        "ctx", ("choices_uncounted endings",),
     ),
     "COPA": (
         lambda n: {"premise": f"My body cast {n} shadows.", "choice1": "The sun rose.",
@@ -316,16 +298,11 @@ def test_squad_as_published_is_counted_by_its_lists(tmp_path: Path) -> None:
     assert (run.code, sum(lengths(run.dataset).values())) == (0, 2), run.err
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        *("simple_0", "9b1deb4d-3b7d-4bad-9bdd-2b0d7b3dcb6d", "data/a.txt", "report.pdf"),
-        *("https://example.org/a?b=1", "swe_main", "2024-05-01 12:00:00", "7.5"),
-    ],
-)
-def test_ids_hashes_and_names_of_files_are_never_the_prompt(value: str) -> None:
-    with pytest.raises(InputError):
-        choose({"environment": value, "n": 3})
+def test_ids_hashes_and_names_of_files_are_never_the_prompt() -> None:
+    ids = "simple_0 9b1deb4d-3b7d-4bad-9bdd data/a.txt report.pdf https://x.org/a?b=1 swe_main 7.5"
+    for value in (*ids.split(), "2024-05-01 12:00:00"):
+        with pytest.raises(InputError):
+            choose({"environment": value, "n": 3})
 
 
 @pytest.mark.parametrize("name", ["text", "input", "document", "prompt"])
@@ -362,3 +339,12 @@ def test_every_instruction_of_l_eval_is_a_prompt_after_its_document(tmp_path: Pa
     answered = choose(*rows, output_field="outputs")
     assert extract(answered, *rows)[0].outputs == ["1", "2"] * 3
     assert items(choose(*rows, prefix="P"), *rows)[0] == f"P{pairs[0]}"
+
+
+def test_every_note_has_words() -> None:
+    package = Path(chunkscope.__file__).parent
+    files = [*package.glob("prompts/**/*.py"), *package.glob("lengths/*.py")]
+    text = "".join(file.read_text(encoding="utf-8") for file in files)
+    codes = {*re.findall(r'\bnote\(\s*"(\w+)"', text)}
+    assert len(codes) > 15
+    assert codes <= SENTENCES.keys()

@@ -67,55 +67,44 @@ def test_messages_are_a_list_that_holds_one_text(tmp_path: Path) -> None:
     assert [message["content"] for message in request.prompt.messages] == ["hi", "The answer is"]
 
 
-def test_a_likelihood_without_context_gets_a_prefix_token(tmp_path: Path) -> None:
-    """acc_mutual_info sends every choice again, without its context."""
-    profile = analyze([written(tmp_path, sample(0, [words(10), " a"], ["", " a"]), lm="x")])
-    assert dict(profile.datasets[0].lengths.counts) == {11: 1, 2: 1}
+LOCAL = {"config": {"model": "vllm", "model_args": "pretrained=x,add_bos_token=False"}}
+CUT = LOCAL | {"max_length": 100}
+LONG = [sample(0, [words(200), " a"]), sample(1, [words(20) + " ", "a"])]
+ANSWER = [sample(0, [words(200), {"until": [], "max_gen_toks": 30}], resps=[[words(4)]])]
+ROLLING = [sample(0, [words(25)]), sample(1, [words(4)])]
+SHORT = [sample(0, [words(10), {"until": []}], resps=[["x"]])]
 
 
 @pytest.mark.parametrize(
-    ("version", "longest"), [("0.4.13", 99), ("0.4.9.2", 100), (None, 99)], ids=str
+    ("rows", "run", "lengths"),
+    [
+        # acc_mutual_info sends every choice again, without its context: a prefix token stands there
+        ([sample(0, [words(10), " a"], ["", " a"])], {"lm": "x"}, {11: 1, 2: 1}),
+        # likelihood requests are cut
+        (LONG, CUT | {"lm_eval_version": "0.4.13"}, {99: 1, 21: 1}),
+        (LONG, CUT | {"lm_eval_version": "0.4.9.2"}, {100: 1, 21: 1}),
+        (LONG, CUT, {99: 1, 21: 1}),
+        # generation leaves room for the answer
+        (ANSWER, CUT, {70: 1}),
+        # texts are sent in windows: each but the first begins with a token that was scored before,
+        # the last reaches back
+        (ROLLING, LOCAL | {"max_length": 12}, {11: 3, 5: 1}),
+        # special tokens are left to the tokenizer since versions are logged
+        (SHORT, {"lm_eval_version": "0.4.13", "config": {"model": "vllm"}}, {11: 1}),
+        (SHORT, {"lm_eval_version": None, "config": {"model": "vllm"}}, {10: 1}),
+    ],
 )
-def test_likelihood_requests_are_cut_as_the_results_say(
-    tmp_path: Path, version: str | None, longest: int
+def test_requests_are_as_long_as_that_run_sent_them(
+    tmp_path: Path, rows: list, run: dict, lengths: dict
 ) -> None:
-    rows = [sample(0, [words(200), " a"]), sample(1, [words(20) + " ", "a"])]
-    run = {"config": {"model": "vllm", "model_args": "pretrained=x,add_bos_token=False"}}
-    file = written(tmp_path, *rows, lm_eval_version=version, max_length=100, **run)
-    (dataset,) = analyze([file]).datasets
-    assert dict(dataset.lengths.counts) == {longest: 1, 21: 1}
-    assert dataset.log.order == "longest first"
-
-
-def test_generation_leaves_room_for_the_answer(tmp_path: Path) -> None:
-    rows = [sample(0, [words(200), {"until": [], "max_gen_toks": 30}], resps=[[words(4)]])]
-    run = {"config": {"model": "hf", "model_args": {"add_bos_token": False}}, "max_length": 100}
     (dataset,) = analyze([written(tmp_path, *rows, **run)]).datasets
-    assert dict(dataset.lengths.counts) == {70: 1}
-    assert dict(dataset.output_lengths.counts) == {4: 1}
-    assert dataset.log.output_caps == {"30": 1}
-    assert dataset.log.output_limit == 30
-
-
-def test_rolling_texts_are_sent_in_windows(tmp_path: Path) -> None:
-    """Each but the first begins with a token that was scored before; the last reaches back."""
-    run = {"config": {"model": "vllm", "model_args": {"add_bos_token": False}}, "max_length": 12}
-    file = written(tmp_path, sample(0, [words(25)]), sample(1, [words(4)]), **run)
-    (dataset,) = analyze([file]).datasets
-    assert dict(dataset.lengths.counts) == {11: 3, 5: 1}
-    assert dataset.log.requests == 4
-    assert dataset.log.documents == 2
-
-
-def test_special_tokens_are_added_as_that_version_did(tmp_path: Path) -> None:
-    row = sample(0, [words(10), {"until": []}], resps=[["x"]])
-    for version, length in (("0.4.13", 11), (None, 10)):
-        file = written(tmp_path, row, lm_eval_version=version, config={"model": "vllm"})
-        assert dict(analyze([file]).datasets[0].lengths.counts) == {length: 1}
-    rendered = sample(0, ["<s>[INST]" + words(10), {"until": []}], resps=[["x"]])
-    run = {"lm_eval_version": "0.4.13", "tokenizer_bos_token": ["<s>", "1"]}
-    (request,) = read_log(written(tmp_path, rendered, **run)).requests
-    assert not request.special_tokens
+    assert dict(dataset.lengths.counts) == lengths
+    assert dataset.log.requests == sum(lengths.values())
+    assert dataset.log.documents == len(rows)
+    if rows is ANSWER:
+        assert dict(dataset.output_lengths.counts) == {4: 1}
+        assert (dataset.log.output_caps, dataset.log.output_limit) == ({"30": 1}, 30)
+        assert dataset.log.order == "longest first"
 
 
 def test_other_results_are_another_count(tmp_path: Path) -> None:
@@ -137,20 +126,13 @@ def test_the_results_are_left_out_of_a_folder(tmp_path: Path) -> None:
         analyze([tmp_path / f"results_{DATE}.json"])
 
 
-def test_runs_of_several_versions_in_one_folder_are_each_read_by_their_own_results(
-    tmp_path: Path,
-) -> None:
-    run = {"config": {"model": "vllm", "model_args": {"add_bos_token": False}}, "max_length": 100}
+def test_each_run_in_a_folder_is_read_by_its_own_results(tmp_path: Path) -> None:
     for version, date in (("0.4.9.2", "2025-01-01T00-00-00.1"), ("0.4.13", DATE)):
-        file = written(tmp_path, sample(0, [words(200), " a"]))
-        file.rename(tmp_path / f"samples_mine_{date}.jsonl")
-        results = RESULTS | run | {"lm_eval_version": version}
+        written(tmp_path, *LONG).rename(tmp_path / f"samples_mine_{date}.jsonl")
+        results = RESULTS | CUT | {"lm_eval_version": version}
         (tmp_path / f"results_{date}.json").write_text(json.dumps(results))
-    found = {
-        (dataset.log.version, dataset.log.requests, dataset.lengths.max)
-        for dataset in analyze([tmp_path]).datasets
-    }
-    assert found == {("0.4.9.2", 1, 100), ("0.4.13", 1, 99)}
+    datasets = analyze([tmp_path]).datasets
+    assert {(d.log.version, d.lengths.max) for d in datasets} == {("0.4.9.2", 100), ("0.4.13", 99)}
 
 
 def test_all_tasks_of_a_file_that_holds_several_count(tmp_path: Path) -> None:

@@ -45,13 +45,7 @@ def test_each_dataset_has_its_prefix(place: Path, given: list[str], added: list[
 
 
 @pytest.mark.parametrize(
-    "given",
-    [
-        ["one.txt", "two.txt"],
-        ["d=one.txt"],
-        ["a=one.txt", "a=two.txt"],
-    ],
-    ids=str,
+    "given", [["one.txt", "two.txt"], ["d=one.txt"], ["a=one.txt", "a=two.txt"]], ids=str
 )
 def test_what_does_not_fit_the_datasets_is_a_usage_error(place: Path, given: list[str]) -> None:
     words = [word for file in given for word in ("--prefix-file", file)]
