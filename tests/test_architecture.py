@@ -136,8 +136,8 @@ BUDGETS = {
     "diagnosis": 751,
     "reference": 989,
     "gating": 1_665,
-    "report": 2_900,
-    "commands": 1_245,
+    "report": 2_849,
+    "commands": 1_243,
 }
 MOST_FILES = 14  # in a folder, without its __init__
 

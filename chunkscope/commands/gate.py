@@ -22,7 +22,7 @@ def gate(
     update: bool = BUDGET("Move limits to today's figures; keep the rest.", default=False),
     details: bool = opt.DETAILS,
     form: Literal["text", "md", "junit", "github"] | None = OUTPUT(
-        "github: annotations and a job summary.", "--format"
+        "github: annotations; md: for a job summary.", "--format"
     ),
     json: bool = opt.JSON,
 ) -> None:
@@ -55,8 +55,6 @@ def gate(
         console.emit(words.junit(result))
     elif form == "github":
         console.emit(words.annotations(result).encode("utf-8", "replace"))
-        if problem := words.job_summary(result):
-            console.say(f"note: {problem}")
     else:
         opt.show(result, details=details, json=json, form=form)
     if not result.passed:

@@ -7,7 +7,7 @@ from typing import Any
 from chunkscope._version import __version__
 from chunkscope.artefacts.numbers import plural
 from chunkscope.findings import Findings
-from chunkscope.gating.budget import MOVES, TABLES
+from chunkscope.gating.budget import DATASETS, MOVES, TABLES
 from chunkscope.gating.check import Check
 from chunkscope.gating.checks import drift
 from chunkscope.lengths.profile import ALL
@@ -19,13 +19,6 @@ from chunkscope.report.verification import failure, measured_on
 from chunkscope.verification.result import Verification
 
 SCHEMA = "chunkscope/comparison/4"
-NOTHING_MAY_MOVE: dict[str, Any] = {
-    "baseline": "the old one",
-    "content": "same",
-    "allow_sample": True,
-    "new_datasets": 0,
-    "vanished_datasets": 0,
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +52,8 @@ def compare(old: Findings, new: Findings) -> ReportComparison:
     """Data that is the same passes every check of drift, with no room at all."""
     data, notes = None, tuple(_not_comparable(old, new))
     if old.profile is not None and new.profile is not None:
-        limits = dict(NOTHING_MAY_MOVE)
+        limits: dict[str, Any] = {"baseline": "old", "content": "same", "allow_sample": True}
+        limits |= {spec.key: 0 for spec in DATASETS}
         if old.profile.tokenizer.digest == new.profile.tokenizer.digest:
             limits |= {move.key: "0%" for move in MOVES}
         checks = drift(TABLES["drift"](**limits), new.profile, old.profile)

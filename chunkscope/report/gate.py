@@ -1,4 +1,4 @@
-"""The gate's checks as sections, and for CI: GitHub's annotations and job summary, JUnit XML."""
+"""The gate's checks as sections, and for CI: GitHub's annotations, JUnit XML."""
 
 import os
 import re
@@ -13,7 +13,6 @@ from chunkscope.console import printable
 from chunkscope.errors import ChunkscopeError
 from chunkscope.gating.check import UNITS, Check, GateResult
 from chunkscope.lengths.profile import ALL
-from chunkscope.report import markdown
 from chunkscope.report.section import Cell, Section, Table, table_of
 from chunkscope.report.words import named, sentence
 
@@ -162,20 +161,14 @@ def annotations(result: GateResult) -> str:
 
 
 def error_annotation(error: ChunkscopeError, budget: Path | None) -> str:
-    """Of a gate that could not judge; the summary says it, too."""
-    hint = f"hint: {error.hint}" if error.hint else ""
-    text = "\n".join(filter(None, (error.message, hint)))
-    _append_summary(f"### chunkscope gate: cannot be judged\n\n{markdown.text(text)}\n")
+    """Of a gate that could not judge."""
+    text = f"{error.message}\nhint: {error.hint}" if error.hint else error.message
     return _error("chunkscope gate cannot judge", text, budget) + "\n"
 
 
-def job_summary(result: GateResult) -> str | None:
-    """Add the checks to the job's summary where there is one; what went wrong, if anything."""
-    return _append_summary("### chunkscope gate\n\n" + markdown.markdown(result))
-
-
 def _error(title: str, message: str, budget: Path | None, line: int | None = None) -> str:
-    file = _in_repository(budget) if budget else ""
+    top = os.environ.get("GITHUB_WORKSPACE") or "."  # GitHub wants paths as seen from there
+    file = Path(os.path.relpath(budget, top)).as_posix() if budget else ""
     properties = {"file": file, "line": str(line or ""), "title": title}
     text = ",".join(
         f"{name}={_escaped(value).replace(':', '%3A').replace(',', '%2C')}"
@@ -185,27 +178,8 @@ def _error(title: str, message: str, budget: Path | None, line: int | None = Non
     return f"::error {text}::{_escaped(message)}"
 
 
-def _in_repository(path: Path) -> str:
-    """As GitHub wants it: seen from the top of the checkout."""
-    top = Path(os.environ.get("GITHUB_WORKSPACE") or ".").resolve()
-    whole = path.resolve()
-    return whole.relative_to(top).as_posix() if whole.is_relative_to(top) else path.as_posix()
-
-
 def _escaped(text: str) -> str:
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-
-
-def _append_summary(text: str) -> str | None:
-    place = os.environ.get("GITHUB_STEP_SUMMARY")
-    if not place:
-        return None
-    try:
-        with Path(place).open("a", encoding="utf-8", errors="replace") as file:
-            file.write(text + "\n")
-    except OSError as error:
-        return f"cannot write the job summary: {error.strerror}"
-    return None
 
 
 # -- JUnit ---------------------------------------------------------------------------------------

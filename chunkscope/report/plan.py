@@ -202,11 +202,8 @@ def facts(plan: Plan) -> list[tuple[str, str, str]]:
         size = f"longer than {number(chunks.size)} tokens, read in {times} chunks"
         facts.append(("long prompts", share(chunks.share), size))
     if plan.refused.prompts and (plan.model or plan.settings.max_model_len):
-        room = (
-            f"of {plan.refused.of:,} prompts are over {plan.refused.room_tokens:,} tokens, which "
-            f"leaves no room for {plan.output_tokens:,} output tokens: a server refuses them, "
-            "lm-eval cuts them, the LLM class cuts their answers"
-        )
+        room = f"prompts over {plan.refused.room_tokens:,} tokens leave no room for the answer"
+        room += ": a server refuses them, lm-eval cuts them, the LLM class cuts the answers"
         facts.append(("too long", f"{plan.refused.prompts:,}", room))
     if times_preempted := plan.run.figures.preemptions if plan.run else None:
         help_ = "the KV cache is full; fewer requests at once or --kv-cache-dtype fp8 would help"

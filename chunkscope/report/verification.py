@@ -23,16 +23,8 @@ from chunkscope.verification.result import (
     Verification,
 )
 from chunkscope.verification.verdict import arguments, value, worse_figures
-from chunkscope.vllm.log.failures import Status
 from chunkscope.vllm.settings import Settings
 
-STATUS = {
-    Status.OK: "ok",
-    Status.OUT_OF_MEMORY: "out of memory",
-    Status.TIMEOUT: "timed out",
-    Status.REFUSED: "refused by vLLM",
-    Status.DIED: "the engine died",
-}
 PARTS = {  # of a GPU's memory, as vLLM tells them
     "weights": "weights_gib",
     "activations": "profiled_activation_gib",
@@ -94,7 +86,7 @@ def failure(run: Run) -> str:
 
 
 def _reason(run: Run) -> str:
-    return sentence(run.failure) if run.failure else STATUS[run.status]
+    return sentence(run.failure) if run.failure else run.status.replace("_", " ")
 
 
 def _chart(runs: Sequence[Run]) -> Chart | None:

@@ -54,21 +54,8 @@ def test_an_annotation_stands_at_its_check_and_where_all_pass_there_is_a_notice(
     assert gate.annotations(passing).startswith("::notice ")
 
 
-def test_the_summary_is_appended_where_github_wants_it(result, tmp_path, monkeypatch) -> None:
-    assert gate.job_summary(result) is None
-    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary.md"))
-    assert gate.job_summary(named(result, HOSTILE)) is None
-    text = (tmp_path / "summary.md").read_text()
-    assert "longest" in text
-    assert "<b>" not in text.replace("\\<b\\>", "")
-    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "nowhere" / "summary.md"))
-    assert "summary" in str(gate.job_summary(result))
-
-
-def test_a_gate_that_cannot_judge_is_annotated(tmp_path, monkeypatch) -> None:
-    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary.md"))
-    text = gate.error_annotation(
-        InputError("no such file", hint="make it"), Path("chunkscope.toml")
-    )
+def test_a_gate_that_cannot_judge_is_annotated() -> None:
+    error = InputError("no such file", hint="make it")
+    text = gate.error_annotation(error, Path("chunkscope.toml"))
+    assert text.startswith("::error file=chunkscope.toml")
     assert "make it" in text
-    assert (tmp_path / "summary.md").read_text()
