@@ -10,9 +10,8 @@ from dataclasses import replace
 from math import ceil
 
 from chunkscope.artefacts.note import Fact
-from chunkscope.errors import InputError
 from chunkscope.planning.plan import BEST, DEFAULT, RULE, Advice, AdviceKind, Basis, Reason
-from chunkscope.planning.problem import FEWEST_SEQS, LADDER, LARGER, Problem
+from chunkscope.planning.problem import FEWEST_SEQS, LADDER, Problem
 from chunkscope.planning.request import PlanRequest
 from chunkscope.planning.rule import Decision
 from chunkscope.planning.simulator import NEAR, Simulator
@@ -43,16 +42,13 @@ Tried = tuple[SimulatedRun, ...]
 
 def choose(p: Problem, decision: Decision) -> tuple[Advice, Tried]:
     """By simulation where a model and a GPU's speed are known and no mode is forced; and what was
-    tried with all requests. InputError where nothing fits."""
+    tried with all requests."""
     if p.can_simulate and not decision.forced:
         advice, best = by_simulation(p)
     else:
         advice = by_lengths(p, decision)
         best = p.advised(advice)
     settings = p.advised(advice)
-    if not p.fits(settings):
-        log = f", or all that do failed in {fit.log}" if (fit := p.deployment.measured) else ""
-        raise InputError(f"no setting fits a request of {p.context:,} tokens{log}", hint=LARGER)
     if refusals := p.deployment.refusals(settings):
         raise AssertionError(f"vLLM {p.deployment.release.text} refuses {refusals[0]}")
     names = (DEFAULT, RULE if decision.forced else BEST)
@@ -70,15 +66,13 @@ def by_simulation(p: Problem) -> tuple[Advice, Settings]:
 
     It comes back, too, whether it is advised or not."""
     every, default = p.simulator(), p.default
-    default_runs = every.attempt(default) is not None
-    hopeless = p.request.slo and default_runs and every.breaks_alone(default)
+    hopeless = p.request.slo and every.breaks_alone(default)
     best = default if hopeless else _finalist(p)
     gain, least, doubt, chosen = None, None, None, best
     if p.request.slo and not every.keeps_limits(default):  # what keeps them is better, surely
-        keeps = every.keeps_limits(best)
-        chosen = best if keeps or not default_runs else default
-        doubt = _breaks_with(p, best) if keeps else None
-    elif default_runs:
+        chosen = best if every.keeps_limits(best) else default
+        doubt = _breaks_with(p, best) if chosen == best else None
+    else:
         is_worth = _is_worth(every, best, default)
         gain = every.cost(default) / (every.cost(best) or 1) - 1
         least, doubt = _least(p, best, gain) if is_worth else (gain, None)
@@ -90,12 +84,11 @@ def by_simulation(p: Problem) -> tuple[Advice, Settings]:
         rate = None if hopeless else sustained(p, min(best, default, key=every.cost))
     if rate and p.request.rate:  # replicas share the requests
         gpus = ceil(p.request.rate / rate) * p.base.parallel.gpus
-    changed = chosen.changed_from(default)
     advice = Advice(
         kind=kind,
         basis=Basis.SIMULATED,
-        settings=changed if default_runs else OWN,
-        needed=p.needed if default_runs else changed.over(p.needed),
+        settings=chosen.changed_from(default),
+        needed=p.needed,
         gain=gain,
         least_gain=least,
         doubt=doubt,
@@ -111,11 +104,8 @@ def search(simulator: Simulator, start: Settings) -> Settings:
     requests at once, then what is near the best of it; against limits, caps on prompts as well."""
     slo, release = simulator.request.slo, simulator.deployment.release
     budget, seqs = start.step_tokens, start.max_num_seqs or 1
-    sizes = {max(LADDER[0], int(budget * step)) for step in BUDGET_STEPS}
-    if slo:
-        sizes = {*LADDER[::2], budget}
-    elif not simulator.attempt(start):
-        sizes |= {*LADDER}
+    around = {max(LADDER[0], int(budget * step)) for step in BUDGET_STEPS}
+    sizes = {*LADDER[::2], budget} if slo else around
     levels = dict.fromkeys(max(FEWEST_SEQS, seqs >> n) for n in ((0, 2, 4) if slo else (0,)))
     grid = [replace(start, max_num_seqs=n).at_budget(s) for n in levels for s in sorted(sizes)]
     chosen = simulator.best(grid, start)
@@ -244,7 +234,7 @@ def sustained(problem: Problem, settings: Settings) -> float | None:
 def by_lengths(p: Problem, decision: Decision) -> Advice:
     """The length rule. vLLM reads short prompts in one step anyway: its `off` is followed only
     where it is forced."""
-    needed, budget = p.needed, p.default.max_num_batched_tokens
+    budget = p.default.max_num_batched_tokens
     if decision.forced and decision.mode is Mode.OFF:
         whole = Settings(max_num_batched_tokens=max(budget or PAYING_BUDGET, p.context))
         settings = replace(
@@ -253,22 +243,17 @@ def by_lengths(p: Problem, decision: Decision) -> Advice:
             enable_chunked_prefill=None if p.deployment.release.rules.off is Off.IGNORED else False,
         )
     else:
-        caps = filter(None, (decision.threshold, needed.long_prefill_token_threshold))
-        settings = Settings(long_prefill_token_threshold=(cap := min(caps, default=0)))
-        sizes = (budget, *(rung for rung in reversed(LADDER) if budget and rung < budget))
-        capped = [replace(settings, max_num_batched_tokens=size) for size in sizes]
-        settings = next(filter(p.fits, capped), capped[-1])
-        if cap >= p.longest or 0 < settings.step_tokens <= cap:  # no chunk would end there
-            settings = replace(settings, long_prefill_token_threshold=0)
-        if settings.max_num_batched_tokens != budget:
-            needed = replace(needed, max_num_batched_tokens=settings.max_num_batched_tokens)
+        caps = filter(None, (decision.threshold, p.needed.long_prefill_token_threshold))
+        cap = min(caps, default=0)
+        ends_none = cap >= min(p.longest, budget or p.longest)
+        settings = Settings(long_prefill_token_threshold=0 if ends_none else cap)
     full = p.deployment.effective(settings.over(p.base))
-    changed = full.changed_from(p.default).changed_from(needed)
+    changed = full.changed_from(p.default)
     return Advice(
         kind=AdviceKind.SET if changed != OWN else AdviceKind.KEEP,
         basis=Basis.MODE if decision.forced else Basis.LENGTHS,
         settings=changed,
-        needed=needed,
+        needed=p.needed,
     )
 
 
@@ -277,6 +262,7 @@ def by_lengths(p: Problem, decision: Decision) -> Advice:
 NEEDED = {
     "max_model_len": "context_that_fits",
     "max_num_seqs": "fewer_to_fit",
+    "max_num_batched_tokens": "does_not_fit",
     "gpu_memory_utilization": "room_for_logits",
     THRESHOLD: "logits_chunk",
 }
@@ -292,7 +278,7 @@ def reasons(p: Problem, advice: Advice, decision: Decision) -> Iterator[Reason]:
         if getattr(advice.settings, name) is not None:
             code = "keeps_limits" if p.request.slo else "gains" if simulated else "length_rule"
         elif getattr(advice.needed, name) is not None:
-            code = "does_not_fit" if getattr(p.needed, name) is None else NEEDED[name]
+            code = NEEDED[name]
             if code == "context_that_fits" and decision.forced and decision.mode is Mode.OFF:
                 code = "length_rule"
         elif getattr(p.request.settings, name) is not None and value != getattr(own, name):

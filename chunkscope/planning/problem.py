@@ -1,7 +1,8 @@
 """What is to be decided: a request, where it runs, its prompts; and what vLLM needs to start.
 
 `needed` are settings without which vLLM would not start or not survive: a context that the KV cache
-holds, fewer requests at once, less memory so that the logits of prompt_logprobs have room.
+holds, fewer requests at once, smaller steps, less memory so that the logits of prompt_logprobs have
+room.
 """
 
 from collections.abc import Callable
@@ -14,7 +15,7 @@ from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.lengths.profile import DatasetProfile, Profile, together
 from chunkscope.planning.plan import Advice
 from chunkscope.planning.request import PlanRequest, chosen_datasets
-from chunkscope.planning.simulator import OTHER_OUTPUTS, VARIATIONS, Simulator, draw
+from chunkscope.planning.simulator import VARIATIONS, Simulator, draw
 from chunkscope.simulation.workload import DatasetOutput
 from chunkscope.vllm.deployment import OWN, Deployment
 from chunkscope.vllm.enums import Entry, Mode
@@ -148,7 +149,7 @@ class Problem:
     def fitted(self) -> "Problem":
         """With what vLLM needs to start on this GPU; InputError where nothing helps, UsageError
         where chunking cannot be off."""
-        fitted = _with_safe_logprobs(_with_room(self))
+        fitted = _with_budget(_with_safe_logprobs(_with_room(self)))
         return _unchunked(fitted) if self.request.mode is Mode.OFF else fitted
 
     def advised(self, advice: Advice) -> Settings:
@@ -162,7 +163,7 @@ class Problem:
         """On so many of the requests (None: all), as they are or varied."""
         key = count, variation
         if key not in self._simulators:
-            how = (VARIATIONS | OTHER_OUTPUTS).get(variation, {})
+            how = VARIATIONS.get(variation, {})
             workload = draw(self.request, self.datasets, self.context, count=count, **how)
             self._simulators[key] = Simulator(
                 request=self.request, deployment=self.deployment, workload=workload, tick=self.tick
@@ -186,13 +187,11 @@ class Problem:
 
     @cached_property
     def varied(self) -> dict[str, Simulator]:
-        """By what is varied: the part's requests, somewhat other. Lengths of outputs that were
-        given or are in the data are not; where all prompts are sent in their own order, another
-        draw is the same again."""
-        part, assumed = self.part.workload, any(output.is_assumed for output in self.outputs)
-        codes = (*VARIATIONS, *(OTHER_OUTPUTS if assumed else ()))
-        others = {code: self.simulator(len(part.requests), code) for code in codes}
-        return {c: one for c, one in others.items() if one.workload.requests != part.requests}
+        """By what is varied: the part's requests, somewhat other. Where outputs were given or are
+        in the data, or all prompts are sent in their own order, some are the same again."""
+        part = self.part.workload.requests
+        others = {code: self.simulator(len(part), code) for code in VARIATIONS}
+        return {code: one for code, one in others.items() if one.workload.requests != part}
 
 
 def round_up(tokens: int) -> int:
@@ -247,6 +246,20 @@ def _does_not_fit(p: Problem, memory: Memory | None) -> InputError:
                 break
     many = f"{parallel.gpus} x " if parallel.gpus > 1 else ""
     return InputError(f"{shape.name} does not fit {many}{gpu.title}: {why}", hint=hint)
+
+
+# -- a budget that fits --------------------------------------------------------------------------
+
+
+def _with_budget(p: Problem) -> Problem:
+    """vLLM's own, unless the memory model says, or a log, that it does not fit."""
+    rungs = [rung for rung in reversed(LADDER) if rung < p.default.step_tokens]
+    for budget in (None, *rungs):
+        smaller = replace(p, needed=replace(p.needed, max_num_batched_tokens=budget))
+        if smaller.fits():
+            return smaller
+    log = f", or all that do failed in {fit.log}" if (fit := p.deployment.measured) else ""
+    raise InputError(f"no setting fits a request of {p.context:,} tokens{log}", hint=LARGER)
 
 
 # -- chunking that is off ------------------------------------------------------------------------

@@ -34,8 +34,6 @@ VARIATIONS: dict[str, dict[str, Any]] = {
     "second_draw": {"draw_number": 1},
     "longer_prompts": {"prompt_times": 1.1},
     "shorter_prompts": {"prompt_times": 0.9},
-}
-OTHER_OUTPUTS: dict[str, dict[str, Any]] = {
     "shorter_outputs": {"assumed_times": 0.5},
     "longer_outputs": {"assumed_times": 2.0},
 }

@@ -122,8 +122,6 @@ def because(plan: Plan) -> str:
         if doubt:
             return f"the fastest other setting ({best}) has {by(choice.least_gain)} with {doubt}."
         return f"no other setting is more than 3 % faster (best: {best}, simulated)."
-    if choice.gain is None:
-        return "vLLM's default does not fit." if plan.tried else "not simulated."
     worst = f", at least {by(choice.least_gain)} with {doubt}" if doubt else ""
     gaps = [run.figures.longest_gap_s or 0.0 if run else 0.0 for run in (default, ours)]
     price = f" The longest gap between tokens grows from {' to '.join(map(seconds, gaps))}."

@@ -33,8 +33,7 @@ def test_recommend_and_simulate_give_the_same_figures_for_every_model(model):
     named = {name: run for run in runs for name in (run.setting, *run.same_as)}
     assert plan.run is not None
     assert named["plan"].figures == plan.run.figures
-    if plan.default_run is not None:
-        assert named["default"].figures == plan.default_run.figures
+    assert named["default"].figures == plan.default_run.figures
 
 
 @pytest.mark.parametrize("model", ["llama-3.1-8b", "qwen3-30b-a3b", "deepseek-v2-lite"])
