@@ -131,7 +131,7 @@ BUDGETS = {
     "hardware": 1_532,
     "vllm": 2_139,
     "simulation": 2_348,
-    "planning": 2_502,
+    "planning": 2_499,
     "verification": 3_489,
     "diagnosis": 751,
     "reference": 989,
