@@ -7,7 +7,6 @@ So a run here takes the steps that `chunkscope simulate` predicts, and vLLM's sc
 
 import sys
 import time
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -17,7 +16,6 @@ from chunkscope.hardware.step_time import StepModel
 from chunkscope.models.shape import BLOCK_TOKENS
 from chunkscope.reference.attention import by_piece
 from chunkscope.reference.batch import BatchPiece, LiveRequest, PackedBatch
-from chunkscope.simulation.clock import Pipeline
 from chunkscope.simulation.loop import Scenario, run_setting
 from chunkscope.simulation.requests import Step
 from chunkscope.simulation.result import SimulatedRun
@@ -127,7 +125,7 @@ class ModelRunner:
         return logits[: len(last)].float().cpu()
 
 
-class ModelPipeline(Pipeline):
+class ComputedSteps:
     """Where a simulation would look up how long a step takes, the model computes it.
 
     Time goes on while the model computes and stands still otherwise: nobody waits for an arrival.
@@ -135,27 +133,19 @@ class ModelPipeline(Pipeline):
 
     def __init__(self, runner: ModelRunner, device: Any) -> None:
         self._runner, self._device = runner, device
-        self._ends: deque[float] = deque()
-        self.tokens_at: list[list[float]] = [[] for _ in runner.requests]
-        self.host_free = 0.0
+        self.with_token: list[list[int]] = [[] for _ in runner.requests]  # steps, by request
 
-    def launch(self, step: Step, now: float) -> float:
+    def __call__(self, step: Step) -> tuple[float, float, float, float]:
         began = time.perf_counter()
         self._runner.execute(step)
         if self._device.type == "cuda":
             import torch
 
             torch.cuda.synchronize(self._device)
-        seconds = time.perf_counter() - began
-        self.host_free = now + seconds
-        self._ends.append(self.host_free)
         for state in step.num_scheduled_tokens:
             if state.last_step == step.number:
-                self.tokens_at[state.id].append(self.host_free)
-        return seconds
-
-    def finish(self) -> float:
-        return self._ends.popleft()
+                self.with_token[state.id].append(step.number)
+        return time.perf_counter() - began, 0.0, 0.0, 0.0
 
 
 def generate(
@@ -183,17 +173,16 @@ def generate(
     model.eval()
     with by_piece(model) as attends_by:
         runner = ModelRunner(model, live, attends_by=attends_by)
-        pipeline, memory = ModelPipeline(runner, model.device), PeakMemory()
-        run = run_setting(
-            scenario, settings, pool, watch=sys.maxsize, fast=False, pipeline=pipeline
-        )
+        computed, memory = ComputedSteps(runner, model.device), PeakMemory()
+        run = run_setting(scenario, settings, pool, watch=sys.maxsize, fast=False, times=computed)
         peak, beyond = memory.peak_bytes(), memory.beyond_bytes()
+    ends = [sizes[0].arrival_s + step.start_s + step.duration_s for step in run.timeline]
     return ReferenceRun(
         run=run,
         outputs=tuple(request.output for request in live),
         answers=tuple(
-            Answer(sent=request.arrival_s, times=times, counts=[1] * len(times))
-            for request, times in zip(requests, pipeline.tokens_at, strict=True)
+            Answer(sent=request.arrival_s, times=[ends[n] for n in steps], counts=[1] * len(steps))
+            for request, steps in zip(requests, computed.with_token, strict=True)
         ),
         first_logits=tuple(runner.first_logits[request] for request in live),
         peak_bytes=peak,

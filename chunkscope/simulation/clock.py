@@ -6,10 +6,13 @@ work side by side, and a token is late by whatever the host does first.
 """
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from chunkscope.hardware.step_time import StepModel
 from chunkscope.simulation.requests import RequestState, Step
+
+# Of a step, in seconds: on the GPU; on the host to prepare it, to launch it, to hand out tokens.
+StepTimes = Callable[[Step], tuple[float, float, float, float]]
 
 
 class Arrivals:
@@ -49,57 +52,52 @@ class Arrivals:
             self._free.extend([now] * requests)
 
 
-class Pipeline:
-    """When a step's tokens are there: `launch` a step, `finish` the oldest that is launched."""
+def step_times(model: StepModel) -> StepTimes:
+    """As the model has it."""
 
-    def __init__(self, model: StepModel, start: float) -> None:
-        self._model = model
-        self._gpu_free = start
-        self.host_free = start
-        self._launched: deque[tuple[float, float]] = deque()  # its end on the GPU, then handing out
+    def times(step: Step) -> tuple[float, float, float, float]:
+        tokens = step.total_num_scheduled_tokens
+        requests = step.prefill_requests + step.decode_requests
+        gpu_s = model.gpu_s(tokens, step.prefill_pairs, step.decode_context_tokens, requests)
+        return gpu_s, *model.host_parts(tokens, requests, step.prefill_requests)
 
-    def launch(self, step: Step, now: float) -> float:
-        """Kernel by kernel, the GPU cannot be done before the last is launched. The GPU's part."""
-        model, tokens = self._model, step.total_num_scheduled_tokens
-        requests, context = step.prefill_requests + step.decode_requests, step.decode_context_tokens
-        gpu_s = model.gpu_s(tokens, step.prefill_pairs, context, requests)
-        prepare, launch, hand_out = model.host_parts(tokens, requests, step.prefill_requests)
-        ready = now + prepare
-        self.host_free = ready + launch
-        computed = max(self._gpu_free, ready) + gpu_s
-        self._gpu_free = max(computed, self.host_free)
-        self._launched.append((self._gpu_free, hand_out))
-        return gpu_s
-
-    def finish(self) -> float:
-        """When its tokens are there."""
-        computed, hand_out = self._launched.popleft()
-        self.host_free = max(computed, self.host_free) + hand_out
-        return self.host_free
+    return times
 
 
 class Clock:
-    """`gpu_s`: what the GPU computed in all; where all requests come at once, as long as the run
-    would take with a host that takes no time."""
+    """`launch` a step, `finish` the oldest that is launched.
 
-    def __init__(self, pipeline: Pipeline, start: float) -> None:
+    `gpu_s`: what the GPU computed in all; where all requests come at once, as long as the run would
+    take with a host that takes no time.
+    """
+
+    def __init__(self, times: StepTimes, start: float) -> None:
         self.now = start
         self.ends: list[float] = []  # of each step
         self.gaps: list[tuple[float, int]] = []  # between tokens, and how many
         self.gpu_s = 0.0
         self.tokens = 0
-        self._pipeline = pipeline
-        self._launched: deque[float] = deque()  # when, of steps that are not finished
+        self._times = times
+        self._gpu_free = start
+        # Steps that are not finished: when they were launched, are computed, and handing them out.
+        self._launched: deque[tuple[float, float, float]] = deque()
 
     def launch(self, step: Step) -> None:
-        self._launched.append(self.now)
+        """Kernel by kernel, the GPU cannot be done before the last is launched."""
+        launched = self.now
+        gpu_s, prepare, launch, hand_out = self._times(step)
+        ready = launched + prepare
+        self.now = ready + launch
+        computed = max(self._gpu_free, ready) + gpu_s
+        self._gpu_free = max(computed, self.now)
+        self._launched.append((launched, self._gpu_free, hand_out))
         self.tokens += step.total_num_scheduled_tokens
-        self.gpu_s += self._pipeline.launch(step, self.now)
-        self.now = self._pipeline.host_free
+        self.gpu_s += gpu_s
 
     def finish(self, step: Step) -> float:
         """The tokens that a step gives are there at its end; how long it took."""
-        end, launched, ends = self._pipeline.finish(), self._launched.popleft(), self.ends
+        launched, computed, hand_out = self._launched.popleft()
+        end, ends = max(computed, self.now) + hand_out, self.ends
         before = ends[-1] if ends else launched
         if step.decoding_on:
             self.gaps.append((end - before, step.decoding_on))

@@ -8,7 +8,7 @@ from chunkscope.artefacts.figures import Figures, Ranked, percentiles
 from chunkscope.errors import InputError
 from chunkscope.hardware.step_time import StepModel
 from chunkscope.prefixes.sharing import Stretch, block_paths
-from chunkscope.simulation.clock import Arrivals, Clock, Pipeline
+from chunkscope.simulation.clock import Arrivals, Clock, StepTimes, step_times
 from chunkscope.simulation.fast_scheduler import FastScheduler
 from chunkscope.simulation.kv_cache import GroupBlocks, clipped
 from chunkscope.simulation.policies import make_policy
@@ -47,12 +47,12 @@ def run_setting(
     *,
     watch: int = 0,
     fast: bool = True,
-    pipeline: Pipeline | None = None,
+    times: StepTimes | None = None,
 ) -> SimulatedRun:
     """One setting; the first `watch` steps are kept to be shown. `fast` changes nothing else.
 
-    A `pipeline` of one's own says how long steps take: that of reference/ computes them. Of several
-    replicas in data parallel each gets every n-th request.
+    `times` say how long steps take: those of reference/ are measured. Of several replicas in data
+    parallel each gets every n-th request.
     """
     check_settings(settings, has_fair_shares=scenario.rules.has_fair_shares)
     check_requests(scenario.requests, settings, pool, scenario.rules)
@@ -68,7 +68,7 @@ def run_setting(
         share = concurrency and -(-(concurrency - number) // replicas)
         engine = _Replica(
             scheduler(settings, pool, scenario.rules, policy, scenario.step.window),
-            Clock(pipeline or Pipeline(model, start), start),
+            Clock(times or step_times(model), start),
             Arrivals(states[number::replicas], share),
             watch=0 if number else watch,
         )

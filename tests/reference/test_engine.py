@@ -21,9 +21,7 @@ from chunkscope.reference.engine import (  # noqa: E402
     generate,
     settings_for,
 )
-from chunkscope.simulation.clock import Pipeline  # noqa: E402
 from chunkscope.simulation.loop import Scenario, run_setting  # noqa: E402
-from chunkscope.simulation.requests import Step  # noqa: E402
 from chunkscope.simulation.result import SimulatedRun, TimelineStep  # noqa: E402
 from chunkscope.vllm.settings import KvPool  # noqa: E402
 from tests.reference.small_models import (  # noqa: E402
@@ -121,20 +119,6 @@ def test_a_request_that_was_preempted_answers_the_same() -> None:
 # -- the steps -----------------------------------------------------------------------------------
 
 
-class Replay(Pipeline):
-    """Steps that take as long as somebody measured."""
-
-    def __init__(self, durations: Sequence[float]) -> None:
-        self._durations, self.host_free = deque(durations), 0.0
-
-    def launch(self, step: Step, now: float) -> float:  # noqa: ARG002
-        self.host_free = now + self._durations.popleft()
-        return 0.0
-
-    def finish(self) -> float:
-        return self.host_free
-
-
 def untimed(run: SimulatedRun) -> list[TimelineStep]:
     return [replace(step, start_s=0.0, duration_s=0.0) for step in run.timeline]
 
@@ -162,12 +146,13 @@ def test_the_steps_are_the_simulators_one_for_one(
     model = model_of("Llama")
     args = settings_for(model, requests, chunk=chunk, budget=700)
     found = generate(model, requests, args)
+    durations = deque(step.duration_s for step in found.run.timeline)
     simulated = run_setting(
         Scenario(requests=tuple(r.size for r in requests), rules=RULES, step=MEASURED),
         args,
         KvPool(tokens=16_000),
         watch=10_000,
-        pipeline=Replay([step.duration_s for step in found.run.timeline]),
+        times=lambda _: (durations.popleft(), 0.0, 0.0, 0.0),
     )
     assert untimed(found.run) == untimed(simulated)
     assert len(simulated.timeline) == len(computed)
