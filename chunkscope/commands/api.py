@@ -80,7 +80,7 @@ def recommend(profiles: "Profile | Name | Sequence[Profile | Name]", **given: An
     cuts = [field.name for field in fields(LengthRule) if field.name in given]
     if cuts:
         given["rule"] = LengthRule(**{name: given.pop(name) for name in cuts})
-    if not given.keys() & {"gpu", "gpu_memory"}:
+    if "gpu" not in given:
         with suppress(MissingError):
             given["gpu"] = find_gpu(LOCAL)
     return run(joined(profiles), **given)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from chunkscope.artefacts.note import Fact, Note
+from chunkscope.artefacts.note import Note, note
 from chunkscope.errors import InputError, MissingError
 from chunkscope.hardware.calibration import Calibration
 from chunkscope.hardware.gpus import TABLE, Gpu, card_titled
@@ -30,9 +30,8 @@ class CostTarget:
     parallel: Parallel = ALONE
     kv_element_bytes: int = BYTES
 
-    @property
-    def step(self) -> StepModel | None:
-        return step_model(self.shape, self.gpu, self.parallel, self.kv_element_bytes)
+    def roofline(self, gpu: Gpu) -> StepModel | None:
+        return step_model(self.shape, gpu, self.parallel, self.kv_element_bytes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,39 +50,36 @@ class CostModel:
 def cost_model(target: CostTarget | None, calibration: Calibration | None) -> CostModel:
     """The best there is: a calibration of this very engine, one of another, or a roofline."""
     if calibration is not None:
-        return _from_calibration(target, calibration)
+        step, error = _fit(calibration)
+        model = CostModel(
+            source=CostSource.CALIBRATED,
+            step=step,
+            gpu=calibration.gpu,
+            model=calibration.model.name,
+            samples=len(calibration.steps),
+            error=error,
+        )
+        differing = _differences(target, calibration) if target else {}
+        return _scaled(model, target, calibration, differing) if target and differing else model
     if target is None:
         raise MissingError(
             "how long a step takes is not known without a model and a GPU",
             hint="plan for them: `chunkscope recommend --model llama-3.1-8b --gpu h200`, "
             "or pass --calibration",
         )
-    step = target.step
-    if step is None:
+    roofline = target.roofline(target.gpu)
+    if roofline is None:
         raise MissingError(
             f"the speed of {target.gpu.title} is not known",
             hint="plan for a GPU of the table (--gpu h200), or pass --calibration",
         )
     return CostModel(
         source=CostSource.ROOFLINE,
-        step=step,
+        step=roofline,
         gpu=target.gpu.title,
         model=target.shape.name,
         notes=(Note(code="roofline_steps"),),
     )
-
-
-def _from_calibration(target: CostTarget | None, calibration: Calibration) -> CostModel:
-    step, error = _fit(calibration)
-    model = CostModel(
-        source=CostSource.CALIBRATED,
-        step=step,
-        gpu=calibration.gpu,
-        model=calibration.model.name,
-        samples=len(calibration.steps),
-        error=error,
-    )
-    return _scaled(model, target, calibration) if target else model
 
 
 def _fit(calibration: Calibration) -> tuple[StepModel, float]:
@@ -99,23 +95,22 @@ def _fit(calibration: Calibration) -> tuple[StepModel, float]:
     share = e.active / e.count if e else 0.0
     if not (calibration.device == "cuda" and calibration.async_scheduling):
         return fit_steps(calibration.steps, expert_share=share)
-    prior, host = _measured_roofline(calibration), assumed_host(shape)
+    prior, host = _measured_roofline(calibration, card_titled(calibration.gpu)), assumed_host(shape)
     return fit_steps(calibration.steps, expert_share=share, prior=prior, host=host)
 
 
-def _measured_roofline(calibration: Calibration, gpu: Gpu | None = None) -> StepModel | None:
+def _measured_roofline(calibration: Calibration, gpu: Gpu | None) -> StepModel | None:
     """Of the engine that was measured, on that GPU; None where its speed is not known."""
-    card = gpu or card_titled(calibration.gpu)
-    return step_model(calibration.model, card, Parallel(tensor=calibration.tp)) if card else None
+    return step_model(calibration.model, gpu, Parallel(tensor=calibration.tp)) if gpu else None
 
 
-def _differences(target: CostTarget, calibration: Calibration) -> dict[str, list[Fact]]:
+def _differences(target: CostTarget, calibration: Calibration) -> dict[str, list[str]]:
     """What was measured there, and what is asked for here."""
     names = {calibration.model.name, calibration.model.hub_id}
     same_model = target.shape.name in names or (
         step_model(calibration.model, TABLE["h200"]) == step_model(target.shape, TABLE["h200"])
     )
-    differing: dict[str, list[Fact]] = {}
+    differing: dict[str, list[str]] = {}
     if not same_model:
         differing["model"] = [calibration.model.name, target.shape.name]
     if calibration.gpu != target.gpu.title:
@@ -128,12 +123,22 @@ def _differences(target: CostTarget, calibration: Calibration) -> dict[str, list
     return differing
 
 
-def _scaled(model: CostModel, target: CostTarget, calibration: Calibration) -> CostModel:
+def _scaled(
+    model: CostModel, target: CostTarget, calibration: Calibration, differing: dict[str, list[str]]
+) -> CostModel:
     """Each coefficient by how many times the roofline of what is asked for is that of what was
     measured; experts that the measured model did not have, as fast as its other weights."""
-    if not (differing := _differences(target, calibration)):
-        return model
-    step, (old, new) = model.step, _rooflines(target, calibration)
+    there, here = card_titled(calibration.gpu), target.gpu
+    if "gpu" not in differing:  # the speed of one and the same GPU does not matter: any will do
+        there = here = here if here.speed else TABLE["h200"]
+    old, new, step = _measured_roofline(calibration, there), target.roofline(here), model.step
+    if old is None or new is None:
+        raise InputError(
+            f"the calibration is of {calibration.gpu}, the plan is for {target.gpu.title}, and the "
+            "speed of one of them is not known: it cannot be scaled",
+            hint="calibrate on the GPU of the plan: `chunkscope verify`, or leave --calibration "
+            "out",
+        )
     times = {
         name: getattr(new, name) / before if (before := getattr(old, name)) else 1.0
         for name in ("free_tokens", "experts_s", *COEFFICIENTS)
@@ -155,24 +160,5 @@ def _scaled(model: CostModel, target: CostTarget, calibration: Calibration) -> C
             graphed_tokens=new.graphed_tokens,
             host=replace(step.host, ungraphed_s=step.host.ungraphed_s * launch),
         ),
-        notes=(Note(code="scaled_steps", values=dict(differing)),),
+        notes=(note("scaled_steps", **differing),),
     )
-
-
-def _rooflines(target: CostTarget, calibration: Calibration) -> tuple[StepModel, StepModel]:
-    """Of what was measured and of what is asked for; InputError where a speed is not known.
-
-    On one and the same GPU its speed does not matter: any will do.
-    """
-    any_gpu = TABLE["h200"] if calibration.gpu == target.gpu.title else None
-    if target.gpu.speed is None and any_gpu:
-        target = replace(target, gpu=any_gpu)
-    old, new = _measured_roofline(calibration, target.gpu if any_gpu else None), target.step
-    if old is None or new is None:
-        raise InputError(
-            f"the calibration is of {calibration.gpu}, the plan is for {target.gpu.title}, and the "
-            "speed of one of them is not known: it cannot be scaled",
-            hint="calibrate on the GPU of the plan: `chunkscope verify`, or leave --calibration "
-            "out",
-        )
-    return old, new

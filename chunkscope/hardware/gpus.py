@@ -16,7 +16,7 @@ from difflib import get_close_matches
 from fractions import Fraction
 from pathlib import Path
 
-from chunkscope.artefacts.note import Note
+from chunkscope.artefacts.note import Note, note
 from chunkscope.artefacts.numbers import SIZE
 from chunkscope.errors import MissingError, UsageError
 
@@ -39,7 +39,7 @@ class Gpu:
     dense_tflops: float | None = None
     nvlink: bool = False  # or AMD's Infinity Fabric: else several GPUs talk over PCIe
     source: str = ""
-    memory_given: bool = False  # by --gpu-memory
+    memory_given: bool = False  # as a size instead of a name: `--gpu 80GiB`
 
     @property
     def memory_bytes(self) -> int:
@@ -72,33 +72,32 @@ ALIASES = {alias: row["name"] for row in _ROWS for alias in row["aliases"].split
 LOCAL = "local"
 
 
-def find_gpu(name: str | None, *, memory: str | None = None) -> Gpu | None:
-    """The GPU of that name and memory; None when neither is given. `local` asks this machine.
-
-    A size is enough: "80GiB".
+def find_gpu(name: str | None) -> Gpu | None:
+    """The GPU of that name; None without one. `local` asks this machine. A size will do: "80GiB".
 
     >>> find_gpu("RTX 4090").bandwidth_gb_s
     1008.0
     """
-    if name and name[:1].isdecimal() and memory is None and name not in ALIASES:
-        name, memory = None, name
-    size = read_gib(memory) if memory is not None else None
-    if name is not None:
-        gpu = local_gpu() if _slug(name) == LOCAL else _by_name(name)
-        return gpu if size is None else replace(gpu, memory_gib=size, memory_given=True)
-    if size is None:
+    if name is None:
         return None
-    title, source = f"a GPU with {size:g} GiB", "--gpu-memory; speed not known"
-    return Gpu(name=f"{size:g}GiB", title=title, memory_gib=size, source=source)
+    slug = _slug(name)
+    if slug == LOCAL:
+        return local_gpu()
+    if gpu := TABLE.get(ALIASES.get(slug, slug)) or card_titled(name):
+        return gpu
+    if name[:1].isdecimal():
+        size = read_gib(name)
+        title = f"a GPU with {size:g} GiB"
+        return Gpu(name=f"{size:g}GiB", title=title, memory_gib=size, memory_given=True)
+    near = [f"did you mean {one}? " for one in get_close_matches(slug, TABLE, n=1)]
+    hint = f"{''.join(near)}known: {', '.join(TABLE)}; or its memory: --gpu 80GiB"
+    raise UsageError(f"unknown GPU: {name}", hint=hint)
 
 
 def doubts(gpu: Gpu) -> tuple[Note, ...]:
     """Which figures of a card nobody has compared with anything."""
-    return tuple(
-        Note(code="gpu_unchecked", values={"figure": figure, "gpu": gpu.title})
-        for figure in UNCHECKED.get(gpu.name, ())
-        if not (gpu.memory_given and figure == "memory")
-    )
+    figures = UNCHECKED.get(gpu.name, ())
+    return tuple(note("gpu_unchecked", figure=figure, gpu=gpu.title) for figure in figures)
 
 
 def read_gib(text: str) -> float:
@@ -148,15 +147,6 @@ def _nvidia_smi(query: str) -> str:
 
 
 _GPU_HINT = "name the GPU of the run: `--gpu h200`, or its memory: `--gpu 80GiB`"
-
-
-def _by_name(name: str) -> Gpu:
-    slug = _slug(name)
-    if gpu := TABLE.get(ALIASES.get(slug, slug)) or card_titled(name):
-        return gpu
-    near = [f"did you mean {one}? " for one in get_close_matches(slug, TABLE, n=1)]
-    hint = f"{''.join(near)}known: {', '.join(TABLE)}; or its memory: --gpu 80GiB"
-    raise UsageError(f"unknown GPU: {name}", hint=hint)
 
 
 def card_titled(title: str) -> Gpu | None:

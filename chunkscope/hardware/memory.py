@@ -187,11 +187,10 @@ class MemoryModel:
         heads, kv_heads = a.heads // tp, max(1, a.kv_heads // tp)
         splits = 1 if a.latent else _splits(heads, kv_heads, a.head_dim, longest, keys)
         partial = 4 * splits * heads * (a.head_dim + 1)
-        expanding = expanded * shape.expanded_bytes_per_token(tp, copied=True)
         return max(
             self._forward_bytes(tokens),
             tokens * (shape.attending_bytes_per_token(tp) + partial) if splits > 1 else 0,
-            expanding + tokens * shape.latent_bytes_per_token(tp),
+            shape.latent_bytes(tokens, expanded, tp, copied=True),
         )
 
     def _lines(self, budget: int, seqs: int, chunk: int, context: int) -> Iterator[MemoryLine]:
@@ -241,12 +240,9 @@ class MemoryModel:
     def _profiled_bytes(self, budget: int, seqs: int, context: int) -> int:
         """While profiling, a latent attention expands as much context as it ever does at once."""
         wanted = min(max(8 * context, 4 * seqs * BLOCK_TOKENS), MOST_EXPANDED)
-        tokens = max(wanted, seqs * BLOCK_TOKENS)
-        shape, tp = self.shape, self.tp
-        expanding = tokens * shape.expanded_bytes_per_token(tp)
-        return max(
-            self._forward_bytes(budget), expanding + budget * shape.latent_bytes_per_token(tp)
-        )
+        expanded = max(wanted, seqs * BLOCK_TOKENS)
+        latent = self.shape.latent_bytes(budget, expanded, self.tp)
+        return max(self._forward_bytes(budget), latent)
 
     def _logprobs(self, chunk: int) -> tuple[int, int]:
         """Rows of logits at once, and the bytes of all."""

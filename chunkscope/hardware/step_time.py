@@ -163,8 +163,8 @@ def _token_bytes(shape: ModelShape) -> float:
     if e is not None:  # gathered, multiplied, activated, multiplied and added up
         moved += BYTES * e.layers * e.active * (3 * shape.hidden + 6 * e.intermediate)
     if a.latent:  # keys and values are expanded and copied, as queries and the output are
-        expanded, key = a.latent.nope_dim + a.latent.v_dim, a.latent.nope_dim + a.latent.rope_dim
-        moved += 2 * BYTES * shape.kv_layers * a.heads * (expanded + 4 * key)
+        width = a.latent.nope_dim + a.latent.v_dim + 4 * a.latent.key_dim
+        moved += 2 * BYTES * shape.kv_layers * a.heads * width
     if _eight_bit(shape):  # what goes into a product is read in 16 bits and written in 8
         moved += 3 * shape.layers * (3 * shape.hidden + shape.intermediate)
     return moved / KV_CACHE
@@ -190,13 +190,13 @@ def _pair_flops(shape: ModelShape) -> float:
 
 def _with_borrowers(shape: ModelShape, amount: int) -> int:
     """Of all layers that attend, by that of those with a KV cache: the others are built as they."""
-    return amount * shape.attending_layers // max(1, shape.kv_layers)
+    return amount * (shape.kv_layers + shape.attention.borrowing_layers) // max(1, shape.kv_layers)
 
 
 def _head_pair_flops(a: Attention, *, sliding: bool = False) -> int:
     """Values of a latent are padded to the width of its keys."""
     if a.latent:
-        return 4 * (a.latent.nope_dim + a.latent.rope_dim)
+        return 4 * a.latent.key_dim
     return 4 * (a.head_dim if sliding else a.full_head_dim or a.head_dim)
 
 

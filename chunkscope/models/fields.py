@@ -28,6 +28,11 @@ NAMES = {
     "expert": ("moe_intermediate_size", "expert_ffn_hidden_size"),
     "dense_first": ("first_k_dense_replace", "num_dense_layers", "moe_layer_start_index"),
     "sparse_every": ("decoder_sparse_step", "interleave_moe_layer_step", "moe_layer_interval"),
+    "state_heads": ("mamba_num_heads", "mamba_n_heads"),
+    "state_head_dim": ("mamba_head_dim", "mamba_d_head"),
+    "state_groups": ("n_groups", "mamba_n_groups"),
+    "state_size": ("ssm_state_size", "mamba_d_state"),
+    "state_kernel": ("conv_kernel", "mamba_d_conv"),
     "shared_experts": ("n_shared_experts", "num_shared_experts", "moe_num_shared_experts"),
 }  # fmt: skip
 MOST_LAYERS = 10_000  # they are looked at one by one

@@ -19,6 +19,10 @@ class Latent:
     rope_dim: int
     v_dim: int
 
+    @property
+    def key_dim(self) -> int:
+        return self.nope_dim + self.rope_dim
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
@@ -134,13 +138,9 @@ class ModelShape:
         return round(count * padded * q.bytes_per_weight)
 
     @property
-    def attending_layers(self) -> int:
-        return self.layers - self.attention.stateful_layers
-
-    @property
     def kv_layers(self) -> int:
         """Those with a KV cache of their own."""
-        return self.attending_layers - self.attention.borrowing_layers
+        return self.layers - self.attention.stateful_layers - self.attention.borrowing_layers
 
     def kv_bytes_per_layer(
         self, tp: int = 1, element_bytes: int = BYTES, *, sliding: bool = False
@@ -199,32 +199,25 @@ class ModelShape:
         wide = max(inside, self.hidden) + max(2 * inside, self.hidden)
         return BYTES * self.experts.active * wide
 
-    def expanded_bytes_per_token(self, tp: int = 1, *, copied: bool = False) -> int:
-        """Of context that a prompt's chunk looks back on: a latent becomes keys and values.
+    def latent_bytes(self, tokens: int, context: int, tp: int = 1, *, copied: bool = False) -> int:
+        """Of a latent attention while so much context of a chunk becomes keys and values.
 
         `copied`: keys get their positions, values the width of keys (`mla_attention.py` in 0.24;
-        20,480 bytes of DeepSeek-V2-Lite). What vLLM profiles lacks these copies.
+        20,480 bytes a token of DeepSeek-V2-Lite). What vLLM profiles lacks these copies. The
+        step's own tokens take queries, two outputs and latents.
         """
-        a = self.attention
-        if a.latent is None:
+        a, latent = self.attention, self.attention.latent
+        if latent is None:
             return 0
-        expanded = a.latent.nope_dim + a.latent.v_dim
-        key = a.latent.nope_dim + a.latent.rope_dim
-        return BYTES * a.heads * (expanded + 2 * key * copied) // tp
-
-    def latent_bytes_per_token(self, tp: int = 1) -> int:
-        """Of a step's own tokens, while context is expanded: queries, two outputs, latents."""
-        a = self.attention
-        if a.latent is None:
-            return 0
-        key, latent = a.latent.nope_dim + a.latent.rope_dim, a.latent.kv_rank + a.latent.rope_dim
-        return BYTES * (3 * a.heads * key // tp + latent + self.hidden)
+        expanded = latent.nope_dim + latent.v_dim + 2 * latent.key_dim * copied
+        own = 3 * a.heads * latent.key_dim // tp + latent.kv_rank + latent.rope_dim + self.hidden
+        return context * (BYTES * a.heads * expanded // tp) + tokens * BYTES * own
 
     def _attention_width(self, tp: int) -> int:
         a = self.attention
         if a.latent:
-            key = a.latent.nope_dim + a.latent.rope_dim
-            return a.heads * (2 * key + a.latent.nope_dim + 2 * a.latent.v_dim) // tp
+            width = 2 * a.latent.key_dim + a.latent.nope_dim + 2 * a.latent.v_dim
+            return a.heads * width // tp
         q, k = a.heads * a.head_dim // tp, max(1, a.kv_heads // tp) * a.head_dim
         every = q + 2 * k
         return 3 * every + k if a.normed else every + 2 * q + k

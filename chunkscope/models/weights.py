@@ -6,116 +6,86 @@ from chunkscope.models.fields import Fields
 from chunkscope.models.layers import Feed, KvKind, Layer
 from chunkscope.models.shape import BYTES, Attention, Experts, Latent, ModelShape, Parameters, State
 
-# Heads of keys and values, their sizes, the convolution's length.
-DELTA_NET = (
-    "linear_num_key_heads",
-    "linear_num_value_heads",
-    "linear_key_head_dim",
-    "linear_value_head_dim",
-    "linear_conv_kernel_dim",
-)
-# Heads, groups, the state's size and the convolution's length; then the size of a head, which
-# follows from the others where it is not stated.
-MAMBA_2 = (
-    (("mamba_num_heads", "n_groups", "ssm_state_size", "conv_kernel"), "mamba_head_dim"),
-    (("mamba_n_heads", "mamba_n_groups", "mamba_d_state", "mamba_d_conv"), "mamba_d_head"),
-)
-MAMBA_1 = ("mamba_expand", "mamba_d_state", "mamba_d_conv")
-
 
 def read_state(fields: Fields, layers: int) -> State | None:
     """What so many layers keep; None for a kind that is not known."""
-    kinds = (_delta_net, _kimi_delta, _mamba_2, _mamba_1, _short_convolution)
-    states = (state for read in kinds if (state := read(fields, layers)))
-    return next(states, None) if layers else None
+    for read in (_delta_net, _kimi_delta, _mamba_2, _mamba_1, _short_convolution):
+        if layers and (sizes := read(fields)):
+            convolution, memory, memory_bytes, weights = sizes
+            return State(
+                layers=layers,
+                convolution=convolution,
+                memory=memory,
+                memory_bytes=memory_bytes,
+                weights=weights,
+            )
+    return None
 
 
-def _delta_net(fields: Fields, layers: int) -> State | None:
-    if not (stated := fields.all_of(*DELTA_NET)):
+# Values of the convolution and of the memory, bytes of one of the latter, weights of a layer.
+Sizes = tuple[int, int, int, int] | None
+
+
+def _delta_net(fields: Fields) -> Sizes:
+    sizes = ("num_key_heads", "num_value_heads", "key_head_dim", "value_head_dim")
+    if not (stated := fields.all_of(*(f"linear_{name}" for name in (*sizes, "conv_kernel_dim")))):
         return None
     key_heads, value_heads, key_dim, value_dim, kernel = stated
     keys, values, hidden = key_heads * key_dim, value_heads * value_dim, fields.number("hidden")
     inward = hidden * (2 * keys + 2 * values + 2 * value_heads)
     inside = (2 * keys + values) * kernel + 2 * value_heads + value_dim
-    return State(
-        layers=layers,
-        convolution=(2 * keys + values) * (kernel - 1),
-        memory=values * key_dim,
-        memory_bytes=_memory_bytes(fields, "mamba_ssm_dtype", BYTES),
-        weights=inward + inside + values * hidden,
-    )
+    wide = fields.config.get("mamba_ssm_dtype") == "float32"
+    convolution, weights = (2 * keys + values) * (kernel - 1), inward + inside + values * hidden
+    return convolution, values * key_dim, 4 if wide else BYTES, weights
 
 
-def _kimi_delta(fields: Fields, layers: int) -> State | None:
+def _kimi_delta(fields: Fields) -> Sizes:
     """Kimi's delta attention: gates of low rank, a state in 32 bits."""
-    stated = fields.config.get("linear_attn_config")
-    if isinstance(stated, Mapping):
-        inner = Fields(stated, fields.name)
-        found = inner.all_of("num_heads", "head_dim", "short_conv_kernel_size")
+    nested = fields.config.get("linear_attn_config")
+    if isinstance(nested, Mapping):
+        inner = Fields(nested, fields.name)
+        stated = inner.all_of("num_heads", "head_dim", "short_conv_kernel_size")
     else:
-        found = fields.all_of("linear_num_heads", "linear_head_dim", "linear_conv_kernel_dim")
-    if not found:
+        stated = fields.all_of("linear_num_heads", "linear_head_dim", "linear_conv_kernel_dim")
+    if not stated:
         return None
-    (heads, dim, kernel), hidden = found, fields.number("hidden")
+    (heads, dim, kernel), hidden = stated, fields.number("hidden")
     wide = heads * dim
     gates = 2 * (hidden * dim + dim * wide) + hidden * heads
-    return State(
-        layers=layers,
-        convolution=3 * wide * (kernel - 1),
-        memory=wide * dim,
-        memory_bytes=4,
-        weights=4 * hidden * wide + gates + 3 * wide * kernel + wide + heads + dim,
-    )
+    weights = 4 * hidden * wide + gates + 3 * wide * kernel + wide + heads + dim
+    return 3 * wide * (kernel - 1), wide * dim, 4, weights
 
 
-def _mamba_2(fields: Fields, layers: int) -> State | None:
-    for names, head_dim in MAMBA_2:
-        if not (stated := fields.all_of(*names)):
-            continue
-        (heads, groups, states, kernel), hidden = stated, fields.number("hidden")
-        dim = fields.maybe(head_dim) or (fields.maybe("mamba_expand") or 2) * hidden // heads
-        wide, mixed = heads * dim, heads * dim + 2 * groups * states
-        inside = mixed * (kernel + 1) + 3 * heads + wide
-        nemotron = fields.kind == "nemotron_h"
-        return State(
-            layers=layers,
-            convolution=mixed * (kernel - 1),
-            memory=wide * states,
-            memory_bytes=_memory_bytes(fields, "mamba_ssm_cache_dtype", 4) if nemotron else BYTES,
-            weights=hidden * (wide + mixed + heads) + inside + wide * hidden,
-        )
-    return None
+def _mamba_2(fields: Fields) -> Sizes:
+    stated = fields.all_of("state_heads", "state_groups", "state_size", "state_kernel")
+    if not stated:
+        return None
+    (heads, groups, states, kernel), hidden = stated, fields.number("hidden")
+    expand = fields.maybe("mamba_expand") or 2
+    dim = fields.maybe("state_head_dim") or expand * hidden // heads
+    wide, mixed = heads * dim, heads * dim + 2 * groups * states
+    inside = mixed * (kernel + 1) + 3 * heads + wide
+    in_32 = fields.config.get("mamba_ssm_cache_dtype", "float32") in (None, "float32")
+    memory_bytes = 4 if fields.kind == "nemotron_h" and in_32 else BYTES
+    weights = hidden * (wide + mixed + heads) + inside + wide * hidden
+    return mixed * (kernel - 1), wide * states, memory_bytes, weights
 
 
-def _mamba_1(fields: Fields, layers: int) -> State | None:
-    if not (stated := fields.all_of(*MAMBA_1)):
+def _mamba_1(fields: Fields) -> Sizes:
+    if not (stated := fields.all_of("mamba_expand", "state_size", "state_kernel")):
         return None
     (expand, states, kernel), hidden = stated, fields.number("hidden")
     wide, rank = expand * hidden, fields.maybe("mamba_dt_rank") or -(-hidden // 16)
     steps = wide * (rank + 2 * states) + rank * wide + rank + 2 * states
-    return State(
-        layers=layers,
-        convolution=wide * (kernel - 1),
-        memory=wide * states,
-        weights=3 * hidden * wide + steps + wide * (kernel + states + 3),
-    )
+    weights = 3 * hidden * wide + steps + wide * (kernel + states + 3)
+    return wide * (kernel - 1), wide * states, BYTES, weights
 
 
-def _short_convolution(fields: Fields, layers: int) -> State | None:
+def _short_convolution(fields: Fields) -> Sizes:
     if not (kernel := fields.maybe("conv_L_cache")):
         return None
     hidden = fields.number("hidden")
-    return State(
-        layers=layers,
-        convolution=hidden * (kernel - 1),
-        memory=0,
-        weights=hidden * (4 * hidden + kernel),
-    )
-
-
-def _memory_bytes(fields: Fields, name: str, default: int) -> int:
-    stated = fields.config.get(name)
-    return 4 if stated == "float32" else default if stated is None else BYTES
+    return hidden * (kernel - 1), 0, BYTES, hidden * (4 * hidden + kernel)
 
 
 def count_parameters(
@@ -136,6 +106,10 @@ def count_parameters(
         gate = hidden if fields.maybe("shared_expert_intermediate_size") else 0
         biases = family.all_biases + (fields.config.get("topk_method") == "noaux_tc")
         router = experts.layers * (experts.count * (hidden + biases) + gate)
+    # With double-wide MLPs, those of layers that borrow are: the others have half.
+    halves = fields.says("use_double_wide_mlp")
+    dense = [layer for layer in layers if layer.feed is Feed.DENSE]
+    widths = [shape.intermediate // (2 if halves and not x.borrows else 1) for x in dense]
     positions = (shape.limit or 0) * hidden if family.learned_positions else 0
     norms = (shape.layers * family.norms_per_layer + 1) * hidden * (1 + family.norm_bias)
     norms += shape.layers * 2 * shape.attention.head_dim * family.qk_norm
@@ -144,19 +118,12 @@ def count_parameters(
         head=0 if shape.tied else shape.vocab * hidden,
         attention=sum(_attention(fields, shape, layer) for layer in attending)
         + (state.layers * state.weights if state else 0),
-        mlp=sum(_dense(fields, shape, layer) for layer in layers) + shared,
+        mlp=sum(_mlp(fields, hidden, width) for width in widths) + shared,
         experts=routed,
         other=router + positions + norms + 3 * hidden * by_layer,
         vision=vision,
         by_layer=by_layer * (fields.maybe("vocab_size_per_layer_input") or shape.vocab),
     )
-
-
-def _dense(fields: Fields, shape: ModelShape, layer: Layer) -> int:
-    if layer.feed is not Feed.DENSE:
-        return 0
-    narrow = fields.says("use_double_wide_mlp") and not layer.borrows
-    return _mlp(fields, shape.hidden, shape.intermediate // 2 if narrow else shape.intermediate)
 
 
 def _mlp(fields: Fields, hidden: int, intermediate: int) -> int:
@@ -206,7 +173,7 @@ def read_latent(fields: Fields) -> Latent | None:
 
 
 def _latent_weights(a: Attention, latent: Latent, hidden: int) -> int:
-    key = a.heads * (latent.nope_dim + latent.rope_dim)
+    key = a.heads * latent.key_dim
     query = hidden * key
     if latent.q_rank:
         query = hidden * latent.q_rank + latent.q_rank + latent.q_rank * key

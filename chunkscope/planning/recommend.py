@@ -45,7 +45,6 @@ def recommend(
     *,
     model: str | os.PathLike[str] | ModelShape | None = None,
     gpu: str | Gpu | None = None,
-    gpu_memory: str | None = None,
     vllm_version: str | None = None,
     entry: Entry | str | None = None,
     log: str | os.PathLike[str] | None = None,
@@ -80,7 +79,7 @@ def recommend(
         release=release(vllm_version),
         entry=one_of(Entry, entry, "entry") or _usual_entry(profile),
         shape=find_model(model) if isinstance(model, (str, os.PathLike)) else model,
-        gpu=gpu if isinstance(gpu, Gpu) else find_gpu(gpu, memory=gpu_memory),
+        gpu=gpu if isinstance(gpu, Gpu) else find_gpu(gpu),
         logprobs=any(output.is_scored for output in outputs),
     )
     if lives and log is not None:

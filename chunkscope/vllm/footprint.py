@@ -97,7 +97,6 @@ def memory(
     model: str | os.PathLike[str],
     gpu: str | None = None,
     *,
-    gpu_memory: str | None = None,
     tp: int = 1,
     dp: int = 1,
     ep: bool = False,
@@ -115,7 +114,7 @@ def memory(
     True
     """
     shape = find_model(model)
-    card = find_gpu(gpu or (None if gpu_memory else LOCAL), memory=gpu_memory)
+    card = find_gpu(gpu or LOCAL)
     deployment = Deployment(
         release=release(vllm_version),
         entry=one_of(Entry, entry, "entry"),

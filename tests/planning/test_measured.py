@@ -131,7 +131,7 @@ def test_the_log_names_version_and_model(tmp_path: Path) -> None:
         ("tensor_parallel_size=1", "tensor_parallel_size=2", {}, "--tp 2"),
         ("device_config=cuda", "device_config=cpu", {}, "cpu"),
         ("kv_cache_dtype=auto", "kv_cache_dtype=fp8", {}, "kv_cache_dtype fp8"),
-        ("", "", {"gpu": None, "gpu_memory": None}, "--log"),
+        ("", "", {"gpu": None}, "--log"),
         ("models/llama-3.1-8b", "models/mine", {"model": None}, "mine"),
     ],
 )

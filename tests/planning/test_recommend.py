@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from chunkscope.errors import InputError, UsageError
 from chunkscope.hardware.accuracy import nearest_measured
+from chunkscope.hardware.gpus import find_gpu
 from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.models import find_model
 from chunkscope.planning.choose import WORTH
@@ -85,7 +86,8 @@ def test_a_finalist_must_gain_in_every_variation():
 
 
 def test_where_vllms_own_does_not_fit_what_fits_is_needed_and_in_the_headline():
-    how = {"model": "llama-3.1-8b", "gpu": "a10", "gpu_memory": "21GiB", "vllm_version": "0.32"}
+    smaller = dataclasses.replace(find_gpu("a10"), memory_gib=21)
+    how = {"model": "llama-3.1-8b", "gpu": smaller, "vllm_version": "0.32"}
     made = recommend(SAMPLE, entry=Entry.LLM, **how)
     assert made.default_run.settings.max_num_batched_tokens == 4_096
     assert {"max_model_len", "max_num_batched_tokens"} <= set(made.advice.needed.given())
@@ -176,10 +178,10 @@ def test_the_profiles_own_model_is_planned_for():
 
 
 def test_a_gpu_of_unknown_speed_gets_the_largest_budget_that_fits():
-    made = advised(LONG, gpu=None, gpu_memory="19GiB", entry=Entry.LLM, max_model_len=14_336)
+    made = advised(LONG, gpu="19GiB", entry=Entry.LLM, max_model_len=14_336)
     assert made.advice.needed.max_num_batched_tokens == 4_096
     assert why(made, "max_num_batched_tokens") == "why_does_not_fit"
-    wide = advised(MIXED, gpu=None, gpu_memory="40GiB", max_model_len=8_192)
+    wide = advised(MIXED, gpu="40GiB", max_model_len=8_192)
     assert wide.settings.max_num_batched_tokens is None
 
 
@@ -222,7 +224,7 @@ def test_a_version_that_ignores_off_is_told_the_truth(version):
 
 def test_off_that_does_not_fit_is_a_contradiction():
     with pytest.raises(UsageError, match="--mode off"):
-        plan(LONG, mode=Mode.OFF, gpu=None, gpu_memory="19GiB")
+        plan(LONG, mode=Mode.OFF, gpu="19GiB")
 
 
 def test_a_model_with_mamba_like_layers_keeps_chunking_where_vllm_requires_it():
@@ -352,7 +354,7 @@ def test_a_context_that_was_asked_for_and_fits_no_setting():
 
 
 def test_a_likelihood_eval_on_the_v1_runner_gets_a_chunk_whose_logits_fit():
-    made = advised(LONG, model="qwen2.5-7b", gpu=None, gpu_memory="24GiB", max_model_len=14_336,
+    made = advised(LONG, model="qwen2.5-7b", gpu="24GiB", max_model_len=14_336,
                    task=Task.LOGLIKELIHOOD, vllm_version="0.16.0")  # fmt: skip
     assert made.settings.long_prefill_token_threshold < made.decision.threshold
     assert made.memory.survives_logprobs
@@ -360,7 +362,7 @@ def test_a_likelihood_eval_on_the_v1_runner_gets_a_chunk_whose_logits_fit():
 
 
 def test_utilization_is_lowered_as_a_last_resort():
-    made = advised([300] * 50, model="gemma-2-2b", gpu=None, gpu_memory="9GiB",
+    made = advised([300] * 50, model="gemma-2-2b", gpu="9GiB",
                    task=Task.LOGLIKELIHOOD, vllm_version="0.16.0")  # fmt: skip
     assert made.advice.needed.gpu_memory_utilization < 0.9
     assert made.memory.survives_logprobs
