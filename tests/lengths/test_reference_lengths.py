@@ -25,9 +25,21 @@ pytestmark = [
 ]
 
 
+LARGE = (
+    "mmlu_5shot",
+    "bbh_cot_3shot",
+    "qmsum_prompts",
+)  # one tokenizer in the core
+
+
 def cases(section: str) -> list[Any]:
+    real = pytest.mark.real
     return [
-        pytest.param(name, tokenizer, id=f"{name}-{tokenizer}")
+        pytest.param(
+            *(name, tokenizer),
+            id=f"{name}-{tokenizer}",
+            marks=[real] if name in LARGE and tokenizer != "llama3.1" else [],
+        )
         for tokenizer in ("gpt2", "llama3.1", "qwen3")
         for name, entry in REFERENCE[section].items()
         if tokenizer in entry["lengths"]
@@ -122,7 +134,7 @@ def count_together(tokenizer: str, **others: Any) -> chunkscope.Profile:
     return profile
 
 
-@pytest.mark.parametrize("tokenizer", ["llama3.1", "qwen3"])
+@pytest.mark.parametrize("tokenizer", ["llama3.1", pytest.param("qwen3", marks=pytest.mark.real)])
 def test_the_fast_engine_gives_the_reference_lengths(
     monkeypatch: pytest.MonkeyPatch, tokenizer: str
 ) -> None:
