@@ -30,7 +30,7 @@ from chunkscope.sources.base import (
 )
 from chunkscope.sources.hub import hub_source
 from chunkscope.sources.reader import (
-    CLAIMS,
+    FORMATS,
     READERS,
     START_BYTES,
     format_of_name,
@@ -247,7 +247,7 @@ class _Search:
             return
         self.taken.add(identity)
         sizes = open_archive(archive).sizes
-        for one in CLAIMS:
+        for one in FORMATS:
             if one.claims_members and one.claims_members(sizes):
                 if self._is_wanted(below):
                     self._add(replace(archive, format=one.name), (archive.path, one.name))
@@ -294,7 +294,7 @@ def _refuse_other_than_data(source: Source, below: str) -> None:
                 raise InputError("binary")
         if _ARTEFACT.match(start):
             raise InputError("written by chunkscope itself")
-        for one in CLAIMS:
+        for one in FORMATS:
             if one.skip_reason and (reason := one.skip_reason(source.file, start)):
                 raise InputError(reason)
     if not source.format:
@@ -315,7 +315,7 @@ def _name(below: str, suffix: str) -> str:
     folders, slash, last = below.removesuffix(suffix).rpartition("/")
     if slash:  # some may be archives
         folders = "/".join(p.removesuffix(format_of_name(p)[1]) for p in folders.split("/"))
-    matches = (one.task_name.fullmatch(last) for one in CLAIMS if one.task_name)
+    matches = (one.task_name.fullmatch(last) for one in FORMATS if one.task_name)
     task = next(filter(None, matches), None)
     return f"{folders}{slash}{task['task'] if task else last}"
 

@@ -59,15 +59,13 @@ class Format:
     task_name: re.Pattern[str] | None = None
 
 
-CLAIMS: list[Format] = []  # those that claim something
+FORMATS: list[Format] = []
 READERS: dict[str, Format] = {}  # those that read rows, by name
 _BY_SUFFIX: dict[str, str] = {}
 
 
 def register(*formats: Format) -> None:
-    for one in formats:
-        if one.claims_start or one.claims_members or one.skip_reason or one.task_name:
-            CLAIMS.append(one)
+    FORMATS.extend(formats)
     READERS.update((one.name, one) for one in formats if one.rows)
     _BY_SUFFIX.update((suffix, one.name) for one in formats for suffix in one.suffixes)
 
@@ -206,13 +204,10 @@ class RecordReader(AbstractContextManager["RecordReader"]):
         sentence instead of a bad row for every stray newline in a picture.
         """
         stream = as_utf8(self.plain, self.source.path, self.options.encoding)
-        start = stream.peek(1024)
-        if looks_binary(start):
-            kind = kind_of_bytes(start)
-            other = f'input_format = "{kind}"' if kind else 'encoding = "utf-16"'
+        if looks_binary(start := stream.peek(1024)):
             raise InputError(
-                f"{self.source.path} is {kind or 'binary'} data, not {self.format}",
-                hint=f"try another file, or in chunkscope.toml {other}",
+                f"{self.source.path} is {kind_of_bytes(start) or 'binary'} data, not {self.format}",
+                hint="see input_format and encoding in `chunkscope help config`",
             )
         return stream
 
@@ -263,7 +258,7 @@ class RecordReader(AbstractContextManager["RecordReader"]):
         elif kind == "json":
             start = self.stream.peek(START_BYTES)
         if kind in ("json", "text") and start:
-            claims = (one.name for one in CLAIMS if one.claims_start and one.claims_start(start))
+            claims = (one.name for one in FORMATS if one.claims_start and one.claims_start(start))
             kind = next(claims, kind)
         self.format = self.format or kind
         if kind not in READERS:

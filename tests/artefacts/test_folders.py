@@ -8,16 +8,6 @@ import pytest
 from chunkscope.artefacts.files import cache_folder
 
 
-@pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A cache folder that is there already."""
-    folder = tmp_path / "cache"
-    folder.mkdir()
-    folder.chmod(0o755)
-    monkeypatch.setenv("CHUNKSCOPE_CACHE_DIR", str(folder))
-    return folder
-
-
 def test_a_place_that_cannot_be_written_is_replaced_for_this_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -51,11 +41,12 @@ def test_a_new_cache_is_for_its_owner_alone_whoever_its_parents_belong_to(
 
 
 @pytest.mark.parametrize("mode", [0o757, 0o775, None], ids=["all", "the group", "its owner"])
-def test_a_cache_that_others_could_have_written_is_not_used(place: Path, mode: int | None) -> None:
-    if mode is not None:
-        place.chmod(mode)
-    elif os.geteuid() == 0:
-        os.chown(place, 4321, -1)
-    else:
+def test_a_cache_that_others_could_have_written_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int | None
+) -> None:
+    monkeypatch.setenv("CHUNKSCOPE_CACHE_DIR", str(tmp_path))
+    tmp_path.chmod(mode or 0o755)
+    if mode is None and os.geteuid() != 0:
         pytest.skip("only root can give a folder away")
-    assert cache_folder() != place
+    os.chown(tmp_path, os.geteuid() if mode else 4321, -1)
+    assert cache_folder() != tmp_path

@@ -1,3 +1,5 @@
+from functools import partial
+
 import datasets
 import pyarrow as pa
 import pyarrow.feather as feather
@@ -14,20 +16,15 @@ ROWS = [{"question": f"why {i}?", "n": i} for i in range(10_000)]
 TABLE = pa.Table.from_pylist(ROWS)
 
 
-def write_stream(table, path):
-    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, table.schema) as writer:
-        writer.write_table(table, max_chunksize=3_000)
-
-
-def write_file(table, path):
-    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
+def write_arrow(new, table, path):
+    with pa.OSFile(str(path), "wb") as file, new(file, table.schema) as writer:
         writer.write_table(table, max_chunksize=3_000)
 
 
 WRITERS = [
     pytest.param("x.parquet", pq.write_table, id="parquet"),
-    pytest.param("x.arrow", write_stream, id="arrow stream"),
-    pytest.param("x.arrow", write_file, id="arrow file"),
+    pytest.param("x.arrow", partial(write_arrow, pa.ipc.new_stream), id="arrow stream"),
+    pytest.param("x.arrow", partial(write_arrow, pa.ipc.new_file), id="arrow file"),
     pytest.param("x.feather", feather.write_feather, id="feather"),
 ]
 
