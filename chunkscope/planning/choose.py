@@ -74,7 +74,8 @@ def by_simulation(p: Problem) -> tuple[Advice, Settings]:
         doubt = _breaks_with(p, best) if chosen == best else None
     else:
         is_worth = _is_worth(every, best, default)
-        gain = every.cost(default) / (every.cost(best) or 1) - 1
+        theirs, ours = every.cost(default), every.cost(best)
+        gain = theirs / ours - 1 if ours else 0.0
         least, doubt = _least(p, best, gain) if is_worth else (gain, None)
         chosen = best if is_worth and least > 0 else default
     kind = AdviceKind.SET if chosen != default else AdviceKind.KEEP

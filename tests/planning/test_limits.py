@@ -93,6 +93,12 @@ def test_a_limit_that_a_lone_request_breaks_is_found_without_a_search():
     assert made.tried == (made.default_run,)
 
 
+def test_a_limit_that_nothing_uses_is_kept_by_vllms_default():
+    """An answer of one token has no gaps: the use of the limit, 0, was divided by."""
+    made = served("itl_p99=1s", "8/s", max_output=1)
+    assert (made.advice.kind, made.run.slo.use) == (AdviceKind.KEEP, 0)
+
+
 def test_a_queue_that_grows_keeps_no_limit():
     """Gaps stay short however many wait: only the queue says that it is too much."""
     made = served("itl_p99=30s", "2000/s")
