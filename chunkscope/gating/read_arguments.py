@@ -41,7 +41,6 @@ class CommittedArguments:
     settings: Settings = OWN
     model: str | None = None
     others: Mapping[str, str] = field(default_factory=dict)
-    harmless: tuple[str, ...] = ()
     refusals: tuple[Refusal, ...] = ()
     entry: Entry = Entry.SERVE
     defaults: Settings = OWN
@@ -122,12 +121,10 @@ def _from_list(
                 faults.append(refusal(name, str(error)))
     faults += _take_unknown(unknown, written, version)
     others = {name: text for name, text in written.items() if name not in (*NAMES, "model")}
-    harmless = tuple(name for name, text in others.items() if _is_harmless(known.get(name), text))
     return CommittedArguments(
         settings=Settings.of(values),
         model=values.get("model", model),
-        others={name: text for name, text in others.items() if name not in harmless},
-        harmless=harmless,
+        others={n: text for n, text in others.items() if not _is_harmless(known.get(n), text)},
         refusals=tuple(faults),
         words=tuple(words),
     )

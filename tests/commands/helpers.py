@@ -99,32 +99,3 @@ def write_jsonl(path: Path, records: Iterable[Any]) -> Path:
 def prompts(count: int = 3, field: str = "prompt") -> list[dict[str, str]]:
     """Rows whose lengths differ: the n-th is n words longer than the first."""
     return [{field: "How far is it" + " and back" * n + "?"} for n in range(count)]
-
-
-ENGINES = {"fastokens", "mistral_common", "tiktoken", "tokenizers", "transformers"}
-
-_LISTING = """
-import sys
-from chunkscope.cli import main
-sys.argv = ["chunkscope", "analyze", *sys.argv[1:]]
-try:
-    main()
-except SystemExit:
-    print("\\nmodules:", *{name.split(".")[0] for name in sys.modules}, file=sys.stderr)
-    raise
-"""
-
-
-def engines_loaded(place: Path, *words: str | Path, **env: str) -> set[str]:
-    """Which of the packages that can count tokens a run imports."""
-    done = subprocess.run(
-        [sys.executable, "-c", _LISTING, *map(str, words)],
-        cwd=place,
-        env=environment(**env),
-        capture_output=True,
-        check=False,
-        text=True,
-        timeout=PATIENCE_S,
-    )
-    assert done.returncode in (0, 3), done.stderr
-    return ENGINES & {*done.stderr.rpartition("modules:")[2].split()}

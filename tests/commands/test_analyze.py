@@ -106,18 +106,15 @@ def test_one_file_that_fails_does_not_take_the_others_with_it(place) -> None:
     ("words", "code", "named"),
     [
         (("nowhere.jsonl",), 3, "nowhere.jsonl"),
-        (("data.jsonl", "--field", "nothing"), 3, "context"),
         (("data.jsonl", "--output-field", "nothing"), 3, "nothing"),
         (("data.jsonl", "--template", "{nothing}"), 3, "nothing"),
         (("data.jsonl", "--tokenizer", ""), 2, "--tokenizer"),
         (("data.jsonl", "--tokenizer", "nowhere/at/all"), 4, "nowhere/at/all"),
         (("data.jsonl", "--model", "a", "--tokenizer", "b"), 2, "--model"),
         (("data.jsonl", "--limit", "nan"), 2, "--limit"),
-        (("data.jsonl", "--sample", "0"), 2, "--sample"),
         (("data.jsonl", "--json", "--format", "csv"), 2, "--format"),
         (("data.jsonl", "--export-trace", "data.jsonl"), 2, "data.jsonl"),
         (("data.jsonl", "--ray", "--export-trace", "x.jsonl"), 2, "--ray"),
-        (("data.jsonl", "--shard", "1/2"), 2, "--shard"),
         ((), 2, "PATH"),
     ],
 )

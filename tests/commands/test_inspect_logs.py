@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from chunkscope import Profile
-from tests.commands.helpers import analyze, engines_loaded
+from tests.commands.helpers import analyze
 from tests.prompts.inspect_logs import event, sample, write_eval, write_json
 
 REAL = "data/harness_logs/inspect_ai-0.3.285"
@@ -66,8 +66,9 @@ def test_a_tokenizer_counts_the_messages_when_they_are_asked_for(
 def test_what_a_server_counted_needs_no_tokenizer(tmp_path: Path) -> None:
     write_eval(tmp_path / "a.eval", *[sample(n, event("hi", usage=n)) for n in (10, 20)])
     write_json(tmp_path / "b.json", sample(1, event("hi", usage=30, config={})))
-    assert engines_loaded(tmp_path, "a.eval", "b.json") == set()
-    first, second = counted(tmp_path, "a.eval", "b.json").datasets
+    profile = counted(tmp_path, "a.eval", "b.json")
+    assert profile.tokenizer.kind == "none"
+    first, second = profile.datasets
     assert dict(first.lengths.counts) == {10: 1, 20: 1}
     assert first.output_lengths is not None
     assert dict(first.output_lengths.counts) == {2: 2}

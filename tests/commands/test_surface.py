@@ -55,9 +55,6 @@ def test_one_name_means_one_thing_everywhere() -> None:
         ("recommend --gpu h1", "h100"),
         ("memory --model llama-3", "llama-3.1-8b"),
         ("help rec", "recommend"),
-        ("help con", "config"),
-        ("sim", "simulate"),
-        ("recommend --ent", "--entry"),
         ("recommend --task log", "loglikelihood"),
     ],
 )

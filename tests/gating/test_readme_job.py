@@ -31,13 +31,14 @@ def block(language: str, holding: str) -> str:
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A `chunkscope` on the PATH that is this checkout's."""
     folder = tmp_path_factory.mktemp("bin")
-    program = folder / "chunkscope"
-    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m chunkscope "$@"\n')
-    program.chmod(0o755)
-    # `pip install` says what it would install: the environment is there already.
-    pip = folder / "python"
-    pip.write_text('#!/bin/sh\n[ "$1 $2 $3" = "-m pip install" ] && cd "$5" && exec pwd\n')
-    pip.chmod(0o755)
+    lines = {
+        "chunkscope": f'exec "{sys.executable}" -m chunkscope "$@"',
+        # `pip install` says what it would install: the environment is there already.
+        "python": '[ "$1 $2 $3" = "-m pip install" ] && cd "$5" && exec pwd',
+    }
+    for name, line in lines.items():
+        (folder / name).write_text(f"#!/bin/sh\n{line}\n")
+        (folder / name).chmod(0o755)
     return folder
 
 

@@ -66,11 +66,6 @@ def test_every_form_says_the_same_sentences(name: str) -> None:
             assert " ".join(words.split()) in on_screen
 
 
-def test_figures_are_never_cut() -> None:
-    lines = shown(build.profile(**{"a" * 60: [123_456, 234_567]})).splitlines()
-    assert any("234,567" in line for line in lines)
-
-
 # -- many datasets -------------------------------------------------------------------------------
 
 

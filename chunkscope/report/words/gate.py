@@ -42,7 +42,7 @@ SENTENCES: dict[str, Template] = {
     "gate_no_file": "no file to look at (stdin or a hub dataset): name it in `not_checked`",
     "gate_not_led_to": "{path} is no longer among what was analyzed: analyze again",
     "gate_file": "{path}",
-    "gate_arguments_checked": "{checked:argument} checked, {harmless} without effect here",
+    "gate_arguments_checked": "{checked:argument} checked",
     "gate_other_model": "the plan is about {planned}",
     "gate_unjudged": 'it may change memory or speed; `allow = ["{name}"]` accepts it',
     "gate_default_unknown": "vLLM's default is not known without `chunkscope recommend --model "
