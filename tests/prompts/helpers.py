@@ -47,16 +47,8 @@ class ReadLog:
     bad: list[int] = field(default_factory=list)
 
 
-def read_logs(path: Path) -> list[ReadLog]:
-    return [_read(source) for source in discover([str(path)], options=ReadOptions())[0]]
-
-
 def read_log(path: Path) -> ReadLog:
-    (log,) = read_logs(path)
-    return log
-
-
-def _read(source: Any) -> ReadLog:
+    (source,) = discover([str(path)], options=ReadOptions())[0]
     problems = Problems()
     with RecordReader(source, ReadOptions(), problems) as reader:
         selection = selected(reader, reader.head(), SelectOptions())

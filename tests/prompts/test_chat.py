@@ -22,21 +22,15 @@ def messages(*given: Any, **row: Any) -> list[dict[str, Any]]:
     return conversation(list(given), row).messages
 
 
-@pytest.mark.parametrize(
-    ("name", "role"),
-    [
-        *(("human", "user"), ("user", "user"), ("gpt", "assistant"), ("bot", "assistant")),
-        *(("system", "system"), ("tool", "tool"), ("function", "tool"), ("observation", "tool")),
-    ],
-)
-def test_share_gpt_names_become_the_roles_templates_know(name: str, role: str) -> None:
-    assert messages({"from": name, "value": "x"}) == [{"role": role, "content": "x"}]
+def test_share_gpt_names_become_the_roles_templates_know() -> None:
+    names = ("human", "gpt", "bot", "system", "tool", "function", "observation")
+    roles = [message["role"] for message in messages(*({"from": n, "value": ""} for n in names))]
+    assert roles == ["user", "assistant", "assistant", "system", "tool", "tool", "tool"]
 
 
 def test_only_what_a_server_passes_on_is_kept() -> None:
-    assert messages(
-        {"role": "user", "content": "hi", "name": "ann", "weight": 1, "tool_calls": None}
-    ) == [{"role": "user", "content": "hi", "name": "ann"}]
+    said = {"role": "user", "content": "hi", "name": "ann"}
+    assert messages(said | {"weight": 1, "tool_calls": None}) == [said]
 
 
 def test_content_parts_are_joined_or_kept_as_the_template_wants_them() -> None:
@@ -140,15 +134,7 @@ def test_a_key_that_vllm_knows_is_kept_when_it_says_something() -> None:
 
 
 FUNCTION = {"parameters": {"type": "object"}, "name": "f", "strict": True}
-TOOL = {
-    "type": "function",
-    "function": {
-        "name": "f",
-        "description": None,
-        "parameters": {"type": "object"},
-        "strict": True,
-    },
-}
+WRITTEN = {"name": "f", "description": None, "parameters": {"type": "object"}, "strict": True}
 
 
 @pytest.mark.parametrize(
@@ -166,8 +152,7 @@ TOOL = {
 )
 def test_tools_are_written_as_the_server_writes_them(row: dict[str, Any]) -> None:
     tools = conversation([USER], row).tools
-    assert tools == [TOOL]
-    assert list(tools[0]["function"]) == ["name", "description", "parameters", "strict"]
+    assert json.dumps(tools) == json.dumps([{"type": "function", "function": WRITTEN}])
 
 
 @pytest.mark.parametrize(
@@ -182,15 +167,9 @@ def test_no_tools_is_none(row: dict[str, Any]) -> None:
 
 
 def test_template_arguments_come_from_the_row() -> None:
-    row = {
-        "chat_template_kwargs": '{"enable_thinking": false}',
-        "add_generation_prompt": False,
-        "temperature": 1,
-    }
-    assert conversation([USER], row).template_kwargs == {
-        "enable_thinking": False,
-        "add_generation_prompt": False,
-    }
+    kwargs = {"enable_thinking": False, "add_generation_prompt": False}
+    row = {"chat_template_kwargs": '{"enable_thinking": false}', "add_generation_prompt": False}
+    assert conversation([USER], row | {"temperature": 1}).template_kwargs == kwargs
 
 
 @pytest.mark.parametrize(

@@ -16,35 +16,29 @@ WRITTEN = "Which?\nA. red\nB. 2\nC. blue\nAnswer:"
 
 
 @pytest.mark.parametrize(
-    ("fields", "given"),
+    ("fields", "given", "written"),
     [
-        ({"choices": ["red", 2, "blue"]}, "choices"),
-        ({"choices": '["red", 2, "blue"]'}, "choices"),
-        ({"options": {"A": "red", "B": "2", "C": "blue"}}, "options"),
-        ({"choices": {"text": ["red", "2", "blue"], "label": ["A", "B", "C"]}}, "choices"),
-        ({"choices": {"text": ["red", "2", "blue"]}}, "choices"),
-        ({"q": {"choices": [{"text": t} for t in ("red", "2", "blue")]}}, "q.choices"),
-        ({"A": "red", "B": "2", "C": "blue", "D": ""}, "A,B,C,D"),
-        ({"A": "red", "B": "2", "C": "blue", "D": None}, "A, B, C, D"),
+        ({"choices": ["red", 2, "blue"]}, "choices", WRITTEN),
+        ({"choices": '["red", 2, "blue"]'}, "choices", WRITTEN),
+        ({"options": {"A": "red", "B": "2", "C": "blue"}}, "options", WRITTEN),
+        ({"choices": {"text": ["red", "2", "blue"], "label": [*"ABC"]}}, "choices", WRITTEN),
+        ({"choices": {"text": ["red", "2", "blue"]}}, "choices", WRITTEN),
+        ({"q": {"choices": [{"text": t} for t in ("red", "2", "blue")]}}, "q.choices", WRITTEN),
+        ({"A": "red", "B": "2", "C": "blue", "D": ""}, "A,B,C,D", WRITTEN),
+        ({"A": "red", "B": "2", "C": "blue", "D": None}, "A, B, C, D", WRITTEN),
+        # labels of the data's own
+        ({"q": {"text": [*"xy"], "label": [*"12"]}}, "q", "Which?\n1. x\n2. y\nAnswer:"),
+        ({"choices": ["A) x", "B) y"]}, "choices", "Which?\nA) x\nB) y\nAnswer:"),
     ],
     ids=str,
 )  # fmt: skip
-def test_choices_are_lettered_lines_after_the_question(fields: dict[str, Any], given: str) -> None:
+def test_choices_are_lettered_lines_after_the_question(
+    fields: dict[str, Any], given: str, written: str
+) -> None:
     selection = choose(QUESTION | fields, choices=(given,))
     assert (selection.kind, selection.label) == ("text", "question + choices")
-    assert items(selection, QUESTION | fields) == [WRITTEN]
+    assert items(selection, QUESTION | fields) == [written]
     assert not selection.notes
-
-
-def test_labels_are_the_datas_own_where_it_has_some() -> None:
-    numbered = {"choices": {"text": ["x", "y"], "label": ["1", "2"]}}
-    assert items(choose(QUESTION | numbered, choices=("choices",)), QUESTION | numbered) == [
-        "Which?\n1. x\n2. y\nAnswer:"
-    ]
-    lettered = {"choices": ["A) x", "B) y"]}
-    assert items(choose(QUESTION | lettered, choices=("choices",)), QUESTION | lettered) == [
-        "Which?\nA) x\nB) y\nAnswer:"
-    ]
 
 
 def test_it_goes_with_a_prefix_a_template_and_several_fields() -> None:

@@ -4,7 +4,6 @@ The rows of public evaluation sets are made up here after their schemas: names a
 fields are the sets' own, the text is not.
 """
 
-import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -289,15 +288,6 @@ def test_what_cannot_be_guessed_comes_with_the_likely_options(rows: list[Any], l
     assert f" {likely}?" in (caught.value.hint or "")
 
 
-def test_squad_as_published_is_counted_by_its_lists(tmp_path: Path) -> None:
-    qas = [{"question": "Who is it?"}, {"question": "Why then?"}]
-    squad = {"data": [{"title": "T", "paragraphs": [{"context": LONG, "qas": qas}]}]}
-    (tmp_path / "squad.json").write_text(json.dumps(squad))
-    words = "--each paragraphs --each paragraphs.qas --field paragraphs.context "
-    run = analyze(tmp_path, "squad.json", *words.split(), "--field", "paragraphs.qas.question")
-    assert (run.code, sum(lengths(run.dataset).values())) == (0, 2), run.err
-
-
 def test_ids_hashes_and_names_of_files_are_never_the_prompt() -> None:
     ids = "simple_0 9b1deb4d-3b7d-4bad-9bdd data/a.txt report.pdf https://x.org/a?b=1 swe_main 7.5"
     for value in (*ids.split(), "2024-05-01 12:00:00"):
@@ -331,14 +321,11 @@ def test_bfcl_files_are_counted_with_their_functions(tmp_path: Path) -> None:
     assert found["BFCL multi turn"] == found["plain"]
 
 
-def test_every_instruction_of_l_eval_is_a_prompt_after_its_document(tmp_path: Path) -> None:
+def test_every_instruction_of_l_eval_is_a_prompt_after_its_document() -> None:
     rows = [SETS["L-Eval"][0](n) for n in range(3)]
-    write_jsonl(tmp_path / "leval.jsonl", rows)
-    pairs = [f"{row['input']}\n\n{text}" for row in rows for text in row["instructions"]]
-    assert items(choose(*rows), *rows) == pairs
-    answered = choose(*rows, output_field="outputs")
-    assert extract(answered, *rows)[0].outputs == ["1", "2"] * 3
-    assert items(choose(*rows, prefix="P"), *rows)[0] == f"P{pairs[0]}"
+    pairs = [f"P{row['input']}\n\n{text}" for row in rows for text in row["instructions"]]
+    prompts, _ = extract(choose(*rows, output_field="outputs", prefix="P"), *rows)
+    assert (prompts.items, prompts.outputs) == (pairs, ["1", "2"] * 3)
 
 
 def test_every_note_has_words() -> None:

@@ -46,7 +46,6 @@ doc_to_choice: "{{choices}}"
 doc_to_target: label
 """
 CODED = SUMS.replace("task: sums", "task: coded") + "process_docs: !function broken.nothing\n"
-NOT_HERE = SUMS.replace("task: sums", "task: not_here").replace("sums.jsonl", "gone.jsonl")
 ON_THE_HUB = """task: on_the_hub
 dataset_path: nobody/nothing
 dataset_name: main
@@ -74,7 +73,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_jsonl(folder / "quiz.jsonl", quiz)
     tasks = folder / "tasks"
     tasks.mkdir()
-    for text in (SUMS, QUIZ, CODED, NOT_HERE, ON_THE_HUB):
+    for text in (SUMS, QUIZ, CODED, ON_THE_HUB):
         (tasks / f"{text.split()[1]}.yaml").write_text(text)
     (tasks / "broken.py").write_text("def nothing(docs):\n    return docs[0]['no such key']\n")
     model = folder / "model"
@@ -121,16 +120,9 @@ def logged(harness_python: Path, place: Path) -> Path:
 def sent(run: Run) -> dict[str, tuple]:
     """What was sent by task: every length, kind and cap."""
     assert run.code == 0, run.err
-    return {
-        dataset["log"]["task"]: (
-            lengths(dataset),
-            dataset["log"]["requests"],
-            dataset["log"]["kinds"],
-            dataset["log"]["output_caps"],
-            dataset["log"]["shots"],
-        )
-        for dataset in run.profile["datasets"]
-    }
+    same = ("requests", "kinds", "output_caps", "shots")
+    datasets = run.profile["datasets"]
+    return {d["log"]["task"]: (lengths(d), *(d["log"][key] for key in same)) for d in datasets}
 
 
 @pytest.mark.real
@@ -166,7 +158,7 @@ def outcomes(harness_python: Path, place: Path) -> list[dict]:
     no_template = Rendering(options=asked.options, tokenizer="tasks", chat=True)
     asks = [
         Rendering(options=few, tokenizer="model", chat=True).request("lm-eval", ["quiz", "sums"]),
-        *(asked.request("lm-eval", [task]) for task in ("sumz", "not_here", "on_the_hub", "coded")),
+        *(asked.request("lm-eval", [task]) for task in ("sumz", "on_the_hub", "coded")),
         no_template.request("lm-eval", ["sums"]),
         Rendering().request("inspect", ["evals.py@broken"]),
     ]
@@ -199,11 +191,10 @@ def arguments_in(samples: Path) -> dict:
 @pytest.mark.real
 def test_what_cannot_be_rendered_is_a_sentence(outcomes: list[dict]) -> None:
     errors = [failure("it", outcome, 0) for outcome in outcomes[1:]]
-    no_task, no_file, no_set, coded, no_chat, raises = errors
+    no_task, no_set, coded, no_chat, raises = errors
     assert "sumz" in no_task.message
     assert "sums" in no_task.hint.removeprefix("near it: ").split(", ")
-    assert "gone.jsonl" in no_file.message
-    assert [error.exit_code for error in errors] == [3, 4, 4, 3, 3, 3]
+    assert [error.exit_code for error in errors] == [3, 4, 3, 3, 3]
     assert "KeyError: 'no such key'" in coded.message
     assert "broken.py, line 2" in coded.hint
     assert "load_dataset('nobody/nothing', 'main')" in no_set.hint
@@ -290,61 +281,52 @@ def test_options_that_do_not_fit_are_refused(text: str, how: dict, named: str) -
         Rendering(**how).sources(text)
 
 
+HANGS = """import os, subprocess, sys, time
+print('thinking', flush=True)
+subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(1_000_000)'])
+open('group.part', 'w').write(str(os.getpgid(0)))
+os.rename('group.part', 'group')
+time.sleep(1_000_000)
+"""
+
+
 @pytest.fixture
-def pretending(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_python: None):
-    """An lm_eval that does what is wanted when it is imported."""
+def hanging(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_python: None) -> Path:
+    """A folder with an lm_eval that hangs when it is imported, and its child."""
     assert own_python is None
-
-    def pretend(code: str) -> Path:
-        (tmp_path / "lm_eval").mkdir()
-        (tmp_path / "lm_eval" / "__init__.py").write_text(code)
-        monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-        return tmp_path
-
-    return pretend
+    (tmp_path / "lm_eval").mkdir()
+    (tmp_path / "lm_eval" / "__init__.py").write_text(HANGS)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    return tmp_path
 
 
-def test_a_task_that_hangs_is_ended(pretending, monkeypatch: pytest.MonkeyPatch) -> None:
-    place = pretending(
-        "import os, time\n"
-        "print('thinking', flush=True)\n"
-        "open('group.part', 'w').write(str(os.getpgid(0)))\n"
-        "os.rename('group.part', 'group')\n"
-        "time.sleep(1_000_000)\n"
-    )
+def test_a_task_that_hangs_is_ended(hanging: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wait = subprocess.Popen.wait
 
     def until_it_hangs(process: "subprocess.Popen[bytes]", timeout: float | None = None) -> int:
         if timeout != 12345:
             return wait(process, timeout)
-        wait_until((place / "group").exists)
+        wait_until((hanging / "group").exists)
         raise subprocess.TimeoutExpired("it", timeout)
 
     monkeypatch.setattr(subprocess.Popen, "wait", until_it_hangs)
-    (place / "chunkscope.toml").write_text("[analyze]\ntimeout = 12345\n")
-    run = analyze(place, "lm-eval:any")
+    (hanging / "chunkscope.toml").write_text("[analyze]\ntimeout = 12345\n")
+    run = analyze(hanging, "lm-eval:any")
     assert run.code == 3
     assert "timeout" in run.err
     assert "thinking" in run.err
-    assert not members(int((place / "group").read_text()))
+    wait_until(lambda: not members(int((hanging / "group").read_text())))
 
 
 @pytest.mark.parametrize("how", ["ctrl-c", "killed"])
-def test_nothing_of_a_task_outlives_chunkscope(pretending, how: str) -> None:
-    place = pretending(
-        "import os, subprocess, sys, time\n"
-        "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(1_000_000)'])\n"
-        "open('group.part', 'w').write(str(os.getpgid(0)))\n"
-        "os.rename('group.part', 'group')\n"
-        "time.sleep(1_000_000)\n"
-    )
+def test_nothing_of_a_task_outlives_chunkscope(hanging: Path, how: str) -> None:
     pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-    temporary = place / "temporary"
+    temporary = hanging / "temporary"
     temporary.mkdir()
     env = environment(TMPDIR=str(temporary))
-    with started(command("lm-eval:any"), cwd=place, env=env, **pipes) as run:
-        wait_until((place / "group").exists)
-        group = int((place / "group").read_text())
+    with started(command("lm-eval:any"), cwd=hanging, env=env, **pipes) as run:
+        wait_until((hanging / "group").exists)
+        group = int((hanging / "group").read_text())
         assert group != os.getpgid(run.pid)
         assert len(members(group)) == 2
         if how == "ctrl-c":

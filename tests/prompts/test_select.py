@@ -10,6 +10,7 @@ from chunkscope.errors import ChunkscopeError, InputError, UsageError
 from chunkscope.prompts.paths import FieldPath, UnusableError, parse_path, parse_template
 from chunkscope.prompts.select import select
 from chunkscope.prompts.selection import Prompts, SelectOptions, trace_columns, trace_length
+from tests.fuzz.helpers import changed
 from tests.prompts.helpers import CHAT, choose, extract, items
 
 NESTED = {
@@ -281,26 +282,12 @@ def test_a_row_without_the_list_is_a_bad_row() -> None:
 
 # --- anything -------------------------------------------------------------------------------------
 
-NAMES = st.sampled_from(
-    [
-        *("messages", "body", "conversations", "prompt", "question", "instruction", "input"),
-        *("turns", "ContextTokens", "GeneratedTokens", "column0", "role", "content", "from"),
-        *("value", "tools", "functions", "chat_template_kwargs", "tool_calls", "a.b", "text", ""),
-    ]
-)
-SCALARS = (
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats()
-    | st.text(st.characters(), max_size=5)
-    | st.sampled_from(["user", "assistant", "tool", "human", "7", "[", "{}"])
-)
-JSON = st.recursive(
-    SCALARS,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=4),
-    max_leaves=12,
-)
+GOOD = [
+    *(NESTED, "text", {"prompt": "p", "ContextTokens": 5, "GeneratedTokens": 7, "column0": ""}),
+    {"body": {"messages": CHAT, "tools": [{"function": {"name": "f"}}], "prompt": "p"}},
+    {"conversations": [{"from": "human", "value": "hi"}], "functions": [], "turns": ["a"]},
+]
+ROWS = st.lists(st.sampled_from(GOOD).flatmap(changed), max_size=4)
 OPTIONS = st.builds(
     SelectOptions,
     fields=st.lists(
@@ -312,7 +299,7 @@ OPTIONS = st.builds(
 )
 
 
-@given(st.lists(JSON, max_size=4), st.lists(JSON, max_size=4), OPTIONS)
+@given(ROWS, ROWS, OPTIONS)
 def test_no_json_and_no_options_lead_to_anything_but_our_errors(
     head: list[Any], more: list[Any], options: SelectOptions
 ) -> None:
