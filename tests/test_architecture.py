@@ -130,7 +130,7 @@ BUDGETS = {
     "models": 1_128,
     "hardware": 1_504,
     "vllm": 2_139,
-    "simulation": 2_346,
+    "simulation": 2_330,
     "planning": 2_499,
     "verification": 3_489,
     "diagnosis": 751,

@@ -11,7 +11,7 @@ from chunkscope.prefixes.sharing import Stretch, block_paths
 from chunkscope.simulation.clock import Arrivals, Clock, StepTimes, step_times
 from chunkscope.simulation.fast_scheduler import FastScheduler
 from chunkscope.simulation.kv_cache import GroupBlocks, clipped
-from chunkscope.simulation.policies import make_policy
+from chunkscope.simulation.policies import INTERACTIVE_TOKENS, make_policy
 from chunkscope.simulation.requests import RequestState, Step
 from chunkscope.simulation.result import Backlog, PromptChunk, SimulatedRun, TimelineStep
 from chunkscope.simulation.scheduler import Scheduler
@@ -34,10 +34,6 @@ class Scenario:
     policy: ChunkPolicy = ChunkPolicy.VLLM
     concurrency: int | None = None  # requests that the client keeps under way; None: all
     slo: Slo = ()
-
-    @property
-    def all_scored(self) -> bool:
-        return self.scored.issuperset(range(len(self.requests)))
 
 
 def run_setting(
@@ -62,8 +58,6 @@ def run_setting(
     engines = []
     for number in range(replicas):
         policy = make_policy(scenario.policy, settings, scenario.rules)
-        for state in states[number::replicas]:
-            state.priority = policy.priority_of(state)
         scheduler = FastScheduler if fast else Scheduler
         share = concurrency and -(-(concurrency - number) // replicas)
         engine = _Replica(
@@ -108,8 +102,7 @@ def check_requests(
 
 
 def _states(scenario: Scenario, block_size: int) -> list[RequestState]:
-    """Where all want prompt_logprobs nobody reads from the cache, so nothing need be tracked."""
-    paths = [] if scenario.all_scored else block_paths(scenario.stretches, block_size)
+    paths = block_paths(scenario.stretches, block_size)
     return [
         RequestState(
             place,
@@ -117,9 +110,11 @@ def _states(scenario: Scenario, block_size: int) -> list[RequestState]:
             request.output_tokens,
             request.arrival_s,
             path=clipped(paths[request.stretch], request.prompt_tokens // block_size)
-            if paths and request.stretch >= 0
+            if request.stretch >= 0
             else (),
             skips_cache=place in scenario.scored,
+            # Short prompts are somebody waiting; where that counts, long ones give way.
+            priority=int(request.prompt_tokens > INTERACTIVE_TOKENS),
         )
         for place, request in enumerate(scenario.requests)
     ]
@@ -127,7 +122,7 @@ def _states(scenario: Scenario, block_size: int) -> list[RequestState]:
 
 def _step_model(scenario: Scenario, settings: Settings) -> StepModel:
     """Blocks that neighbours share are read faster; CUDA graphs end at twice max_num_seqs."""
-    shares = settings.enable_prefix_caching and not scenario.all_scored
+    shares = settings.enable_prefix_caching and len(scenario.scored) < len(scenario.requests)
     share = read_together(scenario.requests, scenario.stretches) if shares else 0.0
     graphed_tokens = min(scenario.step.graphed_tokens, 2 * settings.step_requests)
     return replace(scenario.step.sharing(share), graphed_tokens=graphed_tokens)

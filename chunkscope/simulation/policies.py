@@ -39,11 +39,6 @@ class Policy:
         """The most tokens that one request gets in a step; 0 is no limit."""
         return self._in_step
 
-    def priority_of(self, request: RequestState) -> int:
-        """Short prompts are somebody waiting; long ones are batch work and give way."""
-        is_batch = request.num_prompt_tokens > INTERACTIVE_TOKENS
-        return int(is_batch) if self.by_priority else request.priority
-
     def after_step(self, step: Step, seconds: float) -> None:
         """Learn how long it took."""
 

@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 from chunkscope.artefacts.artefact import NO_NUMBERS, Numbers
 from chunkscope.errors import InputError, UsageError
-from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.lengths.profile import DEFAULT_OUTPUT, DatasetProfile
 from chunkscope.prefixes.sharing import (
     NOTHING,
@@ -168,8 +167,10 @@ class DatasetOutput:
     def lengths(self, dataset: DatasetProfile, times: float = 1.0) -> list[int]:
         """To draw from, a thousand at most; what is assumed is taken `times` as long."""
         if self.origin is OutputOrigin.DATA and dataset.output_lengths:
-            known = dataset.output_lengths
-            return stratified(known, min(known.count, 1_000), random.Random(0))  # noqa: S311
+            counts = {n: held for n, held in sorted(dataset.output_lengths.counts.items()) if held}
+            count, lengths = min(sum(counts.values()), 1_000), list(counts)
+            places = parts(list(counts.values()), count, random.Random(0))  # noqa: S311
+            return [lengths[place] for place in places]
         if not self.is_assumed:
             return [self.tokens]
         most = self.tokens if self.origin is OutputOrigin.TASK else 1 << 30
@@ -341,13 +342,6 @@ def parts(weights: Sequence[float], count: int, chance: random.Random) -> list[i
         return [place for place, weight in enumerate(weights) for _ in range(int(weight))]
     drawn = ((part + chance.random()) / count * up_to[-1] for part in range(count))
     return [min(bisect_right(up_to, rank), len(up_to) - 1) for rank in drawn]
-
-
-def stratified(lengths: LengthHistogram, count: int, chance: random.Random) -> list[int]:
-    """One length out of each of `count` equally large parts of the sorted prompts, in order."""
-    ordered = sorted(length for length, held in lengths.counts.items() if held)
-    places = parts([lengths.counts[length] for length in ordered], count, chance)
-    return [ordered[place] for place in places]
 
 
 def _in_order(
