@@ -75,6 +75,8 @@ def breaks_of(path: Path) -> Iterator[Break]:
             large = node.value >= LARGE
             changed = 0 if large else node.value * 2 + 1 if node.value else 1
             yield Break(path, node, "number changed", repr(changed))
+        elif isinstance(node, ast.IfExp) and _are_words(node.body, node.orelse):
+            continue
         elif isinstance(node, ast.If | ast.IfExp) and node.test.lineno == node.test.end_lineno:
             yield Break(path, node.test, "branch dropped", "False")
         elif (
@@ -85,6 +87,14 @@ def breaks_of(path: Path) -> Iterator[Break]:
         ):
             swapped = ast.Call(node.func, node.args[::-1], node.keywords)
             yield Break(path, node, "arguments swapped", ast.unparse(swapped))
+
+
+def _are_words(*nodes: ast.AST) -> bool:
+    return any(
+        isinstance(node, ast.JoinedStr | ast.Constant)
+        and isinstance(getattr(node, "value", ""), str)
+        for node in nodes
+    )
 
 
 def _outside_words(node: ast.AST) -> Iterator[ast.AST]:
