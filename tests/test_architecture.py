@@ -202,15 +202,3 @@ def test_the_public_names_are_sorted_and_there() -> None:
         assert callable(getattr(chunkscope, name))
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
         _ = chunkscope.nothing
-
-
-def test_vllms_flags_are_spelled_in_one_folder_and_in_the_words() -> None:
-    from chunkscope.vllm.flags import spelled
-    from chunkscope.vllm.settings import NAMES
-
-    flags = {spelled(name) for name in NAMES}
-    assert "--max-num-batched-tokens" in flags
-    for path in modules():
-        if part_of(path) not in ("vllm", "commands", "report"):
-            text = path.read_text(encoding="utf-8")
-            assert not [flag for flag in flags if flag in text], path
