@@ -16,7 +16,6 @@ from chunkscope.prompts.harness.rendering import Rendering
 from chunkscope.prompts.prefix_files import check_datasets
 from chunkscope.sources.base import Source, printable, without_secrets
 from chunkscope.sources.discovery import discover
-from chunkscope.sources.reader import Part
 from chunkscope.tokenizers.reference import engine_name
 
 Paths = Sequence[Name] | Name
@@ -43,7 +42,7 @@ def analyze(
         total_bytes = sum(source.bytes or 0 for source in sources)
         scan = Scan(options, expected_bytes=total_bytes, listener=listener, export=export)
         listener.progress.begin(total_bytes)
-        datasets = scan.datasets([Part(source=source) for source in sources])
+        datasets = scan.datasets(sources)
     if export is not None:
         export.datasets = {source.name: export.datasets[source.name] for source in sources}
     info = info_of(scan) if any(dataset.engine for dataset in datasets) else None

@@ -25,8 +25,8 @@ from chunkscope.lengths.histogram import added_up
 from chunkscope.lengths.options import AnalyzeOptions
 from chunkscope.lengths.profile import DatasetProfile, Profile, TokenizerInfo, together
 from chunkscope.lengths.scan import DatasetScan, Listener, Scan
-from chunkscope.sources.base import Problems, first_line
-from chunkscope.sources.reader import Part, split
+from chunkscope.sources.base import Problems, Source, first_line
+from chunkscope.sources.reader import split
 
 PART_BYTES = 256 << 20
 RETRIES = 3  # of a task whose worker or node died
@@ -37,7 +37,7 @@ class Job(NamedTuple):
 
     name: str
     folder: str  # in which relative names are looked for
-    parts: list[Part]
+    parts: list[Source]
     options: AnalyzeOptions
 
 
@@ -70,10 +70,10 @@ def analyze_on_ray(
         size = sys.maxsize if options.sample else part_bytes  # a sample is drawn from all rows
         parts = [part for source in sources for part in split(source, size)]
         job = Job(uuid.uuid4().hex, os.getcwd(), parts, replace(options, use_cache=False))  # noqa: PTH109
-        listener.progress.begin(sum(part.bytes or 0 for part in parts))
+        listener.progress.begin(sum(part.part_bytes or 0 for part in parts))
         counted = _driven(job, address, listener)
     datasets = [
-        joined([part for part in counted if parts[part.place].source.name == source.name], options)
+        joined([part for part in counted if parts[part.place].name == source.name], options)
         for source in sources
     ]
     tokenizers = (part.tokenizer for part in counted if part.tokenizer)
@@ -198,7 +198,7 @@ def run_tasks(
         (task,), _ = ray.wait(list(running), num_returns=1)
         counted.append(_result(ray, task, job, running.pop(task)))
         lengths = together(part.dataset for part in counted)
-        done = sum(job.parts[part.place].bytes or 0 for part in counted)
+        done = sum(job.parts[part.place].part_bytes or 0 for part in counted)
         tell({"rows": lengths.count, "tokens": lengths.total, "bytes_read": done})
     if not by_reference and any(part.tokenizer and part.tokenizer.notes for part in counted):
         return run_tasks(ray, job, tell, by_reference=True)
@@ -227,19 +227,19 @@ _scans: dict[str, Scan] = {}  # in a worker, from task to task: the tokenizer of
 
 def count_part(job: Job, place: int, *, by_reference: bool) -> CountedPart | ChunkscopeError:
     """One task: a part, counted by this worker. An error is a value: it is not the worker's."""
-    part, file = job.parts[place], job.parts[place].source.file
+    part, file = job.parts[place], job.parts[place].file
     try:
         if job.name not in _scans:
             # One CPU is what the task asked for: engines would take all of the machine's.
             os.environ.setdefault("RAYON_NUM_THREADS", "1")
             os.chdir(job.folder)
-            total = sum(part.bytes or 0 for part in job.parts)
+            total = sum(part.part_bytes or 0 for part in job.parts)
             _scans[job.name] = Scan(job.options, expected_bytes=total, threads=1)
         scan = _scans[job.name]
         if by_reference:
             scan.tokenizer.use_reference()
-        is_file = file is not None and part.source.member is None and file.is_file()
-        if file and is_file and file.stat().st_size != part.source.bytes:
+        is_file = file is not None and part.member is None and file.is_file()
+        if file and is_file and file.stat().st_size != part.bytes:
             error = InputError(f"{file} has another size where it is counted")
             return CountedPart(place, DatasetScan(scan, part).result(error))
         (dataset,) = scan.datasets([part])

@@ -39,8 +39,8 @@ from chunkscope.prompts.harness.lm_eval import results_file
 from chunkscope.prompts.harness.log import LONGEST_FIRST, LogSummary
 from chunkscope.prompts.select import selected
 from chunkscope.prompts.selection import Selection
-from chunkscope.sources.base import Chunk, Problems, Skipped, cannot_read, printable
-from chunkscope.sources.reader import READERS, Part, RecordReader, format_of_name
+from chunkscope.sources.base import Chunk, Problems, Skipped, Source, cannot_read, printable
+from chunkscope.sources.reader import READERS, RecordReader, format_of_name
 from chunkscope.sources.streams import close_archives
 from chunkscope.tokenizers.foreign import TokenizerError
 from chunkscope.tokenizers.sample import Reservoir
@@ -102,7 +102,7 @@ class Scan:
         self._lock = threading.Lock()
         self._done: Done = (0, 0, 0)
 
-    def datasets(self, parts: Sequence[Part]) -> list[DatasetProfile]:
+    def datasets(self, sources: Sequence[Source]) -> list[DatasetProfile]:
         """Count every source, or part of one. One that fails is in the result, with its error.
 
         A sample of the rows is compared with the reference. If it agrees, the results are kept in
@@ -111,7 +111,7 @@ class Scan:
         while True:
             agrees = False
             try:
-                datasets = self._pass(parts)
+                datasets = self._pass(sources)
             finally:  # also when it was interrupted: what is done is done
                 if agrees := self.tokenizer.sample_agrees():
                     key = self.tokenizer.counting_key or ""
@@ -124,7 +124,7 @@ class Scan:
                 self._counted = []
             if agrees:
                 return datasets
-            if gone := [part.source.path for part in parts if part.source.is_read_once]:
+            if gone := [source.path for source in sources if source.is_read_once]:
                 raise InputError(
                     f"a fast engine and the reference differ on this data, and {gone[0]} is read "
                     "already",
@@ -134,16 +134,16 @@ class Scan:
             self.tokenizer.use_reference()
             self._done = (0, 0, 0)
 
-    def _pass(self, parts: Sequence[Part]) -> list[DatasetProfile]:
-        is_much = sum(part.bytes or 0 for part in parts) > _LITTLE_BYTES
-        is_remote = any(part.source.url is not None for part in parts)
-        readers = min(self.threads, _MOST_READERS, len(parts)) if is_much or is_remote else 1
+    def _pass(self, sources: Sequence[Source]) -> list[DatasetProfile]:
+        is_much = sum(source.part_bytes or 0 for source in sources) > _LITTLE_BYTES
+        is_remote = any(source.url is not None for source in sources)
+        readers = min(self.threads, _MOST_READERS, len(sources)) if is_much or is_remote else 1
         read = ThreadPoolExecutor(max(1, readers), "read")
         self.pool = ThreadPoolExecutor(self.threads, "count")
         key = self.tokenizer.counting_key if self.options.use_cache else None
         dataset = partial(self._dataset, counting_key=key)
         try:
-            return list(map(dataset, parts) if readers <= 1 else read.map(dataset, parts))
+            return list(map(dataset, sources) if readers <= 1 else read.map(dataset, sources))
         finally:
             # What is being read stops at its next chunk. Nobody waits for that: a thread may be
             # reading from a pipe in which nothing comes.
@@ -153,13 +153,13 @@ class Scan:
             self._stop = threading.Event()
             close_archives()
 
-    def _dataset(self, part: Part, counting_key: str | None) -> DatasetProfile:
+    def _dataset(self, source: Source, counting_key: str | None) -> DatasetProfile:
         """One source or part, a whole one from the cache if it was counted before."""
-        source, scan, entry = part.source, DatasetScan(self, part), None
+        scan, entry = DatasetScan(self, source), None
         try:
-            if source.file and not source.is_read_once and part.start == 0:
+            if source.file and not source.is_read_once and source.start == 0:
                 scan.sha256 = sha256(source.file)
-            if scan.sha256 and self.options.use_cache and part.is_whole:
+            if scan.sha256 and self.options.use_cache and source.is_whole:
                 # What a run's settings were changes what is counted; a .tsv is more likely to be
                 # split at tabs than a .csv.
                 results, suffix = results_file(source), format_of_name(source.path)[1]
@@ -206,13 +206,13 @@ class Scan:
 class DatasetScan:
     """One source, or a part of it, while it is read."""
 
-    def __init__(self, scan: Scan, part: Part) -> None:
+    def __init__(self, scan: Scan, source: Source) -> None:
         self.scan = scan
-        self.part = part
+        self.source = source
         self.options = scan.options
-        if part.start > 0:  # prompts are compared in the first part
+        if source.start > 0:  # prompts are compared in the first part
             self.options = replace(self.options, prefixes=False)
-        trace = scan.export.rows(part.source.name) if scan.export else None
+        trace = scan.export.rows(source.name) if scan.export else None
         self.counter = PromptCounter(scan.tokenizer, self.options, scan.pool, trace)
         self.problems = Problems()
         self.content = Content()
@@ -224,25 +224,26 @@ class DatasetScan:
 
     def count(self, opened: ExitStack) -> None:
         """Read, select, count; what is opened on the way is closed by the caller."""
-        part, options = self.part, self.options
+        source, options = self.source, self.options
+        whole = replace(source, start=0, end=None)
         self.reader = reader = opened.enter_context(
-            RecordReader(part.source, options.read, self.problems)
+            RecordReader(whole, options.read, self.problems)
         )
         if not (head := reader.head()):
             return
-        prefix = options.prefix_of(part.source.name)
+        prefix = options.prefix_of(source.name)
         self.selection = selection = selected(reader, head, options.select, prefix=prefix)
-        if not part.is_whole:
+        if not source.is_whole:
             # A log's requests belong together, as do the blocks that a trace's prompts name.
             belong = selection.kind == "requests" or selection.blocks is not None
             if reader.is_divisible and not belong:
                 self.problems = Problems()
                 self.reader = reader = opened.enter_context(
-                    RecordReader(part, options.read, self.problems)
+                    RecordReader(source, options.read, self.problems)
                 )
-            elif part.start > 0:
+            elif source.start > 0:
                 return  # all of it is the first part
-        columns, form = None, READERS.get(part.source.format)
+        columns, form = None, READERS.get(source.format)
         if form and form.is_columnar and selection.columns is not None:
             columns = sorted(selection.columns | columns_without_media(head))
         chunks = self._chunks(reader, columns)
@@ -266,7 +267,7 @@ class DatasetScan:
             self._told = self.scan.advance(self._told, done)
 
     def result(self, error: ChunkscopeError | None = None) -> DatasetProfile:
-        source, reader, selection = self.part.source, self.reader, self.selection
+        source, reader, selection = self.source, self.reader, self.selection
         counter, outputs = self.counter, self.counter.output_lengths
         log: LogSummary | None = None
         if selection and selection.log:
@@ -336,7 +337,7 @@ class DatasetScan:
         yield from selection.notes
         if selection.log:
             yield from selection.log.notes()
-            if self.options.apply_chat_template and not self.part.source.rendered:
+            if self.options.apply_chat_template and not self.source.rendered:
                 yield note("unused_with_log", option="--apply-chat-template")
         if counter.rendered_chats and tokenizer.renders_the_date:
             yield note("date_in_template", day=str(tokenizer.chat_day))

@@ -23,7 +23,7 @@ MOST_ROW_BYTES = 512 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """One dataset, found but not opened.
+    """One dataset, or a part of it, found but not opened.
 
     A source named on the command line by itself has no group; one found in a folder or an archive
     has that folder (`data/reasoning`) or archive (`data/packs.zip`). Its format is "" where only
@@ -39,6 +39,17 @@ class Source:
     bytes: int | None = None
     rendered: bool = False  # made for this run, by a harness's task
     url: str | None = None  # of a file on another machine
+    start: int = 0  # of a part: its rows begin after this byte of the file
+    end: int | None = None  # and up to this one; None: all that follow
+
+    @property
+    def is_whole(self) -> bool:
+        return (self.start, self.end) == (0, None)
+
+    @property
+    def part_bytes(self) -> int | None:
+        end = self.bytes if self.end is None else self.end
+        return None if end is None else end - self.start
 
     @property
     def is_read_once(self) -> bool:

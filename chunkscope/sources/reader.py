@@ -10,7 +10,7 @@ import re
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -118,25 +118,7 @@ HEAD_RECORDS = 100
 _HEAD_CHUNKS = 3  # may hold a row of 100 MB each, so not more are kept waiting
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
-    """A source, or those of its rows that begin after one byte of its file and up to another."""
-
-    source: Source
-    start: int = 0
-    end: int | None = None  # None: all that follows
-
-    @property
-    def is_whole(self) -> bool:
-        return (self.start, self.end) == (0, None)
-
-    @property
-    def bytes(self) -> int | None:
-        end = self.source.bytes if self.end is None else self.end
-        return None if end is None else end - self.start
-
-
-def split(source: Source, target_bytes: int) -> list[Part]:
+def split(source: Source, target_bytes: int) -> list[Source]:
     """The parts of a source, in order. One where no reading could begin in the middle: only lines
     and the row groups of parquet, as they are in the file, can be read by themselves.
     """
@@ -144,10 +126,10 @@ def split(source: Source, target_bytes: int) -> list[Part]:
     has_places = source.format in ("jsonl", "parquet") and not source.member and not is_packed
     size = source.bytes or 0
     if not has_places or source.rendered or size <= target_bytes:
-        return [Part(source=source)]
+        return [source]
     starts = range(0, size, target_bytes)
     ends = [*starts[1:], None]
-    return [Part(source=source, start=s, end=e) for s, e in zip(starts, ends, strict=True)]
+    return [replace(source, start=s, end=e) for s, e in zip(starts, ends, strict=True)]
 
 
 class RecordReader(AbstractContextManager["RecordReader"]):
@@ -161,12 +143,11 @@ class RecordReader(AbstractContextManager["RecordReader"]):
     `positions` is how many of them there were so far, where a source is read in parts.
     """
 
-    def __init__(self, data: Source | Part, options: ReadOptions, problems: Problems) -> None:
-        self.part = data if isinstance(data, Part) else Part(source=data)
-        self.source = self.part.source
+    def __init__(self, source: Source, options: ReadOptions, problems: Problems) -> None:
+        self.source = source
         self.options = options
         self.problems = problems
-        self.format = self.source.format
+        self.format = source.format
         self.unit = "row"
         self.metadata: dict[str, Any] = {}
         self.state: Any = None
@@ -183,13 +164,13 @@ class RecordReader(AbstractContextManager["RecordReader"]):
     @cached_property
     def plain(self) -> Stream:
         """The source's bytes, decompressed. They can be read once."""
-        if self.part.is_whole:
-            return decompressed(open_raw(self.source), self.source.path)
+        part, path, end = self.source, self.source.path, sys.maxsize
+        if part.is_whole:
+            return decompressed(open_raw(part), path)
         from fsspec.utils import seek_delimiter
 
-        part, path, end = self.part, self.source.path, sys.maxsize
         with explaining(path):
-            file = open_whole(self.source)
+            file = open_whole(part)
             if part.end is not None:
                 file.seek(part.end)
                 seek_delimiter(file, b"\n", CHUNK_BYTES)  # of the line that the end is in
@@ -215,7 +196,7 @@ class RecordReader(AbstractContextManager["RecordReader"]):
     def file(self) -> IO[bytes]:
         """The source's bytes, decompressed, as a file that can be read in any order."""
         is_file = self.source.member is None and self.source.bytes is not None
-        if is_file and (not self.part.is_whole or self.plain.is_raw):
+        if is_file and (not self.source.is_whole or self.plain.is_raw):
             return open_whole(self.source)
         return spooled(self.plain, self.source.path)
 

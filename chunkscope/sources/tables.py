@@ -24,7 +24,7 @@ from chunkscope.sources.base import (
     unique_names,
 )
 from chunkscope.sources.json_rows import not_utf8
-from chunkscope.sources.reader import Format, Part, RecordReader, register
+from chunkscope.sources.reader import Format, RecordReader, register
 from chunkscope.sources.remote import explaining
 from chunkscope.sources.streams import open_whole
 
@@ -245,7 +245,7 @@ def _table_rows(
         start = file.read(8)
         file.seek(0)
         if start.startswith(b"PAR1"):
-            batches = _parquet_batches(reader.part, file, columns)
+            batches = _parquet_batches(reader.source, file, columns)
         else:
             batches = _ipc_batches(file, columns, is_file=start.startswith(b"ARROW1"))
         for batch in batches:
@@ -256,7 +256,7 @@ def _table_rows(
                 yield Chunk(range(row, row + part.num_rows), part.to_pylist())
 
 
-def _parquet_batches(part: Part, file: IO[bytes], columns: Sequence[str] | None) -> Iterator[Any]:
+def _parquet_batches(part: Source, file: IO[bytes], columns: Sequence[str] | None) -> Iterator[Any]:
     import pyarrow.parquet
 
     # Without pre-buffering a row group is read page by page, not whole.

@@ -125,7 +125,7 @@ def test_a_part_that_kills_its_workers_is_a_failure_and_the_others_count(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     job, count_part = job_of(tmp_path, 4), on_ray.count_part
-    Path(job.parts[3].source.path).write_text("prompt\nanother\n")  # on that machine
+    Path(job.parts[3].path).write_text("prompt\nanother\n")  # on that machine
 
     def counted(job: Job, place: int, *, by_reference: bool) -> Any:
         if place == 2:

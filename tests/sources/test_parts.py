@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chunkscope.sources.base import Problems, ReadOptions, Source
-from chunkscope.sources.reader import Part, RecordReader, split
+from chunkscope.sources.reader import RecordReader, split
 
 
 def source(size: int | None, path: str = "x.jsonl", **more: object) -> Source:
@@ -18,7 +18,7 @@ def source(size: int | None, path: str = "x.jsonl", **more: object) -> Source:
 
 
 def read(path: Path, start: int, end: int | None) -> bytes:
-    part = Part(source=source(None, str(path)), start=start, end=end)
+    part = source(None, str(path), start=start, end=end)
     with RecordReader(part, ReadOptions(), Problems()) as reader:
         return b"".join(iter(lambda: reader.stream.read(7), b""))
 
@@ -40,7 +40,7 @@ def test_every_line_is_in_one_part(
     assert lines == text.splitlines(keepends=True), "none is cut"
 
 
-def rows(part: Part) -> list[object]:
+def rows(part: Source) -> list[object]:
     with RecordReader(part, ReadOptions(), Problems()) as reader:
         return [record for chunk in reader.chunks() for record in chunk.records]
 
@@ -67,4 +67,4 @@ def test_only_large_files_that_have_places_to_begin_at_are_divided() -> None:
     small = (source(400), source(None))
     packed = (source(1000, "x.jsonl.gz"), source(1000, member="a.jsonl"))
     for other in (*small, *packed, source(1000, "x.csv"), source(1000, rendered=True)):
-        assert split(other, 400) == [Part(source=other)]
+        assert split(other, 400) == [other]
