@@ -31,10 +31,6 @@ class StepSamples:
     decode_context_tokens: tuple[int, ...]
     duration_s: tuple[float, ...]
 
-    def __post_init__(self) -> None:
-        if len({len(getattr(self, column.name)) for column in fields(self)}) != 1:
-            raise InputError("the columns of steps differ in length")
-
     def __len__(self) -> int:
         return len(self.duration_s)
 

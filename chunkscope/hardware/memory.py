@@ -115,12 +115,10 @@ class MemoryModel:
     expert_tokens: int | None = None  # that the experts' kernel takes at once; None: all
 
     @property
-    def tp(self) -> int:
-        return self.parallel.tensor
-
-    @property
     def kv_layout(self) -> KvLayout:
-        return kv_layout(self.shape, self.tp, self.kv_element_bytes, self.caches_prefixes)
+        return kv_layout(
+            self.shape, self.parallel.tensor, self.kv_element_bytes, self.caches_prefixes
+        )
 
     def memory(
         self,
@@ -182,15 +180,14 @@ class MemoryModel:
         Short pieces would leave SMs idle: FlashAttention splits each over several of them, and
         adds up their 32-bit results. A latent attention expands what is behind a piece.
         """
-        shape, tp = self.shape, self.tp
-        a, expanded = shape.attention, min(context, MOST_EXPANDED)
+        shape, tp, a = self.shape, self.parallel.tensor, self.shape.attention
         heads, kv_heads = a.heads // tp, max(1, a.kv_heads // tp)
         splits = 1 if a.latent else _splits(heads, kv_heads, a.head_dim, longest, keys)
         partial = 4 * splits * heads * (a.head_dim + 1)
         return max(
             self._forward_bytes(tokens),
             tokens * (shape.attending_bytes_per_token(tp) + partial) if splits > 1 else 0,
-            shape.latent_bytes(tokens, expanded, tp, copied=True),
+            shape.latent_bytes(tokens, min(context, MOST_EXPANDED), tp, copied=True),
         )
 
     def _lines(self, budget: int, seqs: int, chunk: int, context: int) -> Iterator[MemoryLine]:
@@ -209,7 +206,7 @@ class MemoryModel:
             "activation",
             profiled,
             tokens=budget,
-            kib=shape.activation_bytes_per_token(self.tp) / 1024,
+            kib=shape.activation_bytes_per_token(self.parallel.tensor) / 1024,
             expands=profiled > self._forward_bytes(budget),
         )
         if shape.experts:
@@ -227,21 +224,20 @@ class MemoryModel:
         overhead = OVERHEAD_BYTES + (PARALLEL_OVERHEAD_BYTES if several else 0)
         yield _line("overhead", overhead, Label.ASSUMED, several=several)
         graphs = GRAPH_BYTES + shape.layers * LAYER_GRAPH_BYTES if self.cuda_graphs else 0
-        counted = self.counts_graphs
-        values = {"layers": shape.layers, "counted": counted}
-        yield _line("cuda_graphs", graphs, Label.ASSUMED, profiled=counted, **values)
+        values = {"layers": shape.layers, "counted": self.counts_graphs}
+        yield _line("cuda_graphs", graphs, Label.ASSUMED, profiled=self.counts_graphs, **values)
         if self.logprobs:
             rows, size = self._logprobs(min(chunk, budget))
             yield _line("logprobs", size, profiled=False, tokens=rows, vocab=vocab)
 
     def _forward_bytes(self, budget: int) -> int:
-        return budget * self.shape.activation_bytes_per_token(self.tp)
+        return budget * self.shape.activation_bytes_per_token(self.parallel.tensor)
 
     def _profiled_bytes(self, budget: int, seqs: int, context: int) -> int:
         """While profiling, a latent attention expands as much context as it ever does at once."""
         wanted = min(max(8 * context, 4 * seqs * BLOCK_TOKENS), MOST_EXPANDED)
         expanded = max(wanted, seqs * BLOCK_TOKENS)
-        latent = self.shape.latent_bytes(budget, expanded, self.tp)
+        latent = self.shape.latent_bytes(budget, expanded, self.parallel.tensor)
         return max(self._forward_bytes(budget), latent)
 
     def _logprobs(self, chunk: int) -> tuple[int, int]:

@@ -6,7 +6,6 @@ is not measured: it is guessed, both are fitted, and the guess is made again fro
 steps do not show stays near what is known of other engines (`prior`).
 """
 
-from collections.abc import Iterator
 from dataclasses import fields
 from typing import NamedTuple
 
@@ -20,6 +19,7 @@ from chunkscope.hardware.step_time import GRAPHED_TOKENS, Host, StepModel
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
+Kinds = dict[str, Floats]
 FEWEST_STEPS = 20
 # Tokens that hide behind reading the weights: tried one by one, as that bend is not linear.
 FREE_TOKENS = (0, 16, 32, 64, 96, 128, 192, 256, 384, 512)
@@ -28,13 +28,11 @@ NO_BETTER = 0.005  # of what is left: so little speaks for no other number of fr
 ENOUGH_STEPS = 8
 # What is known of other engines weighs as much as so many measured steps.
 PRIOR_STEPS = 3
-# First guesses at where the host was slower: in steps of so many requests that read little.
-HOST_REQUESTS = (64, 256, 1_024)
-MOST_GUESSES = 12
+# The first guess at where the host was slower: in steps of so many requests that read little.
+HOST_REQUESTS, MOST_GUESSES = 256, 12
 # Distances up to this share of a step count by their squares, longer ones by their length: squares
 # are divided by the distance that the try before left.
 NEAR, TRIES = 0.02, 6
-HOST_TIMES = tuple(field.name for field in fields(Host))
 
 
 def fit_steps(
@@ -57,123 +55,92 @@ def fit_steps(
             f"the calibration has {len(steps):,} steps: too few to fit a step model to",
             hint="verify with more requests",
         )
-    measured = _Measured(kinds, prior, host, expert_share)
-    fit = measured.best_fit()
-    gpu = dict(zip(measured.gpu_names, map(float, fit.gpu), strict=True))
-    gpu["fixed_s"] = max(gpu["fixed_s"], 1e-6)  # no step takes no time
-    on_host = Host(**dict(zip(HOST_TIMES, map(float, fit.host), strict=False)))
+    graphed = prior.graphed_tokens if prior else GRAPHED_TOKENS
+    fits = [_fit(kinds, free, graphed, expert_share, prior, host) for free in FREE_TOKENS]
+    enough = min(fit.left for fit in fits) * (1 + NO_BETTER) + 1e-12
+    best = next(fit for fit in fits if fit.left <= enough)
     step = StepModel(
-        free_tokens=fit.free,
-        host=on_host,
-        graphed_tokens=prior.graphed_tokens if prior else GRAPHED_TOKENS,
+        free_tokens=best.free,
+        host=Host(**best.host),
+        graphed_tokens=graphed,
         expert_share=expert_share,
-        **gpu,  # type: ignore[arg-type]
+        **{**best.gpu, "fixed_s": max(best.gpu["fixed_s"], 1e-6)},  # type: ignore[arg-type]
     )
-    error = float(np.median(np.abs(measured.longer(fit) / measured.seconds - 1)))
-    return step, error
+    return step, best.error
 
 
 class _Fit(NamedTuple):
     free: int  # tokens that hide behind reading the weights
-    gpu: Floats
-    host: Floats
+    gpu: dict[str, float]
+    host: dict[str, float]
+    left: float
+    error: float
 
 
-Kinds = dict[str, Floats]
+def _fit(
+    kinds: Kinds,
+    free: int,
+    graphed: int,
+    expert_share: float,
+    prior: StepModel | None,
+    host: Host | None,
+) -> _Fit:
+    """Fit the GPU and the host, guess again who was slower, until the guess stays."""
+    seconds, prompts, decodes = (
+        kinds[name] for name in ("duration_s", "prefill_requests", "decode_requests")
+    )
+    tokens, requests, ones = kinds["prefill_tokens"] + decodes, prompts + decodes, seconds**0
+    gpu = {
+        "fixed_s": ones,
+        "per_token_s": np.maximum(0.0, tokens - free),
+        "per_prefill_pair_s": kinds["prefill_pairs"],
+        "per_decode_context_s": kinds["decode_context_tokens"],
+    }
+    if expert_share:
+        gpu["experts_s"] = 1.0 - (1.0 - expert_share) ** tokens
+    if host is None:  # where the host's work is hidden, a request costs no more than its tokens
+        gpu["per_request_s"] = requests
+    launched = (tokens > graphed).astype(float)
+    on_host = (ones, requests, prompts, launched) if host else ()
+    host_columns = dict(zip((field.name for field in fields(Host)), on_host, strict=False))
+    # A step's noise grows with its length: half way between absolute and relative errors.
+    weight = np.minimum(kinds["steps"], ENOUGH_STEPS) * seconds
+    by_host = (requests >= HOST_REQUESTS) & (kinds["prefill_tokens"] <= graphed) & bool(host)
+    for _ in range(MOST_GUESSES):
+        gpu_times, gpu_s = _solve(gpu, seconds, weight, ~by_host, prior)
+        host_times, host_s = _solve(host_columns, seconds, weight, by_host, host)
+        before, by_host = by_host, host_s > gpu_s
+        if (by_host == before).all():
+            break
+    far = np.abs(np.maximum(gpu_s, host_s) / seconds - 1)
+    left = float(weight @ (far * np.minimum(far, NEAR)))
+    return _Fit(free, gpu_times, host_times, left, float(np.median(far)))
 
 
-class _Measured:
-    """Kinds of steps as columns: what the GPU's time depends on, and what the host's does."""
+def _solve(
+    columns: Kinds, seconds: Floats, weight: Floats, rows: Flags, prior: StepModel | Host | None
+) -> tuple[dict[str, float], Floats]:
+    """The coefficients of these steps, and the seconds of all by them.
 
-    def __init__(
-        self, kinds: Kinds, prior: StepModel | None, host: Host | None, expert_share: float
-    ) -> None:
-        self.seconds = kinds["duration_s"]
-        # A step's noise grows with its length: half way between absolute and relative errors.
-        self._weight = np.minimum(kinds["steps"], ENOUGH_STEPS) * self.seconds
-        prompts, decodes = kinds["prefill_requests"], kinds["decode_requests"]
-        self._tokens, self._requests = kinds["prefill_tokens"] + decodes, prompts + decodes
-        graphed = prior.graphed_tokens if prior else GRAPHED_TOKENS
-        self._is_decoding = kinds["prefill_tokens"] <= graphed
-        ones = np.ones_like(self.seconds)
-        gpu = {
-            "fixed_s": ones,
-            "per_token_s": self._tokens,
-            "per_prefill_pair_s": kinds["prefill_pairs"],
-            "per_decode_context_s": kinds["decode_context_tokens"],
-        }
-        if expert_share:
-            gpu["experts_s"] = 1.0 - (1.0 - expert_share) ** self._tokens
-        if host is None:  # where the host's work is hidden, a request costs no more than its tokens
-            gpu["per_request_s"] = self._requests
-        launched = (self._tokens > graphed).astype(float)
-        on_host = (ones, self._requests, prompts, launched) if host else ()
-        self.gpu_names = tuple(gpu)
-        self._gpu = np.stack([*gpu.values()], axis=1)
-        self._host = np.stack(on_host, axis=1) if host else np.zeros((len(ones), 0))
-        # Zero where nothing is known.
-        self._gpu_prior = np.asarray([getattr(prior, name) if prior else 0.0 for name in gpu])
-        self._host_prior = np.asarray([getattr(host, name) for name in HOST_TIMES if host])
-
-    def best_fit(self) -> _Fit:
-        """The number of free tokens, and the coefficients, that leave the least."""
-        firsts = (self._alternate(FREE_TOKENS[0], guess) for guess in self._guesses())
-        guess = self._by_host(min(firsts, key=self._left))
-        fits = [self._alternate(free, guess) for free in FREE_TOKENS]
-        enough = min(map(self._left, fits)) * (1 + NO_BETTER) + 1e-12
-        return next(fit for fit in fits if self._left(fit) <= enough)
-
-    def _guesses(self) -> Iterator[Flags]:
-        """Steps in which the host was slower."""
-        for many in HOST_REQUESTS if self._host.size else (np.inf,):
-            yield (self._requests >= many) & self._is_decoding
-        if self._host.size and self._gpu_prior.all():
-            yield self._by_host(_Fit(0, self._gpu_prior, self._host_prior))
-
-    def _alternate(self, free: int, guess: Flags) -> _Fit:
-        """Fit both, guess again who was slower, until the guess stays. Without a host: at once."""
-        features = self._paid(free)
-        for tries in (1, TRIES):  # squares first: they are not easily caught in a wrong guess
-            for _ in range(MOST_GUESSES):
-                gpu = self._solve(features, ~guess, self._gpu_prior, tries)
-                host = self._solve(self._host, guess, self._host_prior, tries)
-                before, guess = guess, self._by_host(fit := _Fit(free, gpu, host))
-                if (guess == before).all():
-                    break
-        return fit
-
-    def _solve(self, features: Floats, rows: Flags, prior: Floats, tries: int) -> Floats:
-        """Of these steps; each known coefficient is one more of them, which takes what is known.
-
-        In units in which a coefficient is about 1, and shares of the steps' times.
-        """
-        some, seconds, known = features[rows], self.seconds[rows], prior > 0
-        most = np.abs(some).max(axis=0, initial=1e-30)
-        scale = np.where(known, prior, 1 / most)
-        shares = np.concatenate([some * scale / seconds[:, None], np.eye(len(scale))[known]])
-        strength = PRIOR_STEPS * (float(np.median(seconds)) if rows.any() else 1.0)
-        weight = np.concatenate([self._weight[rows], np.full(int(known.sum()), strength)])
-        pull = np.ones_like(weight)
-        for _ in range(tries):
-            by = (weight * pull) ** 0.5
-            answer = nnls(shares * by[:, None], by)[0] if len(scale) else prior
-            pull = NEAR / np.maximum(np.abs(shares @ answer - 1), NEAR)
-        return np.asarray(answer * scale)
-
-    def _left(self, fit: _Fit) -> float:
-        far = np.abs(self.longer(fit) / self.seconds - 1)
-        return float(self._weight @ (far * np.minimum(far, NEAR)))
-
-    def _paid(self, free: int) -> Floats:
-        features = self._gpu.copy()
-        features[:, self.gpu_names.index("per_token_s")] = np.maximum(0.0, self._tokens - free)
-        return features
-
-    def longer(self, fit: _Fit) -> Floats:
-        return np.asarray(np.maximum(self._paid(fit.free) @ fit.gpu, self._host @ fit.host))
-
-    def _by_host(self, fit: _Fit) -> Flags:
-        return np.asarray(self._host @ fit.host > self._paid(fit.free) @ fit.gpu)
+    Each known coefficient is one more step, which takes what is known. In units in which a
+    coefficient is about 1, and shares of the steps' times.
+    """
+    if not columns:
+        return {}, np.zeros_like(seconds)
+    features = np.stack([*columns.values()], axis=1)
+    known = np.asarray([getattr(prior, name) if prior else 0.0 for name in columns])
+    some, took = features[rows], seconds[rows]
+    scale = np.where(known > 0, known, 1 / np.abs(some).max(axis=0, initial=1e-30))
+    shares = np.concatenate([some * scale / took[:, None], np.eye(len(scale))[known > 0]])
+    strength = PRIOR_STEPS * (float(np.median(took)) if rows.any() else 1.0)
+    weights = np.concatenate([weight[rows], np.full(int((known > 0).sum()), strength)])
+    pull = np.ones_like(weights)
+    for _ in range(TRIES):
+        by = (weights * pull) ** 0.5
+        answer = nnls(shares * by[:, None], by)[0]
+        pull = NEAR / np.maximum(np.abs(shares @ answer - 1), NEAR)
+    times = np.asarray(answer * scale)
+    return dict(zip(columns, map(float, times), strict=True)), np.asarray(features @ times)
 
 
 # -- steps that are alike ------------------------------------------------------------------------

@@ -78,9 +78,6 @@ def _limit(fields: Fields) -> int | None:
     return int((base if isinstance(base, int) else min(stated)) * factor)
 
 
-# --- attention ------------------------------------------------------------------------------------
-
-
 def _attention(fields: Fields, layers: tuple[Layer, ...], limit: int | None) -> Attention:
     heads, latent = fields.number("heads"), read_latent(fields)
     window = sliding_window(fields, limit)
@@ -122,35 +119,30 @@ def _of_full_layers(fields: Fields) -> tuple[int | None, int | None]:
     return heads if fields.says("attention_k_eq_v") else None, fields.maybe("global_head_dim")
 
 
-# --- what tokens are fed through ------------------------------------------------------------------
-
-
 def _experts(fields: Fields, layers: tuple[Layer, ...]) -> Experts | None:
     count = fields.maybe("experts")
     sparse = sum(layer.feed is Feed.EXPERTS for layer in layers)
     if not count or not sparse:
         return None
-    intermediate = fields.maybe("expert") or fields.number("intermediate")
+    routed = fields.maybe("expert") or fields.number("intermediate")
+    # The width of what all tokens pass beside their experts.
+    if fields.kind == "llama4_text":
+        shared = routed
+    elif fields.says("enable_moe_block"):  # an MLP as wide as without experts
+        shared = fields.number("intermediate")
+    elif fields.kind.startswith("granitemoe"):
+        shared = fields.maybe("shared_intermediate_size") or 0
+    else:
+        each = fields.maybe("moe_shared_expert_intermediate_size") or routed
+        shared = (fields.maybe("shared_experts") or 0) * each
+        shared += fields.maybe("shared_expert_intermediate_size") or 0
     return Experts(
         count=count,
         active=fields.maybe("active") or 2,
-        intermediate=intermediate,
+        intermediate=routed,
         layers=sparse,
-        shared_intermediate=_shared_intermediate(fields, intermediate),
+        shared_intermediate=shared,
     )
-
-
-def _shared_intermediate(fields: Fields, routed: int) -> int:
-    """The width of what all tokens pass beside their experts."""
-    if fields.kind == "llama4_text":
-        return routed
-    if fields.says("enable_moe_block"):  # beside an MLP as wide as without experts
-        return fields.number("intermediate")
-    if fields.kind.startswith("granitemoe"):
-        return fields.maybe("shared_intermediate_size") or 0
-    each = fields.maybe("moe_shared_expert_intermediate_size") or routed
-    shared = fields.maybe("shared_expert_intermediate_size") or 0
-    return shared + (fields.maybe("shared_experts") or 0) * each
 
 
 def _dense_intermediate(fields: Fields, layers: tuple[Layer, ...]) -> int:
@@ -174,8 +166,7 @@ def _dense_intermediate(fields: Fields, layers: tuple[Layer, ...]) -> int:
 def _vision(config: Config) -> int:
     """The vision tower, roughly: four square matrices and an MLP per layer."""
     tower = config.get("vision_config")
-    if not isinstance(tower, Mapping):
-        return 0
+    tower = tower if isinstance(tower, Mapping) else {}
     names = ("num_hidden_layers depth layers", "hidden_size embed_dim width")
     layers, hidden, wide = (
         next((tower[key] for key in keys.split() if isinstance(tower.get(key), int)), 0)

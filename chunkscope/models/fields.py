@@ -84,15 +84,12 @@ class Fields:
         return count
 
     def number(self, what: str) -> int:
-        value = self.maybe(what)
-        if value is None:
-            raise InputError(
-                f"the config.json of {self.name} has no {NAMES[what][0]}",
-                hint="it must be the config.json of a language model, as on the Hugging Face hub",
-            )
-        if not value:
-            raise InputError(f"the config.json of {self.name} has {NAMES[what][0]} = 0")
-        return value
+        if value := self.maybe(what):
+            return value
+        raise InputError(
+            f"the config.json of {self.name} has no {NAMES[what][0]}, or 0",
+            hint="it must be the config.json of a language model, as on the Hugging Face hub",
+        )
 
     def maybe(self, what: str) -> int | None:
         for key in NAMES.get(what, (what,)):

@@ -80,8 +80,6 @@ def _signs(fields: Fields) -> list[str] | None:
     return signs
 
 
-# --- what is kept ---------------------------------------------------------------------------------
-
 # One layer in so many looks back on everything, where a window is stated and no list of layers.
 _FULL_EVERY = {"gemma2": 2, "gpt_oss": 2, "gemma3": 6, "gemma3_text": 6}
 
@@ -121,9 +119,6 @@ def _states(fields: Fields, count: int) -> set[int]:
     if interval := fields.maybe("full_attention_interval"):
         return {i for i in every if (i + 1) % interval}
     return every if fields.kind == "bamba" else set()
-
-
-# --- what tokens are fed through ------------------------------------------------------------------
 
 
 def _sparse(fields: Fields, count: int) -> set[int]:

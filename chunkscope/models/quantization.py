@@ -50,29 +50,25 @@ def _read(stated: Config, method: str) -> Quantization | None:
         scales = 32 / max(1, block[0] * block[1]) if block and sized else 0.0
         return Quantization(method="fp8", bits=8, extra_bits=scales)
     if method.startswith(("awq", "gptq")):
+        name = "awq" if method.startswith("awq") else "gptq"
         bits = _number(stated, "bits", "w_bit", default=4)
         group = _number(stated, "group_size", "q_group_size", default=128)
-        return Quantization(
-            method=next(filter(method.startswith, ("awq", "gptq"))),
-            bits=bits,
-            extra_bits=_group_bits(bits, group),
-        )
+        return Quantization(method=name, bits=bits, extra_bits=_group_bits(bits, group))
     if method.startswith("compressed-tensors"):
         return _compressed(stated)
     if method.startswith("bitsandbytes"):
+        if stated.get("load_in_8bit") or stated.get("_load_in_8bit"):
+            return Quantization(method="bitsandbytes", bits=8)
         # A 32-bit scale per 64 weights; double quantization stores it in 8 bits.
-        eight = stated.get("load_in_8bit") or stated.get("_load_in_8bit")
-        scale = 0 if eight else 8 if stated.get("bnb_4bit_use_double_quant") else 32
-        return Quantization(method="bitsandbytes", bits=8 if eight else 4, extra_bits=scale / 64)
+        scale = 8 if stated.get("bnb_4bit_use_double_quant") else 32
+        return Quantization(method="bitsandbytes", bits=4, extra_bits=scale / 64)
     if method.startswith("mxfp4"):
         return Quantization(method="mxfp4", bits=4, extra_bits=8 / 32, kinds=("experts",))
     if method.startswith(("modelopt", "nvfp4")):
-        fp4 = "fp4" in str(stated.get("quant_algo") or method).lower()
-        return Quantization(method="nvfp4", bits=4, extra_bits=8 / 16) if fp4 else FP8
+        if "fp4" in str(stated.get("quant_algo") or method).lower():
+            return Quantization(method="nvfp4", bits=4, extra_bits=8 / 16)
+        return Quantization(method="fp8", bits=8)
     return None
-
-
-FP8 = Quantization(method="fp8", bits=8)
 
 
 def _group_bits(bits: int, group: int) -> float:
@@ -81,16 +77,15 @@ def _group_bits(bits: int, group: int) -> float:
 
 
 def _compressed(stated: Config) -> Quantization | None:
-    groups = stated.get("config_groups")
-    first = next(iter(groups.values()), None) if isinstance(groups, Mapping) else None
-    weights = first.get("weights") if isinstance(first, Mapping) else None
-    if not isinstance(first, Mapping) or not isinstance(weights, Mapping):
+    try:
+        first = next(iter(stated["config_groups"].values()))
+        weights, inputs = first["weights"], first.get("input_activations") or {}
+        bits = _number(weights, "num_bits", default=8)
+        group = _number(weights, "group_size", default=0)
+        extra = 8 / group if group and weights.get("type") == "float" else _group_bits(bits, group)
+        eight = bits == 8 and inputs.get("num_bits") == 8
+    except (KeyError, TypeError, AttributeError, StopIteration):
         return None
-    bits = _number(weights, "num_bits", default=8)
-    group = _number(weights, "group_size", default=0)
-    extra = 8 / group if group and weights.get("type") == "float" else _group_bits(bits, group)
-    inputs = first.get("input_activations")
-    eight = bits == 8 and isinstance(inputs, Mapping) and inputs.get("num_bits") == 8
     method = "fp8 (compressed-tensors)" if eight else "compressed-tensors"
     return Quantization(method=method, bits=bits, extra_bits=extra)
 

@@ -270,8 +270,3 @@ def test_a_calibration_comes_back_from_its_file(tmp_path):
     written = calibration(version="0.1.0")
     written.save(tmp_path / "calibration.json")
     assert Calibration.load(tmp_path / "calibration.json") == written
-
-
-def test_columns_that_differ_in_length_are_refused():
-    with pytest.raises(InputError):
-        replace(samples(count=3), duration_s=(1.0,))
