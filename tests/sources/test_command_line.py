@@ -89,22 +89,6 @@ def test_every_archive_table_and_saved_dataset(tmp_path: Path, lengths) -> None:
         assert dataset["lengths"] == lengths, dataset["path"]
 
 
-def test_a_hub_dataset_from_the_local_cache(tmp_path: Path, lengths, monkeypatch) -> None:
-    import datasets
-
-    cache = tmp_path / "cache"
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", str(cache))
-    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
-    datasets.disable_progress_bars()
-    (tmp_path / "mini").mkdir()
-    (tmp_path / "mini" / "test.jsonl").write_bytes(LINES)
-    datasets.load_dataset(str(tmp_path / "mini"), cache_dir=str(cache))
-    (cache / "mini").rename(cache / "org___mini")
-    run = analyze(tmp_path, "hf:org/mini")
-    assert (run.code, run.dataset["path"]) == (0, "hf:org/mini@test"), run.err
-    assert run.dataset["lengths"] == lengths
-
-
 @pytest.mark.parametrize("data", [LINES, TABLE, gzip.compress(LINES)], ids=["jsonl", "csv", "gz"])
 def test_standard_input(tmp_path: Path, lengths, data: bytes) -> None:
     run = analyze(tmp_path, "-", stdin=data)

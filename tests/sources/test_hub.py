@@ -7,6 +7,7 @@ from chunkscope.errors import InputError, MissingError, UsageError
 from chunkscope.sources import remote
 from chunkscope.sources.base import ReadOptions
 from chunkscope.sources.discovery import discover
+from tests.commands.helpers import analyze
 from tests.sources.helpers import read
 
 datasets = pytest.importorskip("datasets")
@@ -43,6 +44,13 @@ def cached(tmp_path):
 def test_what_is_no_hub_name_is_a_usage_error(text):
     with pytest.raises(UsageError):
         discover([text], options=OFFLINE)
+
+
+def test_analyze_counts_a_cached_dataset(cached, tmp_path):
+    cached(["test"])
+    run = analyze(tmp_path, "hf:org/mini_set")
+    assert (run.code, run.dataset["path"]) == (0, "hf:org/mini_set@test"), run.err
+    assert run.dataset["rows"] == 3
 
 
 def test_a_cached_dataset_is_read_without_a_network(cached):
