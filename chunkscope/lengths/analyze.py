@@ -80,9 +80,6 @@ def info_of(scan: Scan) -> TokenizerInfo:
     """The tokenizer that counted, with how its counts were checked."""
     tokenizer, options, template = scan.tokenizer, scan.options, scan.options.chat_template
     reference = engine_name(tokenizer.facts.package)
-    notes = []
-    if tokenizer.only_reference:
-        notes = [note("counted_again", reference=reference)]
     # What comes through a pipe can be read only once.
     digest = hashlib.sha256(template.read_bytes()) if template and template.is_file() else None
     return TokenizerInfo(
@@ -93,7 +90,7 @@ def info_of(scan: Scan) -> TokenizerInfo:
         reference=reference,
         special_tokens_added=tokenizer.facts.special_added if options.special_tokens else 0,
         chat_template=digest.hexdigest() if digest else None,
-        notes=tuple(notes),
+        notes=(note("counted_again", reference=reference),) if tokenizer.only_reference else (),
     )
 
 

@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import TypeVar
 
 from chunkscope.prefixes.reuse import NearMiss
 
@@ -21,19 +22,26 @@ _FEWEST, _LEAST_TEXTS = 4, 0.1  # texts that have to miss another, of the sample
 _LEAST_LOST = 0.05  # of all tokens: less is not worth a line
 _AROUND = 24  # characters that are shown on each side of a difference
 
+S = TypeVar("S", str, bytes)
 # A text that has a part of an earlier one, which no cache finds: how many characters, and the
 # places of both in the sample.
 _Miss = tuple[int, int, int]
 
 
-def same_start(one: Sequence[object], other: Sequence[object]) -> int:
+def same_start(one: S, other: S) -> int:
     """How many characters or bytes they begin with in common.
 
     >>> same_start("to be", "to do")
     3
     """
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((n for n, (a, b) in pairs if a != b), min(len(one), len(other)))
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if other.startswith(one[low:middle], low):
+            low = middle
+        else:
+            high = middle - 1
+    return low
 
 
 def near_misses(

@@ -11,7 +11,6 @@ from chunkscope.console import Progress
 from chunkscope.errors import InputError
 from chunkscope.lengths.analyze import analyze as run
 from chunkscope.lengths.scan import Listener, draw
-from chunkscope.prompts import select
 from chunkscope.sources.base import Chunk
 from tests.commands.helpers import analyze as command
 from tests.commands.helpers import prompts, write_jsonl
@@ -104,23 +103,3 @@ def test_a_file_that_changed_is_counted_again_and_one_that_did_not_is_not(tmp_pa
     assert again.datasets == first.datasets
     write_jsonl(data, prompts(31, field="what"))
     assert chunkscope.analyze(data).overall.count == 31
-
-
-def test_the_prompt_of_small_files_is_looked_for_once_for_each_shape(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    guessed: list[Any] = []
-    guess = select.guess
-    monkeypatch.setattr(select, "guess", lambda head, *a: guessed.append(head) or guess(head, *a))
-    rows: dict[str, dict[str, str]] = {
-        "a": {"text": "How many are there?", "problem_statement": "Count all of the birds."},
-        "b": {"text": "And how many now?", "problem_statement": "Count all of the cats again."},
-        "c": {"text": "item_17", "problem_statement": "Count all of the dogs."},
-    }
-    for name, row in rows.items():
-        write_jsonl(tmp_path / f"{name}.jsonl", [row])
-    together = chunkscope.analyze(tmp_path)
-    assert len(guessed) == 2
-    alone = [chunkscope.analyze(tmp_path / f"{name}.jsonl", use_cache=False) for name in rows]
-    assert [d.field for d in together.datasets] == [p.datasets[0].field for p in alone]
-    assert [d.lengths for d in together.datasets] == [p.datasets[0].lengths for p in alone]
