@@ -129,7 +129,7 @@ BUDGETS = {
     "artefacts": 891,
     "models": 1_106,
     "hardware": 1_463,
-    "vllm": 2_139,
+    "vllm": 2_126,
     "simulation": 2_330,
     "planning": 2_499,
     "verification": 3_489,

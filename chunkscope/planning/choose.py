@@ -20,7 +20,6 @@ from chunkscope.simulation.sweep import UNIT_RATE
 from chunkscope.vllm.deployment import OWN
 from chunkscope.vllm.enums import Mode
 from chunkscope.vllm.flags import Release, flags_of
-from chunkscope.vllm.rules import Off
 from chunkscope.vllm.settings import NAMES, Settings
 
 WORTH = 0.03  # an argument that gains less of the aim is not set
@@ -241,7 +240,7 @@ def by_lengths(p: Problem, decision: Decision) -> Advice:
         settings = replace(
             whole if p.fits(whole) else Settings(max_num_batched_tokens=p.context),
             long_prefill_token_threshold=0,
-            enable_chunked_prefill=None if p.deployment.release.rules.off is Off.IGNORED else False,
+            enable_chunked_prefill=None if p.deployment.release.rules.off_is_ignored else False,
         )
     else:
         caps = filter(None, (decision.threshold, p.needed.long_prefill_token_threshold))

@@ -33,7 +33,6 @@ from chunkscope.tokenizers.resolve import (
 from chunkscope.vllm.deployment import Deployment
 from chunkscope.vllm.enums import Entry, Mode, SendOrder
 from chunkscope.vllm.flags import release
-from chunkscope.vllm.rules import Off
 
 ALIKE = {"r50k_base": "gpt2", "o200k_base": "o200k_harmony"}  # but for special tokens
 WORTH_SAYING = 0.05  # of the prompts' tokens: that they share so much
@@ -163,7 +162,7 @@ def _check_limits(p: Problem) -> None:
 
 def _notes(p: Problem, profile: Profile) -> Iterator[Note]:
     there = p.deployment
-    if p.request.mode is Mode.OFF and there.release.rules.off is Off.IGNORED:
+    if p.request.mode is Mode.OFF and there.release.rules.off_is_ignored:
         yield note("off_is_lost", version=there.release.text)
     if there.release.note:
         yield there.release.note

@@ -11,7 +11,6 @@ from chunkscope.errors import UsageError
 from chunkscope.planning.plan import Plan
 from chunkscope.verification.result import DEFAULT, OFF, PLAN
 from chunkscope.vllm.flags import Release
-from chunkscope.vllm.rules import Off
 from chunkscope.vllm.settings import NAMES, Settings
 
 LENGTH_POLICY = "length-rule"
@@ -81,7 +80,7 @@ def _merged(rows: Sequence[SettingRow]) -> Iterator[SettingRow]:
 
 def _checked(row: SettingRow, installed: Release, longest: int) -> SettingRow:
     context = row.settings.max_model_len
-    if row.settings.enable_chunked_prefill is False and installed.rules.off is Off.IGNORED:
+    if row.settings.enable_chunked_prefill is False and installed.rules.off_is_ignored:
         return replace(row, refused=note("off_is_ignored", vllm=installed.text))
     if context is not None and context < longest:
         return replace(

@@ -12,7 +12,6 @@ from chunkscope.models.shape import ModelShape
 from chunkscope.vllm.enums import Entry
 from chunkscope.vllm.flags import Release, dotted, flags_of
 from chunkscope.vllm.measured import MeasuredFit
-from chunkscope.vllm.rules import Off
 from chunkscope.vllm.settings import NAMES, UNUSUAL, KvPool, Settings
 
 OWN = Settings()  # everything left to vLLM
@@ -193,7 +192,7 @@ class Deployment:
             *((name, "below_one", _over(1, getattr(s, name))) for name in POSITIVE),
             ("data_parallel_size", "replicas_need_serve", several and self.entry is Entry.LLM),
             ("enable_chunked_prefill", "off_with_threshold", off and threshold > 0),
-            ("enable_chunked_prefill", "off_ignored", off and rules.off is Off.IGNORED),
+            ("enable_chunked_prefill", "off_ignored", off and rules.off_is_ignored),
             *((name, "unknown", name not in flags_of(version)) for name in s.given()),
         )
         values: dict[str, Fact | list[Fact]] = {**s.given()}

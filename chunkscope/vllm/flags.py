@@ -71,8 +71,8 @@ class Release:
 def release(version: str | None = None) -> Release:
     """The release of that name; by default the installed one, else the newest known.
 
-    >>> release("0.24").rules.off.value
-    'honoured, with a warning'
+    >>> release("0.24").version
+    (0, 24, 0)
     """
     if version is None:
         version = installed_version()

@@ -8,7 +8,6 @@ not its default, it schedules one token too many. The rest was read and executed
 """
 
 from dataclasses import dataclass, field, fields
-from enum import StrEnum
 from functools import cache
 from typing import Any
 
@@ -16,14 +15,6 @@ Version = tuple[int, int, int]
 OLDEST: Version = (0, 10, 2)
 NEWEST: Version = (0, 32, 0)
 DEFAULT: Version = (0, 30, 0)  # whose rules hold where no version is named
-
-
-class Off(StrEnum):
-    """What a version does with `enable_chunked_prefill=False` on a generative model."""
-
-    IGNORED = "ignored"
-    HONOURED = "honoured"
-    WARNED = "honoured, with a warning"
 
 
 def _rule(first: Any, *changes: tuple[Version, Any]) -> Any:
@@ -59,9 +50,7 @@ class Rules:
     window_caps_admission: bool = _since((0, 24, 0))  # a group with a window asks for what it holds
     keeps_window_of_running_step: bool = _since((0, 28, 0))
 
-    off: Off = _rule(  # noqa: RUF009
-        Off.IGNORED, ((0, 11, 1), Off.HONOURED), ((0, 12, 0), Off.WARNED)
-    )
+    off_is_ignored: bool = _rule(True, ((0, 11, 1), False))  # chunking cannot be switched off
     gpu_memory_utilization: float = _rule(0.9, ((0, 20, 0), 0.92))
     checks_threshold: bool = _since((0, 27, 0))
     hybrid_refuses_off: bool = _since((0, 26, 0))

@@ -11,7 +11,7 @@ from chunkscope.vllm import flags as vllm_flags
 from chunkscope.vllm.deployment import Deployment
 from chunkscope.vllm.enums import Entry
 from chunkscope.vllm.flags import command_line, flags_of, release
-from chunkscope.vllm.rules import NEWEST, OLDEST, Off, Rules
+from chunkscope.vllm.rules import NEWEST, OLDEST, Rules
 from chunkscope.vllm.settings import Settings
 
 
@@ -60,10 +60,8 @@ def test_the_default_is_the_installed_version(monkeypatch, installed, version, n
 @pytest.mark.parametrize(
     ("rule", "version", "value"),
     [
-        ("off", "0.11.0", Off.IGNORED),
-        ("off", "0.11.1", Off.HONOURED),
-        ("off", "0.12", Off.WARNED),
-        ("off", "0.32", Off.WARNED),
+        ("off_is_ignored", "0.11.0", True),
+        ("off_is_ignored", "0.11.1", False),
         ("gpu_memory_utilization", "0.19.1", 0.9),
         ("gpu_memory_utilization", "0.20.0", 0.92),
         ("unchunked_drops_the_threshold", "0.10.2", False),
