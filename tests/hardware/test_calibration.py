@@ -76,9 +76,7 @@ def calibration(model: str = "llama-3.1-8b", gpu: str = "h200", **more: object) 
     return Calibration(**{**facts, **more})
 
 
-def target(
-    model: str = "llama-3.1-8b", gpu: str = "h200", vllm: str = "0.28.0", tp: int = 1
-) -> CostTarget:
+def target(model="llama-3.1-8b", gpu="h200", vllm="0.28.0", tp=1) -> CostTarget:
     shape, parallel = find_model(model), Parallel(tensor=tp)
     return CostTarget(shape=shape, gpu=find_gpu(gpu), vllm=vllm, parallel=parallel)
 
@@ -86,28 +84,13 @@ def target(
 # -- fitting -----------------------------------------------------------------------------------
 
 
-def test_exact_steps_give_their_model_back():
-    step, error = fit_steps(samples(noise=0))
+@pytest.mark.parametrize(("noise", "near", "most"), [(0, 1e-3, 1e-4), (0.02, 0.1, 0.02)])
+def test_steps_give_their_model_back_and_noise_and_hiccups_hardly_move_it(noise, near, most):
+    step, error = fit_steps(samples(noise=noise))
     for name in ("fixed_s", "per_token_s", "per_prefill_pair_s", "per_decode_context_s"):
-        assert getattr(step, name) == pytest.approx(getattr(TRUE, name), rel=1e-3), name
-    assert step.free_tokens == 128
-    assert error < 1e-4
-
-
-def test_noise_and_hiccups_hardly_move_the_fit():
-    step, error = fit_steps(samples())
-    assert step.per_token_s == pytest.approx(TRUE.per_token_s, rel=0.03)
-    assert step.fixed_s == pytest.approx(TRUE.fixed_s, rel=0.1)
-    assert error < 0.02
-
-
-def test_no_coefficient_is_ever_negative():
-    """Durations that fall with the context: the best that can be said is that it costs nothing."""
-    steps = samples(noise=0)
-    falling = tuple(1.0 - 1e-9 * pairs / 100 for pairs in steps.prefill_pairs)
-    step, _ = fit_steps(replace(steps, duration_s=falling))
-    assert step.per_prefill_pair_s == pytest.approx(0, abs=1e-13)
-    assert min(step.fixed_s, step.per_token_s, step.per_decode_context_s) >= 0
+        assert getattr(step, name) == pytest.approx(getattr(TRUE, name), rel=near), name
+    assert noise or step.free_tokens == 128
+    assert error < most
 
 
 def test_too_few_steps_are_an_input_error():
@@ -118,11 +101,10 @@ def test_too_few_steps_are_an_input_error():
         fit_steps(replace(begun, setting=tuple(map(str, range(30)))), host=HOST)
 
 
-@pytest.mark.parametrize("noise", [0, 0.05])
-def test_both_the_gpu_and_the_host_are_found_in_steps_that_show_only_the_slower(noise):
+@pytest.mark.parametrize(("noise", "near"), [(0, 0.05), (0.05, 0.10)])
+def test_both_the_gpu_and_the_host_are_found_in_steps_that_show_only_the_slower(noise, near):
     steps = samples(BESIDE, count=4_000, noise=noise, longest=500)
     step, _ = fit_steps(steps, prior=PRIOR, host=HOST)
-    near = 0.05 if not noise else 0.10
     for tokens, pairs, held in ((8_192, 8_192 * 10_000, 0), (64, 0, 150_000), (256, 0, 20_000)):
         fitted, true = (one.gpu_s(tokens, pairs, held, 1) for one in (step, BESIDE))
         assert fitted == pytest.approx(true, rel=near)
@@ -144,14 +126,6 @@ def test_few_or_odd_steps_still_give_a_sane_model(took):
         step = asdict(fit_steps(steps, **more)[0])
         times = [v for v in (*step.values(), *step["host"].values()) if isinstance(v, float)]
         assert all(0 <= time < 1e4 for time in times)
-
-
-def test_steps_that_something_held_up_do_not_count():
-    steps = only(samples(noise=0), [0] * 9)
-    slow = replace(steps, duration_s=(*[0.01] * 8, 9.0))
-    kinds = kinds_of(slow, only_settled=False)
-    assert kinds["duration_s"] == pytest.approx([0.01])
-    assert kinds["steps"] == pytest.approx([9])
 
 
 def test_a_step_is_not_settled_at_the_start_or_when_many_have_just_ended():
@@ -184,9 +158,7 @@ def test_steps_that_were_recorded_without_windows_are_simulated_without():
 
 
 def test_several_calibrations_of_one_engine_are_fitted_together():
-    both = together([calibration(), calibration()])
-    assert len(both.steps) == 400
-    assert {name[0] for name in both.steps.setting} == {"1", "2"}
+    assert len(together([calibration(), calibration()]).steps) == 400
     for other in (calibration(vllm="0.24.0"), calibration("qwen2.5-7b")):
         with pytest.raises(InputError, match=r"vllm|model"):
             together([calibration(), other])
@@ -235,13 +207,6 @@ def test_a_calibration_scaled_to_more_gpus_keeps_their_communication():
     )
     assert one / 8 * 1.1 < eight < one
     assert far > 4 * eight, "over PCIe"
-
-
-def test_what_was_measured_on_two_gpus_has_its_communication_already():
-    two = calibration(tp=2)
-    assert cost_model(target(tp=2), two).source is CostSource.CALIBRATED
-    back = cost_model(target(tp=1), two).step
-    assert back.per_token_s < 2 * cost_model(None, two).step.per_token_s
 
 
 def test_a_gpu_of_unknown_speed_cannot_be_scaled_from():

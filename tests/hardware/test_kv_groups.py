@@ -29,12 +29,8 @@ def made(probe, tmp_path_factory):
         (folder / name / "config.json").write_text(json.dumps(config))
         for budget in BUDGETS:
             for caching in CACHING:
-                engine = {
-                    "max_model_len": 8_192,
-                    "max_num_batched_tokens": budget,
-                    "max_num_seqs": 8,
-                }
-                engine |= {"enable_prefix_caching": caching}
+                engine = {"max_model_len": 8_192, "max_num_batched_tokens": budget}
+                engine |= {"max_num_seqs": 8, "enable_prefix_caching": caching}
                 question = {"folder": str(folder / name), "engine": engine, "bytes": AMOUNTS}
                 asked.append(((name, budget, caching), question))
     answers = probe("kv_probe", [question for _, question in asked])

@@ -58,20 +58,15 @@ def test_kv_tokens_are_the_measured_ones_within_2_percent(budget, measured_token
     assert memory.kv_cache_tokens == pytest.approx(measured_tokens, rel=0.001)
 
 
-def test_prompt_logprobs_on_the_v1_runner_are_the_measured_ones():
-    """Budget 2048: the peak rose to 2.91 GiB, none of it profiled."""
-    memory = engine("qwen2.5-7b", logprobs=True).memory(budget=2_048, seqs=64, utilization=0.9)
+@pytest.mark.parametrize(
+    ("model", "runner", "gib"), [("qwen2.5-7b", Runner.V1, 2.91), ("llama-3.1-8b", Runner.V2, 0.51)]
+)
+def test_prompt_logprobs_are_the_measured_ones_and_not_profiled(model, runner, gib):
+    """Budget 2048; on the V2 runner in slices of 1024 tokens."""
+    memory = engine(model, logprobs=True).memory(budget=2_048, seqs=64, utilization=0.9)
     line = memory.line("logprobs")
-    assert memory.runner is Runner.V1
-    assert line.gib == pytest.approx(2.91, rel=0.10)
-    assert not line.profiled
-
-
-def test_prompt_logprobs_on_the_v2_runner_are_the_measured_ones():
-    """Budget 2048: the peak rose to 0.51 GiB, slices of 1024 tokens."""
-    memory = engine(logprobs=True).memory(budget=2_048, seqs=64, utilization=0.9)
-    assert memory.runner is Runner.V2
-    assert memory.line("logprobs").gib == pytest.approx(0.51, rel=0.10)
+    assert (memory.runner, line.profiled) == (runner, False)
+    assert line.gib == pytest.approx(gib, rel=0.10)
 
 
 def test_the_sampler_is_a_floor_that_the_budget_does_not_lower():

@@ -163,14 +163,13 @@ def per_token_s(gpu: str, **spread: int) -> float:
     return exchange(find_model("qwen3-8b"), find_gpu(gpu), Parallel(**spread))[1]
 
 
-@pytest.mark.parametrize("gpu", ["rtx-5090", "rtx-4090", "l4", "h100-pcie", "a100-pcie"])
+@pytest.mark.parametrize("gpu", ["rtx-4090", "h100-pcie"])
 def test_cards_without_nvlink_exchange_ten_times_slower(gpu):
     assert per_token_s(gpu, tensor=2) > 10 * per_token_s("h200", tensor=2)
 
 
-def test_cards_with_nvlink_exchange_alike_whatever_their_memory_does():
-    assert per_token_s("v100", tensor=2) == per_token_s("b200", tensor=2) > 0
-    assert per_token_s("h200", data=2) == 0, "dense replicas do not talk"
+def test_dense_replicas_do_not_talk():
+    assert per_token_s("h200", tensor=2) > per_token_s("h200", data=2) == 0
 
 
 def test_more_experts_are_read_where_the_tokens_of_all_replicas_choose_them():
@@ -185,6 +184,7 @@ def test_more_experts_are_read_where_the_tokens_of_all_replicas_choose_them():
         pytest.param("qwen3-8b", {"by_expert": True}, id="no experts"),
         pytest.param("qwen3-30b-a3b", {"data": 256, "by_expert": True}, id="too few experts"),
         pytest.param("qwen3-30b-a3b", {"data": 0}, id="no replica"),
+        pytest.param("llama-3.1-8b", {"tensor": 3}, id="heads are not split"),
     ],
 )
 def test_what_cannot_be_spread_is_a_usage_error(model, spread):

@@ -29,6 +29,10 @@ ALSO = {
 }  # fmt: skip
 
 
+GEMMA_4_EXPERTS = {"enable_moe_block": True, "num_experts": 16, "moe_intermediate_size": 704,
+                   "top_k_experts": 4}  # fmt: skip
+
+
 def counted(kind, changes):
     """(in the model, by us)."""
     torch = pytest.importorskip("torch")
@@ -52,14 +56,7 @@ def test_the_weights_are_the_models(kind):
 
 
 @pytest.mark.real
-def test_the_weights_of_gemma_4_with_experts():
-    experts = {"enable_moe_block": True, "num_experts": 16, "moe_intermediate_size": 704}
-    built, ours = counted("gemma4_text", {**experts, "top_k_experts": 4})
-    assert ours == pytest.approx(built, rel=5e-4)
-
-
-@pytest.mark.real
-@pytest.mark.parametrize("kind", ALSO)
-def test_the_weights_are_the_models_in_another_form(kind):
-    built, ours = counted(kind, ALSO[kind])
+@pytest.mark.parametrize(("kind", "changes"), [*ALSO.items(), ("gemma4_text", GEMMA_4_EXPERTS)])
+def test_the_weights_are_the_models_in_another_form(kind, changes):
+    built, ours = counted(kind, changes)
     assert ours == pytest.approx(built, rel=5e-4)
