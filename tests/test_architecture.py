@@ -128,7 +128,7 @@ BUDGETS = {
     "lengths": 1_677,
     "artefacts": 891,
     "models": 1_106,
-    "hardware": 1_463,
+    "hardware": 1_440,
     "vllm": 2_126,
     "simulation": 2_330,
     "planning": 2_499,

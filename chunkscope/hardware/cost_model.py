@@ -91,12 +91,12 @@ def _fit(calibration: Calibration) -> tuple[StepModel, float]:
             "fitting a calibration needs scipy",
             hint="install it: `pip install 'chunkscope[verify]'` or `pip install scipy`",
         ) from None
-    shape, e = calibration.model, calibration.model.experts
+    shape, e, prior = calibration.model, calibration.model.experts, None
+    if calibration.device == "cuda" and calibration.async_scheduling:
+        prior = _measured_roofline(calibration, card_titled(calibration.gpu))
+        prior = prior or StepModel(host=assumed_host(shape))
     share = e.active / e.count if e else 0.0
-    if not (calibration.device == "cuda" and calibration.async_scheduling):
-        return fit_steps(calibration.steps, expert_share=share)
-    prior, host = _measured_roofline(calibration, card_titled(calibration.gpu)), assumed_host(shape)
-    return fit_steps(calibration.steps, expert_share=share, prior=prior, host=host)
+    return fit_steps(calibration.steps, expert_share=share, prior=prior)
 
 
 def _measured_roofline(calibration: Calibration, gpu: Gpu | None) -> StepModel | None:

@@ -86,7 +86,12 @@ def find_gpu(name: str | None) -> Gpu | None:
     if gpu := TABLE.get(ALIASES.get(slug, slug)) or card_titled(name):
         return gpu
     if name[:1].isdecimal():
-        size = read_gib(name)
+        try:
+            size = SIZES.read(name.lower())
+        except ValueError as error:
+            raise UsageError(f"--gpu: {error}") from None
+        if not size:
+            raise UsageError("the memory of --gpu is 0", hint=f"write it like {SIZE.accepted}")
         title = f"a GPU with {size:g} GiB"
         return Gpu(name=f"{size:g}GiB", title=title, memory_gib=size, memory_given=True)
     near = [f"did you mean {one}? " for one in get_close_matches(slug, TABLE, n=1)]
@@ -98,20 +103,6 @@ def doubts(gpu: Gpu) -> tuple[Note, ...]:
     """Which figures of a card nobody has compared with anything."""
     figures = UNCHECKED.get(gpu.name, ())
     return tuple(note("gpu_unchecked", figure=figure, gpu=gpu.title) for figure in figures)
-
-
-def read_gib(text: str) -> float:
-    """
-    >>> read_gib("24GiB"), read_gib("512mib")
-    (24.0, 0.5)
-    """
-    try:
-        size = SIZES.read(text.lower())
-    except ValueError as error:
-        raise UsageError(f"--gpu: {error}") from None
-    if not size:
-        raise UsageError("the memory of --gpu is 0", hint=f"write it like {SIZE.accepted}")
-    return size
 
 
 def local_gpu() -> Gpu:

@@ -7,7 +7,6 @@ steps do not show stays near what is known of other engines (`prior`).
 """
 
 from dataclasses import fields
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,56 +35,33 @@ NEAR, TRIES = 0.02, 6
 
 
 def fit_steps(
-    steps: StepSamples,
-    *,
-    expert_share: float = 0.0,
-    prior: StepModel | None = None,
-    host: Host | None = None,
+    steps: StepSamples, *, expert_share: float = 0.0, prior: StepModel | None = None
 ) -> tuple[StepModel, float]:
     """The model, and its median distance from a measured step, as a share of it.
 
-    `host`, where its work runs beside the GPU's: what it takes elsewhere. None fits one sum.
-
-    Of experts, those that are chosen are read: `expert_share` is what one token chooses. Steps are
-    recorded with all that is before a token, windows or not: so the fitted model simulates them.
+    `prior`, where the host works beside the GPU: what both take elsewhere; a time of 0 is not
+    known. None fits one sum. Of experts, those that are chosen are read: `expert_share` is what one
+    token chooses. Steps are recorded with all that is before a token, windows or not: so the fitted
+    model simulates them.
     """
-    kinds = kinds_of(steps, only_settled=host is not None)
+    kinds = kinds_of(steps, only_settled=prior is not None)
     if len(steps) < FEWEST_STEPS or kinds["steps"].sum() < FEWEST_STEPS // 2:
         raise InputError(
             f"the calibration has {len(steps):,} steps: too few to fit a step model to",
             hint="verify with more requests",
         )
-    graphed = prior.graphed_tokens if prior else GRAPHED_TOKENS
-    fits = [_fit(kinds, free, graphed, expert_share, prior, host) for free in FREE_TOKENS]
-    enough = min(fit.left for fit in fits) * (1 + NO_BETTER) + 1e-12
-    best = next(fit for fit in fits if fit.left <= enough)
-    step = StepModel(
-        free_tokens=best.free,
-        host=Host(**best.host),
-        graphed_tokens=graphed,
-        expert_share=expert_share,
-        **{**best.gpu, "fixed_s": max(best.gpu["fixed_s"], 1e-6)},  # type: ignore[arg-type]
-    )
-    return step, best.error
-
-
-class _Fit(NamedTuple):
-    free: int  # tokens that hide behind reading the weights
-    gpu: dict[str, float]
-    host: dict[str, float]
-    left: float
-    error: float
+    fits = [_fit(kinds, free, expert_share, prior) for free in FREE_TOKENS]
+    enough = min(left for left, *_ in fits) * (1 + NO_BETTER) + 1e-12
+    return next((step, error) for left, step, error in fits if left <= enough)
 
 
 def _fit(
-    kinds: Kinds,
-    free: int,
-    graphed: int,
-    expert_share: float,
-    prior: StepModel | None,
-    host: Host | None,
-) -> _Fit:
-    """Fit the GPU and the host, guess again who was slower, until the guess stays."""
+    kinds: Kinds, free: int, expert_share: float, prior: StepModel | None
+) -> tuple[float, StepModel, float]:
+    """Fit the GPU and the host, guess again who was slower, until the guess stays.
+
+    What is left of the steps' times, the model, and its median distance.
+    """
     seconds, prompts, decodes = (
         kinds[name] for name in ("duration_s", "prefill_requests", "decode_requests")
     )
@@ -98,23 +74,33 @@ def _fit(
     }
     if expert_share:
         gpu["experts_s"] = 1.0 - (1.0 - expert_share) ** tokens
-    if host is None:  # where the host's work is hidden, a request costs no more than its tokens
+    graphed, on_host = GRAPHED_TOKENS, {}
+    if prior is None:  # where the host's work is hidden, a request costs no more than its tokens
         gpu["per_request_s"] = requests
-    launched = (tokens > graphed).astype(float)
-    on_host = (ones, requests, prompts, launched) if host else ()
-    host_columns = dict(zip((field.name for field in fields(Host)), on_host, strict=False))
+    else:
+        graphed = prior.graphed_tokens
+        launched = (tokens > graphed).astype(float)
+        on_host = {"fixed_s": ones, "per_request_s": requests}
+        on_host |= {"per_prompt_s": prompts, "ungraphed_s": launched}
     # A step's noise grows with its length: half way between absolute and relative errors.
     weight = np.minimum(kinds["steps"], ENOUGH_STEPS) * seconds
-    by_host = (requests >= HOST_REQUESTS) & (kinds["prefill_tokens"] <= graphed) & bool(host)
+    by_host = (requests >= HOST_REQUESTS) & (kinds["prefill_tokens"] <= graphed) & bool(on_host)
     for _ in range(MOST_GUESSES):
         gpu_times, gpu_s = _solve(gpu, seconds, weight, ~by_host, prior)
-        host_times, host_s = _solve(host_columns, seconds, weight, by_host, host)
+        host_times, host_s = _solve(on_host, seconds, weight, by_host, prior and prior.host)
         before, by_host = by_host, host_s > gpu_s
         if (by_host == before).all():
             break
     far = np.abs(np.maximum(gpu_s, host_s) / seconds - 1)
     left = float(weight @ (far * np.minimum(far, NEAR)))
-    return _Fit(free, gpu_times, host_times, left, float(np.median(far)))
+    step = StepModel(
+        free_tokens=free,
+        host=Host(**host_times),
+        graphed_tokens=graphed,
+        expert_share=expert_share,
+        **{**gpu_times, "fixed_s": max(gpu_times["fixed_s"], 1e-6)},  # type: ignore[arg-type]
+    )
+    return left, step, float(np.median(far))
 
 
 def _solve(

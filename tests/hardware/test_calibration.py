@@ -98,13 +98,13 @@ def test_too_few_steps_are_an_input_error():
         fit_steps(samples(count=5))
     begun = only(replace(samples(), decode_requests=(0,) * 600), [0] * 30)
     with pytest.raises(InputError):
-        fit_steps(replace(begun, setting=tuple(map(str, range(30)))), host=HOST)
+        fit_steps(replace(begun, setting=tuple(map(str, range(30)))), prior=PRIOR)
 
 
 @pytest.mark.parametrize(("noise", "near"), [(0, 0.05), (0.05, 0.10)])
 def test_both_the_gpu_and_the_host_are_found_in_steps_that_show_only_the_slower(noise, near):
     steps = samples(BESIDE, count=4_000, noise=noise, longest=500)
-    step, _ = fit_steps(steps, prior=PRIOR, host=HOST)
+    step, _ = fit_steps(steps, prior=PRIOR)
     for tokens, pairs, held in ((8_192, 8_192 * 10_000, 0), (64, 0, 150_000), (256, 0, 20_000)):
         fitted, true = (one.gpu_s(tokens, pairs, held, 1) for one in (step, BESIDE))
         assert fitted == pytest.approx(true, rel=near)
@@ -115,15 +115,15 @@ def test_what_the_steps_do_not_show_is_assumed():
     """One long prompt at a time: nobody waits for the host."""
     steps = samples(BESIDE, noise=0)
     alone = only(steps, [n for n, many in enumerate(steps.decode_requests) if many < 2])
-    step, _ = fit_steps(alone, prior=PRIOR, host=HOST)
+    step, _ = fit_steps(alone, prior=PRIOR)
     assert step.host.per_request_s == pytest.approx(HOST.per_request_s, rel=0.1)
 
 
 @pytest.mark.parametrize("took", [1e-6, 0.01, 900.0])
 def test_few_or_odd_steps_still_give_a_sane_model(took):
     steps = replace(samples(count=25), duration_s=(took,) * 25)
-    for more in ({}, {"host": HOST}, {"host": HOST, "prior": PRIOR}):
-        step = asdict(fit_steps(steps, **more)[0])
+    for prior in (None, StepModel(host=HOST), PRIOR):
+        step = asdict(fit_steps(steps, prior=prior)[0])
         times = [v for v in (*step.values(), *step["host"].values()) if isinstance(v, float)]
         assert all(0 <= time < 1e4 for time in times)
 

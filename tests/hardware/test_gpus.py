@@ -4,7 +4,7 @@ import pytest
 
 from chunkscope.errors import MissingError, UsageError
 from chunkscope.hardware import gpus as hardware
-from chunkscope.hardware.gpus import CARDS, GIB, TABLE, doubts, find_gpu, read_gib
+from chunkscope.hardware.gpus import CARDS, GIB, TABLE, doubts, find_gpu
 
 
 @pytest.mark.parametrize(
@@ -14,14 +14,16 @@ from chunkscope.hardware.gpus import CARDS, GIB, TABLE, doubts, find_gpu, read_g
         *(("24GB", 24e9 / GIB), ("24576MiB", 24), ("0.5TiB", 512)),
     ],
 )
-def test_memory_is_read_with_its_unit(text, gib):
-    assert read_gib(text) == pytest.approx(gib)
+def test_memory_alone_is_a_gpu_of_unknown_speed(text, gib):
+    gpu = find_gpu(text)
+    assert gpu.memory_gib == pytest.approx(gib)
+    assert (gpu.speed, gpu.memory_given) == (None, True)
 
 
 @pytest.mark.parametrize("text", ["", "much", "-3GiB", "0GiB", "80 apples", "8,5GiB", "1e3"])
 def test_what_is_no_amount_of_memory_is_refused(text):
     with pytest.raises(UsageError):
-        read_gib(text)
+        find_gpu(text)
 
 
 @pytest.mark.parametrize(
@@ -42,12 +44,6 @@ def test_an_unknown_gpu_names_the_nearest_and_another_way():
         find_gpu("h20O")
     assert "h200" in error.value.hint
     assert "80GiB" in error.value.hint
-
-
-def test_memory_alone_is_a_gpu_of_unknown_speed():
-    gpu = find_gpu("80GiB")
-    assert (gpu.memory_gib, gpu.speed, gpu.memory_given) == (80, None, True)
-    assert find_gpu(None) is None
 
 
 def test_every_card_has_its_figures_and_a_source():
