@@ -127,7 +127,7 @@ BUDGETS = {
     "prefixes": 885,
     "lengths": 1_677,
     "artefacts": 891,
-    "models": 1_106,
+    "models": 1_091,
     "hardware": 1_440,
     "vllm": 2_126,
     "simulation": 2_330,

@@ -6,7 +6,7 @@ from typing import Any
 
 from chunkscope.artefacts.note import Note, note
 from chunkscope.models.fields import FAMILIES, LIKE_LLAMA, Config, Fields
-from chunkscope.models.layers import Feed, KvKind, Layer, read_layers, sliding_window
+from chunkscope.models.layers import Feed, KvKind, Layer, read_layers
 from chunkscope.models.quantization import read_quantization
 from chunkscope.models.shape import Attention, Experts, ModelShape
 from chunkscope.models.weights import count_parameters, read_latent, read_state
@@ -80,7 +80,9 @@ def _limit(fields: Fields) -> int | None:
 
 def _attention(fields: Fields, layers: tuple[Layer, ...], limit: int | None) -> Attention:
     heads, latent = fields.number("heads"), read_latent(fields)
-    window = sliding_window(fields, limit)
+    window = fields.maybe("sliding_window")
+    if fields.config.get("use_sliding_window") is False or (limit and (window or 0) >= limit):
+        window = None  # no request is longer than the window, or it is off
     expanded = latent if latent and not fields.family.latent_cache else None
     keeping = [layer.keeps for layer in layers if not layer.borrows]
     sliding = sum(KvKind.SLIDING in kept for kept in keeping) if window else 0

@@ -58,13 +58,6 @@ def read_layers(fields: Fields) -> tuple[Layer, ...]:
     )
 
 
-def sliding_window(fields: Fields, limit: int | None) -> int | None:
-    """None where the longest request is no longer than the window, too."""
-    window = fields.maybe("sliding_window")
-    off = fields.config.get("use_sliding_window") is False
-    return None if not window or off or (limit and window >= limit) else window
-
-
 def _signs(fields: Fields) -> list[str] | None:
     """The layers of a model where each does one thing."""
     stated = fields.config.get("hybrid_override_pattern")

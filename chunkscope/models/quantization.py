@@ -23,10 +23,6 @@ class Quantization:
         """Else weights are made 16-bit again before they are multiplied."""
         return self.method.startswith("fp8")
 
-    @property
-    def bytes_per_weight(self) -> float:
-        return (self.bits + self.extra_bits) / 8
-
 
 def read_quantization(config: Config) -> tuple[Quantization | None, tuple[Note, ...]]:
     """The quantization a config.json states, and notes on what is not known.

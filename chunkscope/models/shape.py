@@ -135,7 +135,7 @@ class ModelShape:
         if q is None or kind not in q.kinds:
             return count * BYTES
         padded = -(-self.hidden // 256) * 256 / self.hidden if q.method == "mxfp4" else 1.0
-        return round(count * padded * q.bytes_per_weight)
+        return round(count * padded * ((q.bits + q.extra_bits) / 8))
 
     @property
     def kv_layers(self) -> int:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from chunkscope.models.fields import Fields
 from chunkscope.models.layers import Feed, KvKind, Layer
-from chunkscope.models.shape import BYTES, Attention, Experts, Latent, ModelShape, Parameters, State
+from chunkscope.models.shape import BYTES, Experts, Latent, ModelShape, Parameters, State
 
 
 def read_state(fields: Fields, layers: int) -> State | None:
@@ -147,7 +147,11 @@ def _experts(fields: Fields, shape: ModelShape, experts: Experts) -> int:
 def _attention(fields: Fields, shape: ModelShape, layer: Layer) -> int:
     a, family, hidden = shape.attention, fields.family, shape.hidden
     if latent := read_latent(fields):
-        return _latent_weights(a, latent, hidden)
+        key, rank = a.heads * latent.key_dim, latent.q_rank
+        query = hidden * rank + rank + rank * key if rank else hidden * key
+        down = hidden * (latent.kv_rank + latent.rope_dim) + latent.kv_rank
+        up = latent.kv_rank * a.heads * (latent.nope_dim + latent.v_dim)
+        return query + down + up + a.heads * latent.v_dim * hidden
     full = KvKind.FULL in layer.keeps
     head_dim = (a.full_head_dim if full else None) or a.head_dim
     kv_heads = (a.full_kv_heads if full else None) or a.kv_heads
@@ -170,13 +174,3 @@ def read_latent(fields: Fields) -> Latent | None:
         rope_dim=fields.maybe("qk_rope_head_dim") or 64,
         v_dim=fields.maybe("v_head_dim") or 128,
     )
-
-
-def _latent_weights(a: Attention, latent: Latent, hidden: int) -> int:
-    key = a.heads * latent.key_dim
-    query = hidden * key
-    if latent.q_rank:
-        query = hidden * latent.q_rank + latent.q_rank + latent.q_rank * key
-    down = hidden * (latent.kv_rank + latent.rope_dim) + latent.kv_rank
-    up = latent.kv_rank * a.heads * (latent.nope_dim + latent.v_dim)
-    return query + down + up + a.heads * latent.v_dim * hidden
