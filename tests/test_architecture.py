@@ -128,7 +128,7 @@ BUDGETS = {
     "lengths": 1_677,
     "artefacts": 891,
     "models": 1_091,
-    "hardware": 1_440,
+    "hardware": 1_438,
     "vllm": 2_126,
     "simulation": 2_330,
     "planning": 2_499,

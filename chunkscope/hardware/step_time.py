@@ -119,7 +119,7 @@ def assumed_host(shape: ModelShape) -> Host:
 def _layers_s(shape: ModelShape) -> tuple[float, float]:
     """Of all layers' kernels: to start one by one on the GPU, to be launched by the host."""
     e, layers = shape.experts, shape.layers
-    gpu_s = layers * (LAYER_S + QUANTISE_S * bool(_eight_bit(shape)))
+    gpu_s = layers * (LAYER_S + QUANTISE_S * _eight_bit(shape))
     host_s = LAUNCH_S * max(1.0, layers / LAUNCH_LAYERS)
     if e is not None:
         four_bit, shared = _four_bit_experts(shape), e.shared_intermediate > 0
@@ -134,25 +134,22 @@ def _layers_s(shape: ModelShape) -> tuple[float, float]:
 
 
 def _four_bit_experts(shape: ModelShape) -> bool:
-    q = shape.quantization
-    return q is not None and q.bits <= 4 and "experts" in q.kinds
+    return shape.quantization is not None and shape.quantization.bits <= 4
 
 
-def _eight_bit(shape: ModelShape) -> set[str]:
-    """The kinds of weights that are multiplied in 8 bits."""
-    q = shape.quantization
-    return set(q.kinds) if q and q.eight_bit_products else set()
+def _eight_bit(shape: ModelShape) -> bool:
+    return shape.quantization is not None and shape.quantization.eight_bit_products
 
 
 def _token_flops(shape: ModelShape) -> float:
     """Of one token in all layers, without the head: as if they ran at the peak."""
     p, e, eight_bit = shape.parameters, shape.experts, _eight_bit(shape)
     dense = p.attention + p.mlp + p.other
-    fast = p.attention * ("attention" in eight_bit) + p.mlp * ("mlp" in eight_bit)
+    fast = p.attention + p.mlp if eight_bit else 0
     flops = (dense - fast) / MATMUL + fast / EIGHT_BIT
     if e is not None:
         share = MATMUL if _four_bit_experts(shape) else EXPERTS
-        times = EIGHT_BIT / MATMUL if "experts" in eight_bit else 1.0
+        times = EIGHT_BIT / MATMUL if eight_bit else 1.0
         flops += p.experts * e.active / e.count / (share * times)
     return 2 * flops
 

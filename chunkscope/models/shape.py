@@ -169,10 +169,10 @@ class ModelShape:
         """
         e, q, inside = self.experts, self.quantization, self.intermediate // tp
         bytes_ = BYTES * (3 if self.gated else 2) * inside
-        if q and q.eight_bit_products and "mlp" in q.kinds:
+        if q and q.eight_bit_products:
             # The product is written in 8 bits, and a scale for every 128 values of either.
             bytes_ -= inside - 4 * (inside + self.hidden) // 128
-        if e and q and q.bits <= 4 and "experts" in q.kinds:
+        if e and q and q.bits <= 4:
             # Without a workspace: what each token's experts compute, inside and at their end.
             bytes_ = max(bytes_, BYTES * e.active * (e.intermediate // tp + self.hidden))
             bytes_ += BYTES * 2 * self.hidden
