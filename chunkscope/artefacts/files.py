@@ -70,14 +70,15 @@ def sha256(path: Path) -> str:
         lines = (f"{file.relative_to(path).as_posix()}\0{sha256(file)}\n" for file in files)
         return hashlib.sha256("".join(lines).encode()).hexdigest()
     stat = path.stat()
+    if stat.st_size <= _LARGE_BYTES:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
     stamp = (os.path.abspath(path), stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino)  # noqa: PTH100
-    is_large = stat.st_size > _LARGE_BYTES
-    if is_large and (earlier := read_cached("digests", repr(stamp))):
+    if earlier := read_cached("digests", repr(stamp)):
         return earlier.decode()
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     newest = max(stat.st_mtime_ns, stat.st_ctime_ns)
-    if is_large and time.time_ns() - newest > _SETTLED_NS and path.stat() == stat:
+    if time.time_ns() - newest > _SETTLED_NS and path.stat() == stat:
         with suppress(InputError):
             write_cached("digests", repr(stamp), digest.encode())
     return digest
@@ -113,7 +114,7 @@ def _usable(place: str) -> Path:
 
 def _cached(kind: str, key: str) -> Path:
     digest = hashlib.sha256(key.encode("utf-8", "backslashreplace")).hexdigest()
-    return cache_folder() / kind / digest[:2] / digest
+    return cache_folder() / f"{kind}/{digest[:2]}/{digest}"
 
 
 def read_cached(kind: str, key: str) -> bytes | None:

@@ -96,6 +96,7 @@ class Scan:
         )
         self.pool = ThreadPoolExecutor(1)  # made anew for each pass
         self.positions = 0  # of the part that was counted last
+        self.selections: dict[Any, Selection] = {}  # of small files, by their shape
         self._options_key = cache(options.cache_key)  # by the prefix of a dataset
         self._counted: list[tuple[str, DatasetProfile]] = []  # to be kept
         self._stop = threading.Event()
@@ -232,7 +233,9 @@ class DatasetScan:
         if not (head := reader.head()):
             return
         prefix = options.prefix_of(source.name)
-        self.selection = selection = selected(reader, head, options.select, prefix=prefix)
+        self.selection = selection = selected(
+            reader, head, options.select, prefix=prefix, earlier=self.scan.selections
+        )
         if not source.is_whole:
             # A log's requests belong together, as do the blocks that a trace's prompts name.
             belong = selection.kind == "requests" or selection.blocks is not None

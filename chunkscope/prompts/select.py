@@ -38,13 +38,27 @@ from chunkscope.sources.reader import RecordReader
 
 
 def selected(
-    reader: RecordReader, head: Sequence[Any], options: SelectOptions, *, prefix: str = ""
+    reader: RecordReader,
+    head: Sequence[Any],
+    options: SelectOptions,
+    *,
+    prefix: str = "",
+    earlier: dict[Any, Selection] | None = None,
 ) -> Selection:
-    """What the prompts of a source are: the requests of a harness's log, or a part of each row."""
+    """What the prompts of a source are: the requests of a harness's log, or a part of each row.
+
+    `earlier` keeps what the same options select of small files, for others of the same shape.
+    """
     named = options.fields or options.each or options.template is not None
+    shape = () if named or earlier is None else shape_of(head, prefix)
+    if earlier and shape in earlier:
+        return earlier[shape]
     log = None if named else recognise(head, reader)
     if log is None:
-        return select(head, options, prefix=prefix)
+        selection = select(head, options, prefix=prefix)
+        if earlier is not None and shape and selection.log is None:
+            earlier[shape] = selection
+        return selection
     given = {
         "--prefix-file": prefix,
         "--choices": options.choices,
@@ -353,6 +367,25 @@ def field_table(fields: Sequence[Leaf], *, most: int = 30) -> str:
 def keys_of(head: Sequence[Any]) -> list[str]:
     """The top-level keys, in order of appearance."""
     return list(dict.fromkeys(k for record in head if isinstance(record, dict) for k in record))
+
+
+def shape_of(head: Sequence[Any], prefix: str = "") -> tuple[Any, ...]:
+    """What is gone by in a lone record of texts and numbers; () for anything else.
+
+    >>> shape_of([{"q": "Why so?"}]) == shape_of([{"q": "Who is it?"}]) != shape_of([{"q": "r2"}])
+    True
+    """
+    record = head[0] if len(head) == 1 and isinstance(head[0], dict) else {"": head}
+    sizes = sorted({len(value) for value in record.values() if isinstance(value, str)})
+    shape: list[Any] = [prefix]
+    for key, value in record.items():
+        if not isinstance(value, str | int | float | None) or json_in(value) is not value:
+            return ()
+        shape += [key, type(value)]
+        if isinstance(value, str):
+            shape += [sizes.index(len(value)), is_prose(value), are_identifiers([value])]
+            shape += [value] if len(value) < 2 else []  # none, or the letter of a choice
+    return tuple(shape)
 
 
 # --- candidates, the surest sign first: a name that makes it certain comes before a likely one ----

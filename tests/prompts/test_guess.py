@@ -6,15 +6,18 @@ fields are the sets' own, the text is not.
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import chunkscope
 from chunkscope.artefacts.note import Note
 from chunkscope.errors import InputError
-from chunkscope.prompts.select import select
+from chunkscope.prompts.select import select, shape_of
 from chunkscope.prompts.selection import SelectOptions
 from chunkscope.report.words.data import SENTENCES
 from tests.commands.helpers import analyze, write_jsonl
@@ -326,6 +329,26 @@ def test_every_instruction_of_l_eval_is_a_prompt_after_its_document() -> None:
     pairs = [f"P{row['input']}\n\n{text}" for row in rows for text in row["instructions"]]
     prompts, _ = extract(choose(*rows, output_field="outputs", prefix="P"), *rows)
     assert (prompts.items, prompts.outputs) == (pairs, ["1", "2"] * 3)
+
+
+VALUES = ["", "A", "r2", "Why so?", LONG, "yes", "[1]", 7, None, ["a", "b"], CHAT]
+NAMES = ["prompt", "question", "context", "answer", "input_length", "A", "B", "C"]
+RECORDS = st.dictionaries(st.sampled_from(NAMES), st.sampled_from(VALUES), min_size=1, max_size=4)
+
+
+@given(first=RECORDS, second=RECORDS, swap=st.sampled_from(VALUES))
+def test_small_files_of_one_shape_have_the_same_prompt(first: Row, second: Row, swap: Any) -> None:
+    for other in (second, *({**first, name: swap} for name in first)):
+        if shape_of([first]) and shape_of([first]) == shape_of([other]):
+            chosen = [selected_or_none(record) for record in (first, other)]
+            assert chosen[0] == chosen[1]
+
+
+def selected_or_none(record: Row) -> Any:
+    with suppress(InputError):
+        selection = choose(record)
+        return selection.kind, selection.label, selection.uncounted
+    return None
 
 
 def test_every_note_has_words() -> None:
