@@ -88,10 +88,9 @@ def verify(
 
 def _tell_failure(run: "Run", log: str) -> None:
     from chunkscope.report.verification import failure
-    from chunkscope.vllm.log.failures import last_lines
 
     console.say(failure(run))
-    for line in last_lines(log):
-        console.say(f"  | {line}")
+    for line in [line for line in log.splitlines() if line.strip()][-12:]:
+        console.say(f"  | {line[:200].rstrip()}")  # it may be a whole configuration
     if run.log:
         console.say(f"  (the end of {run.log})")

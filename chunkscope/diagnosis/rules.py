@@ -226,8 +226,7 @@ def _preempted(engine: Engine) -> Symptom | None:
     if not count or (requests and count / requests < _STORM):
         return None
     seen, effect = note("preempted", count=count, requests=requests), count / (requests or count)
-    lines = engine.lines("preemptions")
-    return _symptom("preemptions", [seen], "change_preemptions", effect, lines)
+    return _symptom("preemptions", [seen], "change_preemptions", effect)
 
 
 # -- what was set ----------------------------------------------------------------------------------

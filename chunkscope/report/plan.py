@@ -296,7 +296,7 @@ def _fits(footprint: Footprint) -> Iterator[str]:
     if footprint.refusals:
         yield f"{gpus} does not run: {'; '.join(map(sentence, footprint.refusals))}."
     else:
-        longest, most = footprint.requests_of(footprint.context), settings.max_num_seqs or 0
+        longest, most = footprint.requests[footprint.context], settings.max_num_seqs or 0
         each = " per replica" if settings.parallel.data > 1 else ""
         many = f"all {most:,} requests" if longest >= most else plural(longest, "request")
         yield (

@@ -5,7 +5,7 @@ or give way, each is asked in its turn again, as the plain scheduler does it in 
 tests/simulation/test_fast_scheduler.py holds the two side by side.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 from chunkscope.hardware.step_time import AttentionWindow
@@ -142,10 +142,11 @@ class FastScheduler(Scheduler):
                 self._single[request] = None
 
 
-class DecodingGroup:
+class DecodingGroup(dict[RequestState, None]):
     """All advance at once: the tokens computed of each are its `offset` plus the group's clock."""
 
     def __init__(self, block_size: int, groups: GroupBlocks, window: AttentionWindow) -> None:
+        super().__init__()
         self._block_size = block_size
         self._groups = groups
         self._window = window
@@ -153,20 +154,10 @@ class DecodingGroup:
         self._context = PastWindow(window.tokens, block_size) if window.tokens else None
         self._rows = PastWindow(size, block_size) if groups.window else None
         self._windows = [window for window in (self._context, self._rows) if window]
-        self._members: dict[RequestState, None] = {}
         self._clock = 0
         self._offset = 0  # the sum over all members
         self._phases = [0] * block_size  # members by `offset`, modulo the block size
         self._ends: dict[int, dict[RequestState, None]] = {}  # by the clock of their last token
-
-    def __len__(self) -> int:
-        return len(self._members)
-
-    def __contains__(self, request: RequestState) -> bool:
-        return request in self._members
-
-    def __iter__(self) -> Iterator[RequestState]:
-        return iter(self._members)
 
     @property
     def blocks_to_come(self) -> int:
@@ -188,12 +179,12 @@ class DecodingGroup:
     def context_after(self, steps: int) -> float:
         """What they look back on, each at itself too, so many steps after the last scheduled."""
         clock = self._clock + steps
-        every = self._offset + len(self._members) * clock
+        every = self._offset + len(self) * clock
         return self._window.mixed(every, self._context.tokens(clock)) if self._context else every
 
     def join(self, request: RequestState) -> None:
         request.offset = request.num_computed_tokens - self._clock
-        self._members[request] = None
+        self[request] = None
         self._count(request.offset, 1)
         self._ends.setdefault(request.most_computed - request.offset, {})[request] = None
 
@@ -211,7 +202,7 @@ class DecodingGroup:
     def steps_alike(self, free_blocks: int) -> int:
         """How many steps all take before the first of them ends or finds no block."""
         clock = self._clock
-        while self._members and clock + 1 not in self._ends:
+        while self and clock + 1 not in self._ends:
             free_blocks -= self._groups.per_row * self._phases[-clock % self._block_size]
             if free_blocks < 0:
                 break
@@ -226,7 +217,7 @@ class DecodingGroup:
 
     def leave(self, request: RequestState, last_step: int) -> None:
         """`last_step` is the one in which it got its latest token."""
-        del self._members[request]
+        del self[request]
         self._count(request.offset, -1)
         end = request.most_computed - request.offset
         del self._ends[end][request]

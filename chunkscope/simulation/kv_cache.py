@@ -4,6 +4,7 @@ Blocks have no numbers here, for vLLM's choices never depend on them. They are k
 that one request could want again, or that several prompts share, in a stretch of the prefix tree.
 """
 
+import sys
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -45,8 +46,6 @@ class CacheHit:
     @property
     def evictable(self) -> int:
         """Free blocks among them: taking one makes the free ones fewer."""
-        if not self.shared:
-            return self.own
         unused = [wanted for wanted in self.shared if not wanted.run.holders]
         return self.own + sum(wanted.end - wanted.start for wanted in unused)
 
@@ -76,7 +75,7 @@ class GroupBlocks:
         self._block_size = pool.block_size
         tokens = self.window - 1 + (1 + self.keeps_running) * settings.step_tokens
         held = self.rows(min(tokens, settings.max_model_len or tokens)) + 1
-        self._most_rows = held if rules.window_caps_admission else None
+        self._most_rows = held if rules.window_caps_admission else sys.maxsize
 
     def rows(self, tokens: int) -> int:
         return -(-tokens // self._block_size)
@@ -89,9 +88,7 @@ class GroupBlocks:
     def to_reserve(self, tokens: int, held: int = 0) -> int:
         """For rows that vLLM wants to be free before it lets a request of so many tokens in."""
         rows = self.rows(tokens)
-        if not self.sliding:
-            return self.full * (rows - held)
-        sliding = rows if self._most_rows is None else min(rows, self._most_rows)
+        sliding = min(rows, self._most_rows)
         return self.full * (rows - held) + self.sliding * max(0, sliding - held)
 
 

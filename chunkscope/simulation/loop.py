@@ -50,7 +50,7 @@ def run_setting(
     `times` say how long steps take: those of reference/ are measured. Of several replicas in data
     parallel each gets every n-th request.
     """
-    check_settings(settings, has_fair_shares=scenario.rules.has_fair_shares)
+    check_settings(settings, scenario.rules)
     check_requests(scenario.requests, settings, pool, scenario.rules)
     states, model = _states(scenario, pool.block_size), _step_model(scenario, settings)
     start, concurrency = states[0].arrival_s, scenario.concurrency

@@ -29,11 +29,10 @@ class Policy:
 
     def start_step(self, requests: int) -> None:
         """So many are running or waiting, before anything is scheduled."""
-        if not self._threshold or self.rules.lone_request_is_capped:
-            return
-        self._in_step = self._threshold if requests > 1 else 0
-        if requests > 1 and self.settings.long_prefill_token_threshold_adaptive:
-            self._in_step = max(self._threshold, self.settings.step_tokens // requests)
+        if self._threshold and not self.rules.lone_request_is_capped:
+            self._in_step = self._threshold if requests > 1 else 0
+            if requests > 1 and self.settings.long_prefill_token_threshold_adaptive:
+                self._in_step = max(self._threshold, self.settings.step_tokens // requests)
 
     def threshold_of(self, request: RequestState) -> int:  # noqa: ARG002
         """The most tokens that one request gets in a step; 0 is no limit."""
@@ -44,10 +43,6 @@ class Policy:
 
 
 def chunk_by_length(tokens: int) -> int:
-    """
-    >>> chunk_by_length(4_000), chunk_by_length(16_000), chunk_by_length(100_000)
-    (512, 1024, 2048)
-    """
     return next((chunk for below, chunk in CHUNKS_BY_LENGTH if tokens < below), LONGEST_CHUNK)
 
 

@@ -66,15 +66,11 @@ class Scheduler:
             # Tokens of it in the step before, where that still runs and reads its window.
             runs = request.scheduled_at == self.num_steps - 1 and groups.keeps_running
             flying = request.num_scheduled if runs else 0
-            while not (
-                fits := self.kv_cache.allocate_slots(request, num_new_tokens, in_flight=flying)
-            ):
+            while not self.kv_cache.allocate_slots(request, num_new_tokens, in_flight=flying):
                 victim = self._victim()
                 token_budget += self._preempt(victim, step)
                 if victim is request:
-                    break
-            if not fits:
-                break
+                    return token_budget
             step.num_scheduled_tokens[request] = num_new_tokens
             token_budget -= num_new_tokens
         return token_budget

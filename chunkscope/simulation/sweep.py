@@ -91,21 +91,20 @@ def find_rate(
         backlog = run(rate).backlog
         return backlog is None or not backlog.grows
 
-    def is_met(rate: float) -> bool:
+    def breaks_at(rate: float) -> str | None:
+        """The tightest limit, where it is broken."""
         slo = run(rate).slo
-        return slo is None or slo.is_met
+        return None if slo is None or slo.is_met else slo.tightest.name
 
     at_once = tuple(replace(request, arrival_s=0.0) for request in scenario.requests)
     if unkept := lone_run_that_breaks(replace(scenario, requests=at_once), settings, pool):
         return unkept
     all_s = run_setting(replace(scenario, requests=at_once), settings, pool).figures.makespan_s
     most = len(at_once) / all_s
-    highest, broken = _between(lambda rate: is_calm(rate) and is_met(rate), most / 2, most)
+    highest, broken = _between(lambda rate: is_calm(rate) and not breaks_at(rate), most / 2, most)
     growing = _between(is_calm, most, most)[1] if saturation else None
-    breaks = None
-    if broken is not None:  # the limit that breaks first: just above the rate that is kept
-        slo = run(broken).slo
-        breaks = GROWING if slo is None or slo.is_met else slo.tightest.name
+    # Just above the rate that is kept.
+    breaks = None if broken is None else breaks_at(broken) or GROWING
     best = run(highest or most * LOWEST)
     sustained = SustainedRate(rate_per_s=highest, breaks=breaks, saturation_per_s=growing)
     return replace(best, rate=sustained)

@@ -129,11 +129,9 @@ class Deployment:
             groups=layout.groups,
         )
 
-    def notes(self, settings: Settings = OWN, *, simulated: bool = True) -> tuple[Note, ...]:
+    def notes(self, settings: Settings = OWN, *, simulated: bool = True) -> Iterator[Note]:
         """What of these settings nobody has measured, and what the simulator does otherwise."""
-        return tuple(self._notes(self.effective(settings), simulated))
-
-    def _notes(self, s: Settings, simulated: bool) -> Iterator[Note]:
+        s = self.effective(settings)
         parallel = s.parallel
         if self.shape and (unlike := unlike_measured(self.shape, self.gpu, parallel.gpus)):
             yield unlike
@@ -142,14 +140,11 @@ class Deployment:
         if s.kv_cache_dtype:
             yield Note(code="unmeasured_kv_cache", values={"dtype": s.kv_cache_dtype})
         model = self.memory_model()
-        if not simulated or model is None or model.kv_layout.is_plain:
-            return
-        if s.enable_prefix_caching is False:
-            return
-        kinds = {group.kind for group in model.kv_layout.groups}
-        yield Note(code="window_hits" if KvKind.FULL in kinds else "no_window_hits")
-        if KvKind.STATE in kinds:
-            yield Note(code="states_not_aligned")
+        if simulated and model and not model.kv_layout.is_plain and s.enable_prefix_caching:
+            kinds = {group.kind for group in model.kv_layout.groups}
+            yield Note(code="window_hits" if KvKind.FULL in kinds else "no_window_hits")
+            if KvKind.STATE in kinds:
+                yield Note(code="states_not_aligned")
 
     def started_as(self, entry: Entry, settings: Settings) -> Settings:
         """The same engine started another way: what it would take there is spelled out."""
@@ -172,9 +167,7 @@ class Deployment:
 
         What is not known breaks no rule.
         """
-        return tuple(self._refusals(self.effective(settings)))
-
-    def _refusals(self, s: Settings) -> Iterator[Refusal]:
+        s = self.effective(settings)
         version, rules = self.release.version, self.release.rules
         off = s.enable_chunked_prefill is False
         context, budget, seqs = s.max_model_len, s.max_num_batched_tokens, s.max_num_seqs
@@ -197,12 +190,11 @@ class Deployment:
         )
         values: dict[str, Fact | list[Fact]] = {**s.given()}
         values |= {"limit": limit, "version": dotted(version)}
-        for argument, code, broken in checks:
-            if broken:
-                yield Refusal(argument=argument, code=f"refused_{code}", values=values)
+        broken = [(argument, code) for argument, code, is_broken in checks if is_broken]
         if self.measured and (failed := self.measured.failed_as(s)):
             values |= {"why": failed.why, "log": self.measured.log, "line": failed.line}
-            yield Refusal(argument="gpu_memory_utilization", code="refused_failed", values=values)
+            broken.append(("gpu_memory_utilization", "failed"))
+        return tuple(Refusal(argument=a, code=f"refused_{c}", values=values) for a, c in broken)
 
 
 def _over(one: float | None, other: float | None) -> bool:

@@ -48,15 +48,12 @@ class Footprint:
         parts.append(("kv_cache", self.memory.kv_cache_gib, Label.PREDICTED))
         return frame({"part": name, "gib": gib, "label": label.value} for name, gib, label in parts)
 
-    def requests_of(self, tokens: int) -> int:
-        """How many requests of that many tokens, answer included, the KV cache holds at once."""
-        return self.deployment.requests_of(tokens, self.memory, self.settings)
-
     @property
     def requests(self) -> dict[int, int]:
-        """By tokens per request, up to the longest that vLLM lets in."""
+        """How many fit at once, by tokens with the answer: up to the longest that vLLM lets in."""
         lengths = (*(length for length in LENGTHS if length < self.context), self.context)
-        return {length: self.requests_of(length) for length in lengths}
+        held = self.deployment.requests_of
+        return {length: held(length, self.memory, self.settings) for length in lengths}
 
     @property
     def refusals(self) -> tuple[Refusal, ...]:

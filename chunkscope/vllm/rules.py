@@ -37,7 +37,7 @@ class Rules:
 
     With chunking off, a prompt over what is left of the budget stops the queue (or is skipped), and
     without prefix caching the threshold may be dropped as well. `lone_request_is_capped`: by the
-    threshold, though nobody else waits.
+    threshold, though nobody else waits; with its end came UNUSUAL[:2] of settings.py.
     """
 
     unchunked_stops_the_queue: bool = _since((0, 12, 0))
@@ -46,7 +46,6 @@ class Rules:
     blank_blocks_first: bool = _since((0, 24, 0))  # reused before cached ones
     lone_request_is_capped: bool = _rule(True, ((0, 31, 0), False))
     async_scheduling: bool = _since((0, 14, 0))  # step t + 1 is scheduled before t is done
-    has_fair_shares: bool = _since((0, 31, 0))  # the adaptive threshold, and max_num_active_seqs
     window_caps_admission: bool = _since((0, 24, 0))  # a group with a window asks for what it holds
     keeps_window_of_running_step: bool = _since((0, 28, 0))
 

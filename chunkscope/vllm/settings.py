@@ -11,6 +11,7 @@ from chunkscope.errors import UsageError
 from chunkscope.hardware.kv_groups import KvGroup
 from chunkscope.hardware.parallel import Parallel
 from chunkscope.models.shape import BLOCK_TOKENS, BYTES
+from chunkscope.vllm.rules import Rules
 
 Value = int | float | bool | str
 
@@ -106,9 +107,9 @@ NAMES = tuple(field.name for field in fields(Settings))
 UNUSUAL = NAMES[-5:]
 
 
-def check_settings(settings: Settings, *, has_fair_shares: bool) -> None:
+def check_settings(settings: Settings, rules: Rules) -> None:
     """The combinations with which vLLM would not start; settings are complete."""
-    if not has_fair_shares and settings.given().keys() & UNUSUAL[:2]:
+    if rules.lone_request_is_capped and settings.given().keys() & UNUSUAL[:2]:
         raise UsageError(f"{' and '.join(UNUSUAL[:2])} came with vLLM 0.31")
     if (settings.long_prefill_token_threshold or 0) < 0:
         raise UsageError("long_prefill_token_threshold must not be negative")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import strategies as st
 
 from chunkscope.simulation.traces import read_trace
-from chunkscope.vllm.log.failures import cause_in, doing_in, last_lines
+from chunkscope.vllm.log.failures import cause_in, doing_in
 from chunkscope.vllm.log.reader import facts_in
 from tests.fuzz.helpers import changed, damaged, explore, fine
 from tests.fuzz.test_formats import survives
@@ -89,7 +89,6 @@ def test_the_log_of_an_engine() -> None:
         with fine():
             facts_in(text)
             doing_in(text)
-            last_lines(text)
             for started in (True, False):
                 cause_in(text, started=started)
 

@@ -17,6 +17,7 @@ from chunkscope.simulation.workload import Request
 from chunkscope.vllm.enums import ChunkPolicy
 from chunkscope.vllm.flags import release
 from chunkscope.vllm.rules import Rules
+from chunkscope.vllm.settings import UNUSUAL
 from tests.simulation.common import parts_of, simulate
 from tests.simulation.generated import Workload, crowd, with_windows, workload
 from tests.simulation.twin import trace
@@ -31,11 +32,8 @@ rules = st.sampled_from(VERSIONS).map(lambda version: release(version).rules)
 
 def known(engine: dict[str, Any], rules: Rules) -> dict[str, Any]:
     """Without what this version knows nothing of."""
-    unknown = {
-        "long_prefill_token_threshold_adaptive": not rules.has_fair_shares,
-        "max_num_active_seqs": not rules.has_fair_shares,
-    }
-    return {name: value for name, value in engine.items() if not unknown.get(name)}
+    unknown = UNUSUAL[:2] if rules.lone_request_is_capped else ()
+    return {name: value for name, value in engine.items() if name not in unknown}
 
 
 @pytest.mark.parametrize(

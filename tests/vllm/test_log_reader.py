@@ -471,27 +471,6 @@ def test_a_real_log_of_0_24(shared: Path) -> None:
     assert max(w.prompt_tokens_per_s for w in life.windows) == 36_298.8
 
 
-def test_the_old_engine_of_0_10_2() -> None:
-    """It counts those that are pending, and logs preemptions."""
-    (life,) = read_lines(
-        stamped(START.format(version="0.10.2").replace("V1", "V0")),
-        stamped(
-            "Avg prompt throughput: 20.0 tokens/s, Avg generation throughput: 1.0 tokens/s, "
-            "Running: 3 reqs, Swapped: 0 reqs, Pending: 7 reqs, GPU KV cache usage: 98.8%, CPU KV "
-            "cache usage: 0.0%."
-        ),
-        stamped(
-            "Sequence group cmpl-9 is preempted by PreemptionMode.RECOMPUTE mode because there is "
-            "not enough KV cache space. total_num_cumulative_preemption=51",
-            level="WARNING",
-        ),
-    )
-    assert (life.facts.version, life.windows[0].waiting, life.windows[0].kv_use) == (
-        "0.10.2", 7, pytest.approx(0.988),
-    )  # fmt: skip
-    assert (life.preemptions, life.line_of["preemptions"]) == (51, 3)
-
-
 def test_the_context_is_what_auto_fit_made_of_it() -> None:
     text = "Auto-fit max_model_len: reduced from 131072 to 40960 to fit in available GPU memory"
     assert facts(stamped("Using max model len 131072"), stamped(text)).max_model_len == 40_960

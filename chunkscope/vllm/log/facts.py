@@ -51,7 +51,6 @@ STEP = "context requests, "
 STARTED = "LLM engine (v"
 ARGUMENTS = "non-default args: "
 BANNER = "█  version "
-PREEMPTED = "total_num_cumulative_preemption="
 REFUSED_PROMPT, REFUSED_REQUEST = "decoder prompt (length", "maximum context length is "
 FAILURE, ERROR = "failure", "error"  # an error says little before an engine is known
 
@@ -60,9 +59,7 @@ MESSAGES = {  # of a line with several, the first counts
     PERIODIC: r"(?:Engine (?P<engine>\d+): |(?P<engines>\d+) Engines Aggregated: )?"
     rf"Avg prompt throughput: (?P<prompt_tokens_per_s>{_NUMBER}) tokens/s, "
     rf"Avg generation throughput: (?P<output_tokens_per_s>{_NUMBER}) tokens/s, "
-    r"Running: (?P<running>\d+) reqs, "
-    r"(?:Swapped: \d+ reqs, Pending|Waiting): (?P<waiting>\d+) reqs"
-    r"(?:, Preemptions: (?P<preemptions>\d+))?"
+    r"Running: (?P<running>\d+) reqs, Waiting: (?P<waiting>\d+) reqs"
     r"(?:, Deferred: (?P<deferred>\d+) reqs)?.*?"
     rf"KV cache usage: (?P<kv_use>{_NUMBER})%"
     rf"(?:, Prefix cache hit rate: (?P<hit_rate>{_NUMBER})%)?",
@@ -89,7 +86,6 @@ MESSAGES = {  # of a line with several, the first counts
         rf"(?P<activation_gib>{_NUMBER}) GiB for peak activation"
     ),
     "torch peak memory increase: ": rf"memory increase: (?P<activation_gib>{_NUMBER}) ?GiB",
-    PREEMPTED: r"cumulative_preemption=(?P<preemptions>\d+)",
     REFUSED_PROMPT: r"prompt \(length (?P<length>\d+)\).*?maximum model length of (?P<limit>\d+)",
     # 0.10 to 0.17 say "you requested T tokens (N in the messages, ...)" or "your request has N
     # input tokens"; of a text that no tokenizer could make short enough no tokens are told.
@@ -124,10 +120,8 @@ _RENAMED = {
 _GIVEN = re.compile(r"'(\w+)': (True|False|-?\d+(?:\.\d+)?(?:e-?\d+)?\b|'[^']{0,60}')")
 _NESTED = re.compile(r"[\[({][^\[\](){}]*[\])}]")
 _NAME = re.compile(r"[\w./:@+ -]{1,200}")  # of a model or a type: no prompt and no key looks so
-_CONFIG = {*get_type_hints(EngineFacts), *_RENAMED} - {
-    "max_model_len",
-    "version",
-}  # a draft model has its own
+# A draft model has its own.
+_CONFIG = {*get_type_hints(EngineFacts), *_RENAMED} - {"max_model_len", "version"}
 _PAIR = re.compile(rf"\b({'|'.join(sorted(_CONFIG))})=('[^']*'|[^,\s]+)")
 
 

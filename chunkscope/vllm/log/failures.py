@@ -203,15 +203,6 @@ def shortened(text: str) -> str:
     return textwrap.shorten(text, _LONGEST_REASON, placeholder="\N{HORIZONTAL ELLIPSIS}")
 
 
-def last_lines(log: str, count: int = 12) -> list[str]:
-    """The end of the log; a line may be a whole configuration, so each is cut."""
-    return [line[:200].rstrip() for line in log.splitlines() if line.strip()][-count:]
-
-
 def _number(text: str) -> float:
-    """
-    >>> _number("786.00 MiB"), _number("7.04 GiB"), _number("256")
-    (0.767578125, 7.04, 256.0)
-    """
     number, _, unit = text.partition(" ")
     return float(number) / (1024 if unit == "MiB" else 1)

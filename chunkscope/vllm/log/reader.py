@@ -39,7 +39,7 @@ class EngineStart:
     steps: StepTally | None = None
     refused: RefusedPrompts | None = None
     failure: LoggedFailure | None = None
-    preemptions: int | None = None  # where it logs them
+    preemptions: int | None = None  # of a server: logs do not say
     replica: str = ""  # which server of several, where a collector says so
 
     @property
@@ -181,10 +181,6 @@ class LogReader:
             case _:
                 engine.started |= {line.process} if name == facts.STARTED else set()
                 engine.learn(words, number)
-        if "preemptions" in words:  # of a window, or of all so far
-            before = engine.preemptions or 0 if name == facts.PERIODIC else 0
-            engine.preemptions = before + int(words["preemptions"])
-            engine.line_of["preemptions"] = number
 
     def _engine(self, name: str, line: LogLine) -> _Engine:
         """The engine that a line is of: a new one where one begins that had begun or served."""
