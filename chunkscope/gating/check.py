@@ -31,12 +31,10 @@ class Relation(StrEnum):
     AT_LEAST = "at least"
     WITHIN = "within"  # a relative change, either way
     EQUAL = "equal"
-    PRESENT = "present"
     UNCHANGED = "unchanged"
     MADE_FROM = "made from"
     ACCEPTED = "accepted"  # by a vLLM
     ALLOWED = "allowed"
-    HELD = "held"  # by the memory model
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

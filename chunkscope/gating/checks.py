@@ -1,12 +1,13 @@
 """The checks, table by table: limits x evidence -> passed or failed."""
 
 import os
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import chdir
 from dataclasses import dataclass, fields, replace
 from glob import has_magic
 from math import ceil
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from chunkscope.artefacts.artefact import Artefact
@@ -25,6 +26,7 @@ from chunkscope.models.shape import BLOCK_TOKENS
 from chunkscope.planning.plan import Plan
 from chunkscope.planning.request import PlanRequest
 from chunkscope.prefixes.reuse import reuse_together
+from chunkscope.simulation.result import SimulatedRun
 from chunkscope.simulation.workload import dataset_output
 from chunkscope.sources.base import Source
 from chunkscope.sources.discovery import discover
@@ -32,7 +34,6 @@ from chunkscope.verification.result import Run, Verification
 
 A = TypeVar("A", bound=Artefact)
 Values = dict[str, float | None]  # today's figures, by their keys in a budget
-SPEED_FIGURES = {limit.key: BY_PROMISE[limit.key] for limit in SPEED}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,12 +71,13 @@ def _compared(
     values: Values,
     *,
     why: Note | None = None,
+    reasons: Mapping[str, Note] = MappingProxyType({}),
     key: Key = (),
-    **more: Any,
+    subject: str = ALL,
 ) -> Iterator[Check]:
     """A check for each limit that is set: passed when the value is not worse than it.
 
-    What is not known does not pass; `why` it is missing is its reason.
+    What is not known does not pass; `why` it is missing is its reason, unless it has its own.
     """
     for spec in specs:
         limit, value = getattr(limits, spec.key), values.get(spec.key)
@@ -87,16 +89,16 @@ def _compared(
         passed = value is not None and not exceeds(
             *((limit, value) if at_least else (abs(value), limit))
         )
-        about = {"reason": why if value is None else None, **more}
         yield Check(
             name=name,
             passed=passed,
+            subject=subject,
             relation=spec.relation,
             limit=limit,
             value=value,
             unit=next(name for name, unit in UNITS.items() if unit is spec.unit),
             key=(*key, spec.key) if key else (),
-            **about,
+            reason=reasons.get(spec.key, why if value is None else None),
         )
 
 
@@ -193,8 +195,9 @@ def refused_prompts(
 
 def _present(name: str, datasets: Sequence[DatasetProfile], key: Key) -> Check:
     rows = {dataset.name: dataset.rows for dataset in datasets}.get(name)
-    about: dict[str, Any] = {"subject": name, "relation": Relation.PRESENT, "key": key}
-    return Check(name="data.datasets", passed=bool(rows), value=rows, **about)
+    about: dict[str, Any] = {"relation": Relation.AT_LEAST, "limit": 1, "unit": "count", "key": key}
+    about["reason"] = note("gate_no_such_dataset") if rows is None else None
+    return Check(name="data.datasets", subject=name, passed=bool(rows), value=rows, **about)
 
 
 # -- [gate.drift] ----------------------------------------------------------------------------------
@@ -213,7 +216,11 @@ def drift(limits: Any, now: Profile, before: Profile) -> Iterator[Check]:
     if not len(today) == len(then) == 1:
         pairs |= {name: ((today[name],), (then[name],)) for name in both}
     for subject, (some, others) in pairs.items():
-        for check in _moved(limits, subject, length_values(some), length_values(others)):
+        lengths = length_values(some), length_values(others)
+        moves = {spec.key: _move(spec.key, *lengths) for spec in MOVES}
+        values = {key: change for key, (change, _) in moves.items()}
+        reasons = {key: reason for key, (_, reason) in moves.items()}
+        for check in _compared("drift", MOVES, limits, values, reasons=reasons, subject=subject):
             yield _doubted(check, (*some, *others), limits)
     if limits.content == "same":
         yield from (_same_rows(then[name], today[name]) for name in both)
@@ -259,14 +266,12 @@ def _baseline(name: str, evidence: Evidence) -> Profile:
     return before
 
 
-def _moved(limits: Any, subject: str, now: Values, before: Values) -> Iterator[Check]:
-    for spec in MOVES:
-        key = "longest_prompt" if spec.key == "max" else spec.key
-        old, new = before[key], now[key]
-        change = 0.0 if old == new else (new - old) / old if old and new is not None else None
-        reason = note("gate_moved", before=old, now=new)
-        about: dict[str, Any] = {"subject": subject, "reason": reason}
-        yield from _compared("drift", (spec,), limits, {spec.key: change}, **about)
+def _move(key: str, now: Values, before: Values) -> tuple[float | None, Note]:
+    """The change as a share of what it was, and both numbers."""
+    key = "longest_prompt" if key == "max" else key
+    old, new = before[key], now[key]
+    change = 0.0 if old == new else (new - old) / old if old and new is not None else None
+    return change, note("gate_moved", before=old, now=new)
 
 
 # -- [gate.memory], [gate.slo], [gate.speed], [gate.outputs] ---------------------------------------
@@ -275,13 +280,12 @@ def _moved(limits: Any, subject: str, now: Values, before: Values) -> Iterator[C
 def check_memory(limits: Any, evidence: Evidence) -> Iterator[Check]:
     """What is predicted and what was measured, each against its own limits."""
     if limits.predicted:
-        values, why = predicted_memory(evidence), note("gate_no_memory_model")
-        about: dict[str, Any] = {"why": why, "subject": "plan"}
+        about: dict[str, Any] = {"why": note("gate_no_memory_model"), "subject": "plan"}
+        values = predicted_memory(evidence)
         yield from _compared("memory.predicted", MEMORY, limits.predicted, values, **about)
     if limits.measured:
-        run, why_not = _run_of(evidence.need(Verification), limits.setting)
+        run, about = _run_of(evidence.need(Verification), limits.setting)
         values = measured_memory(run, evidence)
-        about = {"why": why_not or note("gate_not_measured"), "subject": limits.setting}
         yield from _compared("memory.measured", MEMORY, limits.measured, values, **about)
 
 
@@ -304,7 +308,7 @@ def predicted_memory(evidence: Evidence) -> Values:
 
 def measured_memory(run: Run | None, evidence: Evidence) -> Values:
     """Requests of p95 length that fit are counted in whole blocks, as vLLM hands them out."""
-    values = {x.key: BY_PROMISE[x.key].value(run) for x in MEMORY if x.key in BY_PROMISE}
+    values = figure_values(MEMORY, run)
     profile, tokens = evidence.findings.profile, run.kv_cache_tokens if run else None
     p95 = profile.overall.percentile(95) if profile else None
     if tokens is not None and p95 is not None:
@@ -314,34 +318,34 @@ def measured_memory(run: Run | None, evidence: Evidence) -> Values:
     return values
 
 
-def speed_values(figures: object) -> Values:
-    return {key: figure.value(figures) for key, figure in SPEED_FIGURES.items()}
+def figure_values(limits: Iterable[Limit], run: Run | SimulatedRun | None) -> Values:
+    """Of a run, simulated or measured: those of these limits that a run has figures of."""
+    if run is None:
+        return {}
+    figures = {one.key: BY_PROMISE[one.key] for one in limits if one.key in BY_PROMISE}
+    return {key: one.value(run if one.once else run.figures) for key, one in figures.items()}
 
 
 def check_slo(limits: Any, evidence: Evidence) -> Iterator[Check]:
     """What is predicted of the plan, against limits."""
-    run, why = evidence.need(Plan).run, note("gate_not_simulated")
-    values = speed_values(run.figures if run else None)
+    values, why = figure_values(SPEED, evidence.need(Plan).run), note("gate_not_simulated")
     yield from _compared("slo", SPEED, limits, values, why=why, subject="plan, predicted")
 
 
 def check_speed(limits: Any, evidence: Evidence) -> Iterator[Check]:
     """What was measured."""
-    run, why = _run_of(evidence.need(Verification), limits.setting)
-    values = speed_values(run.figures if run else None)
-    about: dict[str, Any] = {"why": why or note("gate_not_measured"), "subject": limits.setting}
-    yield from _compared("speed", SPEED, limits, values, **about)
+    run, about = _run_of(evidence.need(Verification), limits.setting)
+    yield from _compared("speed", SPEED, limits, figure_values(SPEED, run), **about)
 
 
 def check_outputs(limits: Any, evidence: Evidence) -> Iterator[Check]:
     """Are answers the same? `verify --check-outputs` compares them."""
     verification = evidence.need(Verification)
-    run, why = _run_of(verification, limits.setting)
-    if why is None:
-        dummy = run and run.outputs and verification.model.dummy
-        why = note("gate_random_weights" if dummy else "gate_outputs_not_compared")
-    values = output_values(verification, run)
-    yield from _compared("outputs", OUTPUTS, limits, values, why=why, subject=limits.setting)
+    run, about = _run_of(verification, limits.setting)
+    if run is not None:
+        dummy = run.outputs and verification.model.dummy
+        about["why"] = note("gate_random_weights" if dummy else "gate_outputs_not_compared")
+    yield from _compared("outputs", OUTPUTS, limits, output_values(verification, run), **about)
 
 
 def output_values(verification: Verification, run: Run | None) -> Values:
@@ -349,16 +353,17 @@ def output_values(verification: Verification, run: Run | None) -> Values:
     return {"equal": None if verification.model.dummy else EQUAL_OUTPUTS.value(run)}
 
 
-def _run_of(verification: Verification, setting: str) -> tuple[Run | None, Note | None]:
-    """The row of that name if it was measured; else why there is nothing to go by."""
+def _run_of(verification: Verification, setting: str) -> tuple[Run | None, dict[str, Any]]:
+    """The row of that name if it was measured; and what a check says of it where it is silent."""
     rows = [run for run in verification.runs if run.is_called(setting)]
     if len(rows) != 1:
         names = ", ".join(run.setting for run in verification.runs)
-        return None, note("gate_no_such_run", count=len(rows), setting=setting, names=names)
+        why = note("gate_no_such_run", count=len(rows), setting=setting, names=names)
+        return None, {"why": why, "subject": setting}
     (run,) = rows
-    if not run.ok:
-        return None, run.failure or note("gate_run_failed", status=str(run.status))
-    return run, None
+    failed = run.failure or note("gate_run_failed", status=str(run.status))
+    why = note("gate_not_measured") if run.ok else failed
+    return run if run.ok else None, {"why": why, "subject": setting}
 
 
 # -- [gate.doctor] ---------------------------------------------------------------------------------
@@ -377,9 +382,8 @@ def check_doctor(limits: Any, evidence: Evidence) -> Iterator[Check]:
         "prefix_hit_rate": min(rates, default=None),
     }
     about: dict[str, Any] = {"why": note("gate_log_silent"), "subject": "the log"}
-    for check in _compared("doctor", LOG, limits, values, **about):
-        named = check.name == "doctor.findings" and rules
-        yield replace(check, reason=note("gate_rules", rules=rules)) if named else check
+    about["reasons"] = {"findings": note("gate_rules", rules=rules)} if rules else {}
+    yield from _compared("doctor", LOG, limits, values, **about)
 
 
 # -- [gate.freshness] ------------------------------------------------------------------------------

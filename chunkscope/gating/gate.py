@@ -45,30 +45,23 @@ def gate(folder: str | Path = DEFAULT_FOLDER, *, config: str | Path | None = Non
 
 
 def judge(file: BudgetFile, findings: Findings) -> GateResult:
+    """A gate that checks nothing must not look like one that found nothing wrong."""
     evidence = Evidence(findings=findings, folder=file.path.parent)
-    checks: list[Check] = []
-    for table, check in CHECKS.items():
-        if (limits := getattr(file.budget, table)) is None:
-            continue
-        results = list(check(limits, evidence))
-        if not results:
-            raise _nothing(f"[{'.'.join((*file.prefix, table))}] in {file.path}")
-        checks += results
-    if not checks:
-        raise _nothing(str(file.path))
+    budget = {table: getattr(file.budget, table) for table in CHECKS}
+    results = {t: list(CHECKS[t](limits, evidence)) for t, limits in budget.items() if limits}
+    if not results or not all(results.values()):
+        empty = [
+            f"[{'.'.join((*file.prefix, table))}] in " for table in results if not results[table]
+        ]
+        what = f"{''.join(empty[:1])}{file.path} asks for nothing"
+        raise InputError(what, hint=f"{HINT}; the tables are {', '.join(CHECKS)}")
+    checks = [check for some in results.values() for check in some]
     return GateResult(
         budget=file.path,
         folder=findings.folder,
         checks=tuple(_with_remedies(checks, file, evidence)),
         digests=findings.digests,
         text=file.text,
-    )
-
-
-def _nothing(what: str) -> InputError:
-    """A gate that checks nothing must not look like one that found nothing wrong."""
-    return InputError(
-        f"{what} asks for nothing", hint=f"{HINT}; the tables are {', '.join(CHECKS)}"
     )
 
 

@@ -20,15 +20,7 @@ from chunkscope.artefacts.numbers import SECONDS, SHARE, SIZE
 from chunkscope.errors import ChunkscopeError, InputError
 from chunkscope.findings import Findings
 from chunkscope.gating import checks as tables
-from chunkscope.gating.budget import (
-    LENGTHS,
-    MEMORY,
-    OUTPUTS,
-    SPEED,
-    BudgetFile,
-    Limit,
-    parse_budget,
-)
+from chunkscope.gating.budget import LENGTHS, MEMORY, OUTPUTS, SPEED, BudgetFile, parse_budget
 from chunkscope.gating.check import Check, Key, Relation
 from chunkscope.gating.gate import judge
 
@@ -50,17 +42,15 @@ DRIFT = (
     ("vanished_datasets", 0, "at most"),
 )
 # The limits that --init writes, by table.
-FIGURES: dict[str, tuple[tuple[Limit, ...], tuple[str, ...]]] = {
-    "data": (LENGTHS, ("longest_prompt", "p95", "min_rows", "prefix_hit_rate", "bad_rows")),
-    "memory.predicted": (MEMORY, ("activation_peak", "device_peak", "kv_requests_of_p95")),
-    "memory.measured": (MEMORY, ("activation_peak", "device_peak")),
-    "slo": (SPEED, ("ttft_p95", "itl_p95", "makespan")),
-    "speed": (SPEED, ("ttft_p95", "itl_p95", "output_tokens_per_s")),
-    "outputs": (OUTPUTS, ("equal",)),
+FIGURES = {
+    "data": ("longest_prompt", "p95", "min_rows", "bad_rows", "prefix_hit_rate"),
+    "memory.predicted": ("activation_peak", "device_peak", "kv_requests_of_p95"),
+    "memory.measured": ("activation_peak", "device_peak"),
+    "slo": ("makespan", "ttft_p95", "itl_p95"),
+    "speed": ("output_tokens_per_s", "ttft_p95", "itl_p95"),
+    "outputs": ("equal",),
 }
-_LIMITS: dict[Key, Limit] = {
-    (*table.split("."), spec.key): spec for table, (specs, _) in FIGURES.items() for spec in specs
-}
+LIMITS = {limit.key: limit for limit in (*LENGTHS, *MEMORY, *SPEED, *OUTPUTS)}
 _NAMES = ("allow_sample", "baseline")  # lines that ask for nothing by themselves
 
 
@@ -75,7 +65,7 @@ def limit_of(key: Key, value: float) -> int | str | None:
     >>> limit_of(("data", "longest_prompt"), 23_235), limit_of(("speed", "ttft_p95"), 0.5)
     (25559, '625ms')
     """
-    spec = _LIMITS[key[0], key[-1]] if key[1:2] == ("of",) else _LIMITS[key]
+    spec = LIMITS[key[-1]]
     room = ROOMS.get(spec.key, ROOMS.get(key[0], ROOM))
     if spec.relation is Relation.AT_LEAST:
         least = floor(value * (1 - room) * (100 if spec.unit is SHARE else 1))
@@ -149,10 +139,10 @@ def _lines(findings: Findings, place: Path) -> Iterator[BudgetLine]:
     evidence = tables.Evidence(findings=findings, folder=place.parent)
     if plan:
         yield from _figures("memory.predicted", tables.predicted_memory(evidence))
-        yield from _figures("slo", tables.speed_values(plan.run.figures if plan.run else None))
+        yield from _figures("slo", tables.figure_values(SPEED, plan.run))
     if (verification := findings.verification) and (run := verification.run("plan")):
         yield from _figures("memory.measured", tables.measured_memory(run, evidence))
-        yield from _figures("speed", tables.speed_values(run.figures if run.ok else None))
+        yield from _figures("speed", tables.figure_values(SPEED, run if run.ok else None))
         yield from _figures("outputs", tables.output_values(verification, run))
     for key, artefact, why in (
         ("data", profile, "the files are those that were counted"),
@@ -164,13 +154,12 @@ def _lines(findings: Findings, place: Path) -> Iterator[BudgetLine]:
 
 
 def _figures(table: str, values: tables.Values) -> Iterator[BudgetLine]:
-    specs, keys = FIGURES[table]
-    for spec in specs:
-        value = values.get(spec.key) if spec.key in keys else None
-        limit = None if value is None else limit_of((*table.split("."), spec.key), value)
+    for key in FIGURES[table]:
+        value = values.get(key)
+        limit = None if value is None else limit_of((table, key), value)
         if limit is not None:
-            about: dict[str, Any] = {"why": spec.relation.value, "today": value}
-            yield BudgetLine(table=table, key=spec.key, value=limit, **about)
+            about: dict[str, Any] = {"why": LIMITS[key].relation.value, "today": value}
+            yield BudgetLine(table=table, key=key, value=limit, **about)
 
 
 def _passing(lines: list[BudgetLine], findings: Findings, place: Path) -> list[BudgetLine]:
@@ -211,14 +200,12 @@ def updated_text(file: BudgetFile, findings: Findings) -> str:
 
 
 def _move_limit(table: Any, prefix: Key, check: Check, value: float) -> None:
-    try:
-        limit = limit_of(check.place, value)
-    except KeyError:
-        return  # no limit of --init's: a name, or how far something may drift
     *above, key = (*prefix, *check.place)
     for name in above:
         table = table.get(name, {})
-    if limit is None or key not in table:
+    if check.table in ("drift", "doctor") or key not in LIMITS or key not in table:
+        return  # no limit of --init's: a name, or how far something may drift
+    if (limit := limit_of(check.place, value)) is None:
         return
     written, today = table[key].unwrap(), round(value, 6)
     dated = isinstance(written, dict)

@@ -121,10 +121,13 @@ def _from_list(
                 faults.append(refusal(name, str(error)))
     faults += _take_unknown(unknown, written, version)
     others = {name: text for name, text in written.items() if name not in (*NAMES, "model")}
+    for name in known.keys() & others.keys():  # of no effect, or what is done anyway
+        if known[name].harmless or others[name].lower() == (known[name].default or None):
+            del others[name]
     return CommittedArguments(
         settings=Settings.of(values),
         model=values.get("model", model),
-        others={n: text for n, text in others.items() if not _is_harmless(known.get(n), text)},
+        others=others,
         refusals=tuple(faults),
         words=tuple(words),
     )
@@ -148,13 +151,6 @@ def _take_unknown(words: list[str], written: dict[str, str], version: Version) -
             yield refusal(word, f"vLLM does not know what to do with the word {word!r}")
 
 
-def _is_harmless(flag: ServeFlag | None, written: str) -> bool:
-    """Of no effect, or what is done anyway."""
-    if flag is None:
-        return False
-    return flag.harmless or written.lower() == (flag.default or None)
-
-
 # -- YAML ----------------------------------------------------------------------------------------
 
 
@@ -174,14 +170,11 @@ def from_yaml(text: str, version: Version) -> CommittedArguments:
         if value is False:
             dropped += _dropped(str(key), version)
         elif value != []:
-            words += [f"--{key}", *_yaml_words(value)]
+            several = [] if value is True else value if isinstance(value, list) else [value]
+            # Only single values are looked at; what an alias repeats could be endless.
+            single = ["{}" if isinstance(one, list | dict) else str(one) for one in several]
+            words += [f"--{key}", *single]
     return _from_list(words, version, dropped)
-
-
-def _yaml_words(value: Any) -> list[str]:
-    # Only single values are looked at; what an alias repeats could be endless.
-    several = [] if value is True else value if isinstance(value, list) else [value]
-    return ["{}" if isinstance(item, list | dict) else str(item) for item in several]
 
 
 def _dropped(key: str, version: Version) -> list[Refusal]:

@@ -169,16 +169,13 @@ def _as_good(evidence: Evidence, there: Deployment, actual: Settings) -> Iterato
     if types != (None, None):
         about = {"limit": types[0], "value": types[1]}
         yield _check("as-good", "kv_cache_dtype", passed=types[0] == types[1], **about)
-    try:
-        datasets = chosen_datasets(profile, plan.request.dataset)
-    except UsageError as error:  # it stands in the plan, not on the command line
-        raise InputError(f"the plan is about another dataset: {error.message}") from None
+    datasets = chosen_datasets(profile, plan.request.dataset)
     yield _serves(evidence.outputs(datasets), datasets, planned, actual)
     yield _held(plan, there, actual)
-    if planned == actual or not plan.tried:
-        same = planned == actual
-        about = {"reason": None if same else note("gate_not_simulated")}
-        yield _check("as-good", "simulation", passed=same, relation=Relation.ACCEPTED, **about)
+    if (same := planned == actual) or not plan.tried:
+        reason = None if same else note("gate_not_simulated")
+        about = {"relation": Relation.ACCEPTED, "reason": reason}
+        yield _check("as-good", "simulation", passed=same, **about)
         return
     contexts = [s.max_model_len for s in (planned, actual) if s.max_model_len]
     workload = draw(plan.request, datasets, min(contexts, default=1))  # what either of them takes
@@ -201,23 +198,14 @@ def _serves(
 def _held(plan: Plan, there: Deployment, actual: Settings) -> Check:
     """Larger steps and more requests cost KV cache: one request of full length must still fit."""
     memory, context = there.memory(actual, longest=plan.decision.longest), actual.max_model_len
-    held = Relation.HELD
+    about: dict[str, Any] = {"relation": Relation.AT_LEAST, "limit": context or 1, "unit": "tokens"}
     if memory is None or context is None:
-        same = plan.effective == actual
-        reason = None if same else note("gate_no_memory_model")
-        return _check("as-good", "memory", passed=same, relation=held, reason=reason)
-    code = "" if memory.starts else "gate_would_not_start"
+        about["reason"] = note("gate_no_memory_model")
+        return _check("as-good", "memory", passed=plan.effective == actual, **about)
+    code = "gate_kv_cache" if memory.starts else "gate_would_not_start"
     code = code if memory.survives_logprobs else "gate_logprobs_do_not_fit"
-    return _check(
-        "as-good",
-        "memory",
-        passed=memory.holds(context) and memory.starts,
-        relation=held,
-        limit=context,
-        value=memory.kv_cache_tokens,
-        unit="tokens",
-        reason=note(code) if code else None,
-    )
+    about |= {"value": memory.kv_cache_tokens, "reason": note(code)}
+    return _check("as-good", "memory", passed=memory.holds(context) and memory.starts, **about)
 
 
 def _simulated(simulator: Simulator, planned: Settings, actual: Settings) -> Check:

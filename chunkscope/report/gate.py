@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from chunkscope.artefacts.numbers import as_written, number, plural
+from chunkscope.artefacts.numbers import as_written, plural
 from chunkscope.console import printable
 from chunkscope.errors import ChunkscopeError
 from chunkscope.gating.check import UNITS, Check, GateResult
@@ -83,9 +83,6 @@ def texts(check: Check) -> tuple[str, str]:
     """What the budget asks for and what the artefacts say, by how they stand to each other."""
     limit, value, relation = check.limit, check.value, str(check.relation)
     match relation:
-        case "present":
-            rows = "not in the profile" if value is None else plural(value, "row")  # type: ignore[arg-type]
-            return "there", rows
         case "unchanged":
             return "unchanged", VALUES.get(str(value), str(value or "not known"))
         case "made from":
@@ -95,10 +92,6 @@ def texts(check: Check) -> tuple[str, str]:
             return wanted, "it does" if check.passed else "it does not"
         case "allowed":
             return "allowed" if check.passed else "left to vLLM", str(value)
-        case "held":
-            tokens = f", with a request of {number(limit)} tokens" if limit else ""  # type: ignore[arg-type]
-            cache = "not known" if value is None else f"a KV cache of {value:,} tokens, predicted"
-            return f"fits the memory{tokens}", cache
         case "equal":
             return _setting(limit), _setting(value)
     numbers = _numbers(check)

@@ -179,9 +179,9 @@ def facts(plan: Plan) -> list[tuple[str, str, str]]:
     """What the run takes: a label, a figure, what it means. What is not known is left out."""
     facts, is_batch = [], not plan.request.is_open
     if (cost := plan.cost) is not None:
-        assumed = " (assumed)" if any(output.is_assumed for output in plan.outputs) else ""
         if is_batch:
             facts.append(("time", duration(cost.hours), _time(plan, cost)))
+        assumed = " (assumed)" if any(output.is_assumed for output in plan.outputs) else ""
         work = f"in the prompts, {cost.output_tokens:,} in the answers{assumed}"
         facts.append(("tokens", number(cost.input_tokens), work))
     if (memory := plan.memory) is not None:
@@ -193,11 +193,9 @@ def facts(plan: Plan) -> list[tuple[str, str, str]]:
         facts.append(("memory", f"{memory.requested_gib:.1f} GiB", parts))
     many = plan.requests_in_flight
     if many is not None and is_batch and not plan.request.concurrency:
-        peak = " (the simulated peak)" if plan.run is not None else ""
-        facts.append(("requests", f"{many:,}", f"send at least so many at once{peak}"))
+        facts.append(("requests", f"{many:,}", "send at least so many at once"))
     if (chunks := plan.chunks).prompts and chunks.size is not None and chunks.longest is not None:
-        times = f"2 to {chunks.longest}" if chunks.longest > 2 else "2"
-        size = f"longer than {number(chunks.size)} tokens, read in {times} chunks"
+        size = f"longer than {number(chunks.size)} tokens, read in up to {chunks.longest} chunks"
         facts.append(("long prompts", share(chunks.share), size))
     if plan.refused.prompts and (plan.model or plan.settings.max_model_len):
         room = f"prompts over {plan.refused.room_tokens:,} tokens leave no room for the answer"

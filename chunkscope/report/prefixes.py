@@ -88,28 +88,17 @@ def _answer(reuse: PrefixReuse) -> Iterator[str]:
 
 
 def _advice(summary: PrefixSummary) -> Iterator[Saving]:
-    """What would make more of it: another way to score, another order, another template."""
-    scored = [(d, r, r.scoring) for d, r in summary.measured if r.scoring and r.unread_tokens]
-    if scored:
-        single = all(scoring.single_token for *_, scoring in scored)
-        values: dict[str, Any] = {
-            "dataset": scored[0][0].name,
-            "others": len(scored) - 1,
-            "reads": sum(s.requests for *_, s in scored) / sum(s.contexts for *_, s in scored),
-            "how": "generative_scoring" if single else "read_cache",
-        }
-        tokens = sum(reuse.unread_tokens for _, reuse, _ in scored)
-        yield Saving(code="score_contexts_once", values=values, tokens=tokens)
+    """What would make more of it: another order, another template."""
     for dataset, reuse in summary.measured:
         gains = [at.best_order_cached_tokens - at.cached_tokens for at in reuse.capacities]
         gains = [gain for gain in gains if gain > MATTERS * reuse.tokens]
         if gains and dataset.kind != "lengths":  # requests of a trace come when they come
-            values = {"dataset": dataset.name}
-            yield Saving(code="better_order", values=values, tokens=gains[-1])  # the largest cache
+            about: dict[str, Any] = {"code": "better_order", "values": {"dataset": dataset.name}}
+            yield Saving(tokens=gains[-1], **about)  # with the largest cache
         for near in reuse.near_misses:
             values = {"prompts": near.prompts, "text": near.text, "other": near.other_text}
-            values["dataset"] = dataset.name
-            yield Saving(code="early_difference", values=values, tokens=near.lost_tokens)
+            about = {"code": "early_difference", "values": {"dataset": dataset.name, **values}}
+            yield Saving(tokens=near.lost_tokens, **about)
 
 
 def _shared_table(summary: PrefixSummary) -> Table | None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from chunkscope.artefacts.numbers import change, per_second, plural, seconds, share
-from chunkscope.report.plan import limit_state, where
+from chunkscope.report.plan import where
 from chunkscope.report.runs import NAMES, every_figure, runs_table, steps_table
 from chunkscope.report.section import Section
 from chunkscope.report.words import capital, sentence
@@ -140,7 +140,7 @@ def _setup(simulation: Simulation) -> str:
 
 
 def _observations(simulation: Simulation) -> Iterator[str]:
-    """Overload, waiting for the CPU, the tightest limit."""
+    """Overload, waiting for the CPU."""
     first, runs = simulation.runs[0], simulation.runs
     if first.rate:
         yield "Saturated: requests come faster than they are answered. Arrivals are Poisson."
@@ -155,5 +155,3 @@ def _observations(simulation: Simulation) -> Iterator[str]:
         least, most = (seconds(took * (1 + off)) for off in HOST_SPREAD)
         part = share(1 - first.gpu_s / took)
         yield f"The GPU waits for the CPU {part} of the time: expect {least} to {most}."
-    if first.slo is not None:
-        yield f"With {run_name(first)} {limit_state(first)}."

@@ -23,6 +23,7 @@ SENTENCES: dict[str, Template] = {
         f"{count or 'no'} runs are called {setting}; there are: {names or 'none'}"
     ),
     "gate_run_failed": "the run ended as {status}",
+    "gate_no_such_dataset": "not in the profile",
     "gate_unread_dataset": "{dataset} could not be read to its end",
     "gate_sample_only": "{rows} of {out_of} rows of {dataset} were counted; `allow_sample = true` "
     "accepts that",
@@ -48,6 +49,7 @@ SENTENCES: dict[str, Template] = {
     "gate_default_unknown": "vLLM's default is not known without `chunkscope recommend --model "
     "--gpu`",
     "gate_split_otherwise": "as many GPUs, split differently",
+    "gate_kv_cache": "the KV cache, predicted",
     "gate_would_not_start": "vLLM would not start: the driver needs some of that memory",
     "gate_logprobs_do_not_fit": "prompt logprobs, which vLLM does not profile, would not fit",
     "gate_cannot_run": "it cannot run (predicted)",
