@@ -270,7 +270,8 @@ def _unchunked(p: Problem) -> Problem:
     limit, release, shape = p.default.max_model_len, p.deployment.release, p.deployment.shape
     context = min(round_up(p.need), limit) if limit else round_up(p.need)
     p = replace(p, needed=replace(p.needed, max_model_len=context))
-    memory, why = p.memory(Settings(max_num_batched_tokens=context)), ""
+    whole = Settings(max_num_batched_tokens=context, long_prefill_token_threshold=0)
+    memory, why = p.memory(whole), ""
     if shape and shape.hybrid and release.rules.hybrid_refuses_off:
         why = f"vLLM {release.text} requires chunked prefill for models with mamba-like layers"
     elif memory is not None and not memory.holds(context):

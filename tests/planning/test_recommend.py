@@ -3,7 +3,7 @@
 import dataclasses
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from chunkscope.errors import InputError, UsageError
@@ -417,6 +417,7 @@ MODEL_NAMES = ["llama-3.1-8b", "qwen2.5-7b-instruct", "gemma-2-9b", "deepseek-v2
     output=st.integers(1, 200),
     entry=st.sampled_from(Entry),
 )
+@example([757], "0.10.2", "gemma-2-9b", "rtx-4090", Mode.OFF, Task.LOGLIKELIHOOD, 1, Entry.SERVE)
 def test_any_plan_is_one_its_vllm_accepts(lengths, version, model, gpu, mode, task, output, entry):
     try:
         made = recommend(profile(data=lengths), model=model, gpu=gpu, vllm_version=version,
