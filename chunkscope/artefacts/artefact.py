@@ -7,6 +7,7 @@ by hand is refused. Figures that follow from the fields are written for people a
 import hashlib
 import typing
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from datetime import UTC, date, datetime
 from functools import cache
@@ -20,7 +21,7 @@ import orjson
 from chunkscope._version import __version__
 from chunkscope.artefacts.files import read_text, write_atomically
 from chunkscope.artefacts.words import Name
-from chunkscope.errors import ChunkscopeError, InputError, MissingError
+from chunkscope.errors import ChunkscopeError, InputError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -84,14 +85,10 @@ def built(kind: Any, value: Any, where: str = "") -> Any:
     if kind is Any or (origin is Literal and value in parts):
         return value
     if origin in (Union, UnionType):
-        if value is None and NoneType in parts:
-            return None
-        *others, last = (part for part in parts if part is not NoneType)
+        *others, last = sorted(parts, key=lambda part: part is not NoneType)
         for part in others:
-            try:
+            with suppress(ValueError, TypeError):
                 return built(part, value, where)
-            except (ValueError, TypeError):
-                continue
         return built(last, value, where)
     if origin in (tuple, list) and isinstance(value, list):
         return origin(built(parts[0], one, f"{where}.{n}") for n, one in enumerate(value))
@@ -102,13 +99,12 @@ def built(kind: Any, value: Any, where: str = "") -> Any:
         if unknown := value.keys() - hints:
             raise ValueError(f"{where}.{min(unknown)}: unknown".lstrip("."))
         return kind(**{n: built(hints[n], one, f"{where}.{n}") for n, one in value.items()})  # type: ignore[operator]
-    if isinstance(value, str) and isinstance(kind, type):
-        if kind is Numbers:
-            return Numbers(map(int, value.split()))
-        if issubclass(kind, str | Path):
-            return kind(value)
-        if kind is date:
-            return date.fromisoformat(value)
+    if isinstance(value, str) and kind is Numbers:
+        return Numbers(map(int, value.split()))
+    if isinstance(value, str) and isinstance(kind, type) and issubclass(kind, str | Path):
+        return kind(value)
+    if isinstance(value, str) and kind is date:
+        return date.fromisoformat(value)
     if type(value) is kind or (kind is float and type(value) is int):
         return value
     raise ValueError(
@@ -255,16 +251,3 @@ def frame(rows: Iterable[Mapping[str, Any]]) -> "pd.DataFrame":
     import pandas as pd
 
     return pd.DataFrame(list(rows))
-
-
-def bar_chart(title: str, bars: Mapping[str, float]) -> Any:
-    """Horizontal bars, the first on top, as matplotlib's Axes."""
-    try:
-        from matplotlib import pyplot  # type: ignore[import-not-found,unused-ignore]
-    except ImportError:
-        raise MissingError("this needs matplotlib", hint="pip install matplotlib") from None
-    _, axes = pyplot.subplots()
-    axes.barh(list(bars), list(bars.values()))
-    axes.invert_yaxis()
-    axes.set_xlabel(title)
-    return axes

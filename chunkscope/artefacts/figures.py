@@ -7,7 +7,6 @@ verdicts and gate read that list, so a new figure is added here alone.
 from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from itertools import accumulate
 
 from chunkscope.artefacts.numbers import COUNT, MANY, RATE, REQUESTS, SECONDS, SHARE, SIZE, Unit
@@ -37,14 +36,6 @@ class Ranked:
     def __bool__(self) -> bool:
         return self.count > 0
 
-    @property
-    def max(self) -> float:
-        return self.values[-1]
-
-    @property
-    def mean(self) -> float:
-        return self.total / self.count
-
     def percentile(self, percent: float) -> float:
         """Linear between ranks, to the last bit as `numpy.percentile` does it.
 
@@ -58,21 +49,14 @@ class Ranked:
         # numpy interpolates from the nearer end; doing the same keeps the last bit equal.
         return high - (high - low) * (1 - share) if share >= 0.5 else low + (high - low) * share
 
-    def percentiles(self) -> Percentiles | None:
-        """None where there are no values."""
-        if not self:
-            return None
-        p50, p95, p99 = (self.percentile(percent) for percent in (50, 95, 99))
-        return Percentiles(p50=p50, p95=p95, p99=p99, max=self.max, mean=self.mean)
 
-
-def percentiles(values: Iterable[float]) -> Percentiles | None:
-    """Of single values; None where there are none.
-
-    >>> percentiles([1.0, 3.0]).p50
-    2.0
-    """
-    return Ranked((value, 1) for value in values).percentiles()
+def percentiles(counted: Iterable[tuple[float, int]]) -> Percentiles | None:
+    """Of values and how often each occurs; None where there are none."""
+    if not (ranked := Ranked(counted)):
+        return None
+    p50, p95, p99, longest = (ranked.percentile(percent) for percent in (50, 95, 99, 100))
+    mean = ranked.total / ranked.count
+    return Percentiles(p50=p50, p95=p95, p99=p99, max=longest, mean=mean)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,12 +91,6 @@ class Figures(Latencies):
         return self.itl_s.max if self.itl_s else None
 
 
-class Better(StrEnum):
-    LESS = "less"
-    MORE = "more"
-    NEITHER = "neither"
-
-
 @dataclass(frozen=True, slots=True)
 class Figure:
     """`key` is its path in the artefact: `makespan_s`, `ttft_s.p95`, `long.itl_s.p99`."""
@@ -120,7 +98,7 @@ class Figure:
     key: str
     title: str
     unit: Unit
-    better: Better = Better.NEITHER
+    less_is_better: bool | None = None  # None: neither is
     once: bool = False  # read off once per run: repeats do not have it
     promise: str = ""  # its key in a budget file, if it may be limited
 
@@ -136,7 +114,7 @@ class Figure:
         return replace(self, key=f"{prompts}.{self.key}")
 
 
-_LESS, _MORE, _NEITHER = Better
+_LESS, _MORE = True, False  # is better
 _TIMES = {"ttft": "time to first token", "itl": "gap between tokens", "e2e": "whole answer"}
 _QUANTILES = {"p50": "median", "p95": "p95", "p99": "p99", "max": "longest"}
 

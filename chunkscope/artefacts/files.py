@@ -15,16 +15,10 @@ from stat import S_IWGRP, S_IWOTH
 
 from chunkscope.errors import InputError
 
-_DAY_S = 24 * 3600
-_UNUSED_S = 90 * _DAY_S
-_MOST_BYTES = 2 << 30  # in the cache
-_LARGE_BYTES = 1 << 20  # of a file: its digest is remembered
-# A file changed within the clock's grain of being hashed could change again unnoticed (git calls
-# this "racily clean"), so digests of such fresh files are not remembered.
-_SETTLED_NS = 2_000_000_000
+_UNUSED_S = 30 * 24 * 3600  # how long the cache keeps what nobody asks for
 
 
-def write_atomically(path: Path, data: bytes | Iterable[bytes], *, sync: bool = True) -> None:
+def write_atomically(path: Path, data: bytes | Iterable[bytes]) -> None:
     """Replace `path` by `data` in one step, so that a full disk or a kill leaves the old file."""
     parts = [data] if isinstance(data, bytes) else data
     temporary = None
@@ -38,9 +32,6 @@ def write_atomically(path: Path, data: bytes | Iterable[bytes], *, sync: bool = 
         temporary = path.with_name(f"{path.name[:200]}.{secrets.token_hex(4)}")
         with temporary.open("xb") as file:
             file.writelines(parts)
-            if sync:
-                file.flush()
-                os.fsync(file.fileno())
         temporary.replace(path)
     except BaseException as error:
         if temporary:
@@ -64,24 +55,15 @@ def read_text(path: Path, what: str = "file", *, hint: str) -> str:
 
 
 def sha256(path: Path) -> str:
-    """The digest of a file, or of all files below a folder; of a large file it is remembered."""
+    """The digest of a file, or of all files below a folder."""
     if path.is_dir():
         files = sorted(file for file in path.rglob("*") if file.is_file())
         lines = (f"{file.relative_to(path).as_posix()}\0{sha256(file)}\n" for file in files)
         return hashlib.sha256("".join(lines).encode()).hexdigest()
-    stat = path.stat()
-    if stat.st_size <= _LARGE_BYTES:
+    if path.stat().st_size < 1 << 20:  # many are: they need no large buffer
         return hashlib.sha256(path.read_bytes()).hexdigest()
-    stamp = (os.path.abspath(path), stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino)  # noqa: PTH100
-    if earlier := read_cached("digests", repr(stamp)):
-        return earlier.decode()
     with path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    newest = max(stat.st_mtime_ns, stat.st_ctime_ns)
-    if time.time_ns() - newest > _SETTLED_NS and path.stat() == stat:
-        with suppress(InputError):
-            write_cached("digests", repr(stamp), digest.encode())
-    return digest
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 # -- the cache: what can be made again -------------------------------------------------------------
@@ -112,39 +94,22 @@ def _usable(place: str) -> Path:
     return Path(temporary)
 
 
-def _cached(kind: str, key: str) -> Path:
+def cache_file(kind: str, key: str) -> Path:
     digest = hashlib.sha256(key.encode("utf-8", "backslashreplace")).hexdigest()
     return cache_folder() / f"{kind}/{digest[:2]}/{digest}"
 
 
-def read_cached(kind: str, key: str) -> bytes | None:
-    """What `write_cached` wrote; None where nothing is there, or it is damaged."""
-    place = _cached(kind, key)
+def read_cached(kind: str, key: str) -> bytes:
+    """What is in the cache file; nothing where there is none."""
     with suppress(OSError):
-        checksum, _, data = place.read_bytes().partition(b"\n")
-        if checksum == hashlib.sha256(data).hexdigest().encode():
-            os.utime(place)  # `prune` goes by it
-            return data
-    return None
-
-
-def write_cached(kind: str, key: str, data: bytes) -> Path:
-    """Keep data under its checksum: quickly, as a cache may lose it."""
-    place = _cached(kind, key)
-    write_atomically(place, (hashlib.sha256(data).hexdigest().encode(), b"\n", data), sync=False)
-    return place
+        os.utime(file := cache_file(kind, key))  # `prune_cache` goes by it
+        return file.read_bytes()
+    return b""
 
 
 def prune_cache() -> None:
-    """Remove what was not used for long, and the oldest if there is too much; once a day."""
-    now, done = time.time(), cache_folder() / ".pruned"
-    with suppress(OSError):  # a cache that cannot be tidied is only large
-        if done.is_file() and now - done.stat().st_mtime < _DAY_S:
-            return
-        done.touch()
-        files = [(f.stat(), f) for f in cache_folder().rglob("*") if f.is_file() and f != done]
-        total = 0
-        for stat, file in sorted(files, key=lambda one: -one[0].st_mtime):
-            total, age = total + stat.st_size, now - stat.st_mtime
-            if age > _UNUSED_S or (age > _DAY_S and total > _MOST_BYTES):
+    """Remove what was not used for long."""
+    for file in cache_folder().rglob("*"):
+        with suppress(OSError):  # a cache that cannot be tidied is only large
+            if file.is_file() and time.time() - file.stat().st_mtime > _UNUSED_S:
                 file.unlink()

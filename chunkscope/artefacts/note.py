@@ -17,11 +17,7 @@ class Label(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
-    """What is worth saying, and the values its sentence needs.
-
-    >>> Note(code="media_rows", values={"count": 3}).code
-    'media_rows'
-    """
+    """What is worth saying, and the values its sentence needs."""
 
     code: str
     values: dict[str, Fact | list[Fact]] = field(default_factory=dict)

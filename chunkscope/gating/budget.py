@@ -22,7 +22,7 @@ from pydantic import (
     create_model,
 )
 
-from chunkscope.artefacts.figures import BY_PROMISE, Better
+from chunkscope.artefacts.figures import BY_PROMISE
 from chunkscope.artefacts.files import read_text
 from chunkscope.artefacts.numbers import COUNT, SHARE, SIZE, TOKENS, Unit
 from chunkscope.errors import InputError
@@ -53,7 +53,7 @@ _FIGURES = tuple(
     Limit(
         key,
         figure.unit,
-        Relation.AT_LEAST if figure.better is Better.MORE else Relation.AT_MOST,
+        Relation.AT_MOST if figure.less_is_better else Relation.AT_LEAST,
     )
     for key, figure in BY_PROMISE.items()
 )

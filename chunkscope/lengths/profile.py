@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from chunkscope.artefacts.artefact import INCIDENTAL, Artefact, bar_chart, frame, now
+from chunkscope.artefacts.artefact import INCIDENTAL, Artefact, frame, now
 from chunkscope.artefacts.note import Note
 from chunkscope.artefacts.numbers import plural
 from chunkscope.errors import InputError
@@ -154,8 +154,9 @@ class Profile(Artefact):
 
     def plot(self) -> Any:
         """How many prompts are how long, in doubling steps: matplotlib's Axes."""
-        steps = self.overall.doubling()
-        return bar_chart("prompts", {f"{low:,} to {high - 1:,}": n for low, high, n in steps})
+        steps = reversed(self.overall.doubling())  # the first bar is the lowest
+        rows = ({"tokens": f"{low:,} to {high - 1:,}", "prompts": n} for low, high, n in steps)
+        return frame(rows).plot.barh(x="tokens", y="prompts")
 
     @property
     def overall(self) -> LengthHistogram:

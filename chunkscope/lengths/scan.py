@@ -18,10 +18,11 @@ import orjson
 
 from chunkscope.artefacts.artefact import built, dumped
 from chunkscope.artefacts.files import (
+    cache_file,
     prune_cache,
     read_cached,
     sha256,
-    write_cached,
+    write_atomically,
 )
 from chunkscope.artefacts.note import Note, note
 from chunkscope.console import Progress, say
@@ -118,7 +119,8 @@ class Scan:
                     key = self.tokenizer.counting_key or ""
                     try:
                         for entry, dataset in self._counted:
-                            write_cached("results", f"{entry}{key}", dumped(dataset))
+                            file = cache_file("results", f"{entry}{key}")
+                            write_atomically(file, dumped(dataset))
                     except InputError as error:  # it costs time, not truth
                         say(f"{error.message}; nothing is kept for the next run")
                     prune_cache()
@@ -159,6 +161,7 @@ class Scan:
         scan, entry = DatasetScan(self, source), None
         try:
             if source.file and not source.is_read_once and source.start == 0:
+                changed_ns = source.file.stat().st_mtime_ns
                 scan.sha256 = sha256(source.file)
             if scan.sha256 and self.options.use_cache and source.is_whole:
                 # What a run's settings were changes what is counted; a .tsv is more likely to be
@@ -187,7 +190,7 @@ class Scan:
         except ChunkscopeError as error:
             return scan.result(error)
         dataset = scan.result()
-        if entry and source.file and sha256(source.file) == scan.sha256:  # nobody wrote to it
+        if entry and source.file and source.file.stat().st_mtime_ns == changed_ns:
             self._counted.append((entry, dataset))
         return dataset
 

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from chunkscope.artefacts.figures import Figures, Ranked, percentiles
+from chunkscope.artefacts.figures import Figures, percentiles
 from chunkscope.errors import InputError
 from chunkscope.hardware.step_time import StepModel
 from chunkscope.prefixes.sharing import Stretch, block_paths
@@ -234,7 +234,8 @@ def _result(
         )
         for state, end in zip(states, ends, strict=True)
     ]
-    ttft, e2e = percentiles(t.ttft_s for t in times), percentiles(t.e2e_s for t in times)
+    ttft = percentiles((request.ttft_s, 1) for request in times)
+    e2e = percentiles((request.e2e_s, 1) for request in times)
     if ttft is None or e2e is None:
         raise AssertionError("a run without requests")
     makespan_s = max(clock.ends[-1] for clock in clocks) - first
@@ -246,7 +247,7 @@ def _result(
     figures = Figures(
         makespan_s=makespan_s,
         ttft_s=ttft,
-        itl_s=Ranked(gaps).percentiles(),
+        itl_s=percentiles(gaps),
         e2e_s=e2e,
         input_tokens_per_s=input_tokens / makespan_s,
         output_tokens_per_s=output_tokens / makespan_s,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from math import sqrt
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from chunkscope.artefacts.artefact import Artefact, bar_chart, frame
+from chunkscope.artefacts.artefact import Artefact, frame
 from chunkscope.artefacts.figures import Figures, figures_row
 from chunkscope.artefacts.note import Note
 from chunkscope.artefacts.numbers import plural, seconds
@@ -153,8 +153,9 @@ class Simulation(Artefact):
 
     def plot(self) -> Any:
         """How long each setting takes: matplotlib's Axes."""
-        times = {run.shown_as: run.figures.makespan_s for run in self.runs}
-        return bar_chart("predicted time for all requests, seconds", times)
+        runs = reversed(self.runs)  # the first bar is the lowest
+        rows = ({"setting": run.shown_as, "makespan_s": run.figures.makespan_s} for run in runs)
+        return frame(rows).plot.barh(x="setting", y="makespan_s")
 
     def to_frame(self) -> "pd.DataFrame":
         return runs_frame(self.runs)

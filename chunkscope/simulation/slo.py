@@ -41,9 +41,9 @@ class LatencyLimit:
         """The figure that is limited; None where nothing happened that could be too late."""
         if not ranked:
             return None
-        if self.at == "max":
-            return ranked.max
-        return ranked.mean if self.at == "mean" else ranked.percentile(float(self.at[1:]))
+        if self.at == "mean":
+            return ranked.total / ranked.count
+        return ranked.percentile(100.0 if self.at == "max" else float(self.at[1:]))
 
 
 Slo = tuple[LatencyLimit, ...]

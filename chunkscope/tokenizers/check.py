@@ -11,7 +11,7 @@ from time import process_time
 
 import orjson
 
-from chunkscope.artefacts.files import read_cached, write_cached
+from chunkscope.artefacts.files import cache_file, read_cached, write_atomically
 from chunkscope.errors import ChunkscopeError, InputError
 from chunkscope.tokenizers.fast import ENGINE, FastEngine, load_fast
 from chunkscope.tokenizers.foreign import foreign_errors
@@ -42,13 +42,14 @@ class Verdict:
 def known_verdict(facts: TokenizerFacts) -> Verdict | None:
     """The verdict of an earlier run on the fast engine with this tokenizer."""
     with suppress(ValueError, TypeError):
-        return Verdict(**orjson.loads(read_cached("verdicts", _key(facts)) or b""))
+        return Verdict(**orjson.loads(read_cached("verdicts", _key(facts))))
     return None
 
 
 def record_verdict(facts: TokenizerFacts, verdict: Verdict) -> None:
     with suppress(ChunkscopeError):  # a cache that cannot be written costs time, not truth
-        write_cached("verdicts", _key(facts), orjson.dumps(asdict(verdict)))
+        data = orjson.dumps(asdict(verdict))
+        write_atomically(cache_file("verdicts", _key(facts)), data)
 
 
 def _key(facts: TokenizerFacts) -> str:

@@ -15,12 +15,12 @@ from typing import Any, cast
 import orjson
 
 from chunkscope.artefacts.files import (
+    cache_file,
     cache_folder,
     prune_cache,
     read_cached,
     sha256,
     write_atomically,
-    write_cached,
 )
 from chunkscope.console import say
 from chunkscope.errors import InputError
@@ -62,9 +62,7 @@ def facts_before(
 ) -> TokenizerFacts | None:
     """What an earlier run prepared; None if none did, or if its files in the cache are damaged."""
     with suppress(OSError, ValueError, TypeError):
-        facts = TokenizerFacts(
-            **orjson.loads(read_cached("tokenizers", _key(files, digest)) or b"")
-        )
+        facts = TokenizerFacts(**orjson.loads(read_cached("tokenizers", _key(files, digest))))
         file = facts.json_file
         is_whole = file is None or sha256(file) == facts.json_sha256
         if is_whole and (trust_remote_code or not facts.runs_code):  # each run is asked anew
@@ -104,7 +102,8 @@ def prepare(
         if document:
             facts = replace(facts, json_sha256=hashlib.sha256(document).hexdigest())
             write_atomically(cast("Path", facts.json_file), document)
-        write_cached("tokenizers", _key(files, digest), orjson.dumps(asdict(facts)))
+        data = orjson.dumps(asdict(facts))
+        write_atomically(cache_file("tokenizers", _key(files, digest)), data)
         prune_cache()
     except InputError as error:
         say(f"{error.message}; going on without the cache")

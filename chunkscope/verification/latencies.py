@@ -90,9 +90,9 @@ def _scheduled(steps: Mapping[str, Any] | None) -> dict[str, Any]:
 
 def _latencies(answers: Sequence[Answer]) -> Latencies | None:
     """None of no answers."""
-    ttft = percentiles(answer.first_s for answer in answers)
-    e2e = percentiles(answer.all_s for answer in answers)
-    itl = percentiles(gap for answer in answers for gap in answer.gaps_s)
+    ttft = percentiles((answer.first_s, 1) for answer in answers)
+    e2e = percentiles((answer.all_s, 1) for answer in answers)
+    itl = percentiles((gap, 1) for answer in answers for gap in answer.gaps_s)
     return Latencies(ttft_s=ttft, itl_s=itl, e2e_s=e2e) if ttft and e2e else None
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from enum import StrEnum
 
-from chunkscope.artefacts.figures import BY_KEY, E2E_P95, MAKESPAN, TIGHTEST_LIMIT, Better, Figure
+from chunkscope.artefacts.figures import BY_KEY, E2E_P95, MAKESPAN, TIGHTEST_LIMIT, Figure
 from chunkscope.planning.choose import WORTH, WORTH_ROOM
 from chunkscope.simulation.slo import Slo
 from chunkscope.simulation.workload import BATCH
@@ -70,7 +70,7 @@ def is_tie(run: Run, other: Run, figure: Figure) -> bool:
 def judge(figure: Figure, run: Run, other: Run) -> Outcome:
     """Is `run` better? A difference within the spread over repeats is a tie."""
     ours, theirs = value(run, figure), value(other, figure)
-    if ours is None or theirs is None or figure.better is Better.NEITHER:
+    if ours is None or theirs is None or figure.less_is_better is None:
         return Outcome.UNKNOWN
     if figure.once:
         is_noise = abs(ours - theirs) <= NEGLIGIBLE * abs(theirs)
@@ -78,7 +78,7 @@ def judge(figure: Figure, run: Run, other: Run) -> Outcome:
         is_noise = is_tie(run, other, figure)
     if ours == theirs or is_noise:
         return Outcome.TIE
-    return Outcome.BETTER if (ours < theirs) is (figure.better is Better.LESS) else Outcome.WORSE
+    return Outcome.BETTER if (ours < theirs) is figure.less_is_better else Outcome.WORSE
 
 
 def worse_figures(run: Run, other: Run) -> list[Figure]:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chunkscope.artefacts.figures import Ranked
+from chunkscope.artefacts.figures import percentiles
 from chunkscope.errors import UsageError
 from chunkscope.simulation.slo import LatencyLimit, RequestTimes, read_slo, slo_result
 from tests.simulation.common import ARGS, STEP, simulate
@@ -74,7 +74,7 @@ def test_a_run_has_the_figures_of_its_limits_and_its_goodput():
 @given(st.lists(st.tuples(st.floats(0, 1e3), st.integers(0, 4)), min_size=1))
 def test_percentiles_are_numpys(pairs):
     values = [value for value, times in pairs for _ in range(times)]
-    ours = Ranked(pairs).percentiles()
+    ours = percentiles(pairs)
     if not values:
         assert ours is None
         return
