@@ -94,10 +94,6 @@ def duration(hours: float) -> str:
     return f"{_three_digits(hours * 60)} min" if hours < 2 else f"{_three_digits(hours)} h"
 
 
-def money(value: float) -> str:
-    return "under 0.01" if value < 0.01 else f"{value:,.2f}"
-
-
 def per_second(value: float | None) -> str:
     return "-" if value is None else f"{_three_digits(value)}/s"
 
@@ -110,7 +106,6 @@ def gib(value: float | None) -> str:
 
 _WRITTEN = re.compile(r"\s*([0-9]{1,18}(?:\.[0-9]{1,18})?)\s*([^\s0-9.].*?)?\s*")
 _MOST = 10**12  # a limit that high promises nothing
-_MOST_DIGITS = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,8 +117,7 @@ class Unit:
     scales: Mapping[str, Fraction | int]
     accepted: str  # for people: what may be written
     whole: bool = False
-    shown: tuple[tuple[float, str], ...] = ((1.0, ""),)  # smallest unit first
-    digits: int = 2
+    shown: tuple[float, str] = (1.0, "")  # what numbers are written in that need many digits
     brief: Callable[[float | None], str] = number  # in three digits or so, for a table
 
     def read(self, given: Any) -> float:
@@ -140,29 +134,17 @@ class Unit:
             raise ValueError(f"{text} is not a limit of this kind; write it like {self.accepted}")
         return int(amount) if self.whole else float(amount)
 
-    def write(self, value: float | None, *, like: float | None = None, digits: int = 2) -> str:
-        """For people; `like` decides between seconds and milliseconds.
-
-        >>> SECONDS.write(0.25), SECONDS.write(0.25, like=2.0), SIZE.write(None)
-        ('250 ms', '0.25 s', 'not known')
-        """
-        if value is None:
-            return "not known"
-        size = abs(value if like is None else like)
-        scale, name = next((s for s in reversed(self.shown) if size >= s[0]), self.shown[0])
-        text = f"{value / scale:,.{digits}f}".rstrip("0").rstrip(".")
-        return f"{text} {name}".rstrip()
-
-    def write_both(self, limit: float, found: float | None) -> tuple[str, str]:
+    def write_both(self, limit: float, value: float) -> tuple[str, str]:
         """Two numbers that differ never look the same.
 
-        >>> TOKENS.write_both(2879, 2879.65), TOKENS.write_both(7, 7.0001)
-        (('2,879 tokens', '2,879.65 tokens'), ('7 tokens', '7.0001 tokens'))
+        >>> TOKENS.write_both(2879, 2900.5), TOKENS.write_both(7, 7.0001)
+        (('2,879 tokens', '2,900 tokens'), ('7.0000 tokens', '7.0001 tokens'))
         """
-        for digits in range(self.digits, _MOST_DIGITS):
-            texts = self.write(limit, digits=digits), self.write(found, like=limit, digits=digits)
-            if limit == found or texts[0] != texts[1]:
-                break
+        texts, digits = (self.brief(limit), self.brief(value)), 3
+        while limit != value and texts[0] == texts[1]:
+            digits += 1
+            exact = [f"{one / self.shown[0]:,.{digits}f} {self.shown[1]}" for one in (limit, value)]
+            texts = exact[0].rstrip(), exact[1].rstrip()
         return texts
 
 
@@ -181,35 +163,32 @@ TOKENS = Unit(
     scales={"": 1, "tokens": 1, "K": 1024, "k": 1000},  # as vLLM reads them
     accepted='2048 or "2K" (K is 1024, k is 1000)',
     whole=True,
-    shown=((1.0, "tokens"),),
+    shown=(1.0, "tokens"),
+    brief=lambda value: f"{number(value)} tokens",
 )
 COUNT = Unit(scales={"": 1}, accepted="850", whole=True)
 MANY = replace(COUNT, whole=False, brief="{:,.1f}".format)  # on average, so a part of one counts
 SHARE = Unit(
     scales={"%": Fraction(1, 100)},
     accepted='"5%" (with the %)',
-    shown=((0.01, "%"),),
-    digits=1,
+    shown=(0.01, "%"),
     brief=share,
 )
 SECONDS = Unit(
     scales={"us": _MS / 1000, "ms": _MS, "s": 1, "min": 60, "h": 3600},
     accepted='"200ms" or "1.5s" (us, ms, s, min, h)',
-    shown=((0.001, "ms"), (1.0, "s")),
+    shown=(1.0, "s"),
     brief=seconds,
 )
 SIZE = Unit(  # in GiB
     scales={"GiB": 1, "MiB": Fraction(1, 1024), "TiB": 1024, "GB": _GB, "MB": _GB / 1000},
     accepted='"80GiB" (MiB, GiB, TiB, MB, GB)',
-    shown=((1.0, "GiB"),),
+    shown=(1.0, "GiB"),
     brief=gib,
 )
-REQUESTS = Unit(
-    scales={"": 1, "/s": 1}, accepted='4 or "4/s"', shown=((1.0, "/s"),), brief=per_second
-)
+REQUESTS = Unit(scales={"": 1, "/s": 1}, accepted='4 or "4/s"', brief=per_second)
 RATE = Unit(
     scales={"": 1, "/s": 1, "tokens/s": 1},
     accepted='4500 or "4500 tokens/s"',
-    shown=((1.0, "tokens/s"),),
-    digits=1,
+    shown=(1.0, "tokens/s"),
 )

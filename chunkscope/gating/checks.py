@@ -85,7 +85,7 @@ def _compared(
             continue
         at_least, name = spec.relation is Relation.AT_LEAST, f"{table}.{spec.key}"
         if at_least and limit <= 0:
-            raise InputError(f"{name}: at least {spec.unit.write(limit)} asks for nothing")
+            raise InputError(f"{name}: at least {spec.unit.brief(limit)} asks for nothing")
         passed = value is not None and not exceeds(
             *((limit, value) if at_least else (abs(value), limit))
         )

@@ -45,7 +45,7 @@ def emit(plan: Plan, target: Target | str, *, anyway: bool = False) -> Emission:
     limits = ", ".join(map(str, plan.request.slo))
     if breaks_limits and plan.nearest_run and (slo := plan.nearest_run.slo):
         first = slo.tightest
-        limits += f" ({first} breaks first, at {SECONDS.write(slo.found_of(first))}, simulated)"
+        limits += f" ({first} breaks first, at {SECONDS.brief(slo.found_of(first))}, simulated)"
     if breaks_limits and not anyway:
         rate = plan.advice.rate
         less = f"{rate:.3g} requests a second would keep them" if rate else "no rate keeps them"

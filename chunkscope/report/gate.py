@@ -104,7 +104,7 @@ def _numbers(check: Check) -> tuple[str, str]:
     if not isinstance(limit, int | float):
         return "", "not known"
     if value is None or isinstance(value, str):
-        return unit.write(limit), "not known"
+        return unit.brief(limit), "not known"
     if check.relation == "within":
         written = unit.write_both(limit, abs(value))
         return written[0], f"{'+' if value > 0 else '-' if value else ''}{written[1]}"

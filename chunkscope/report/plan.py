@@ -4,11 +4,9 @@ from collections.abc import Iterator
 
 from chunkscope.artefacts.note import Label
 from chunkscope.artefacts.numbers import (
-    SECONDS,
     as_written,
     by,
     duration,
-    money,
     number,
     plural,
     seconds,
@@ -133,7 +131,7 @@ def limit_state(run: SimulatedRun | None) -> str:
     """`itl_p99 stays 31 % below its 50 ms`, or by how much it is broken."""
     if run is None or run.slo is None:
         return "it does not run"
-    limit, allowed = run.slo.tightest, SECONDS.write(run.slo.tightest.seconds)
+    limit, allowed = run.slo.tightest, seconds(run.slo.tightest.seconds)
     if run.backlog is not None and run.backlog.grows:
         return "requests come faster than they are served"
     if run.slo.is_met:
@@ -215,7 +213,8 @@ def _time(plan: Plan, cost: Cost) -> str:
     text = f"{least} to {most}{f', depending on {varied}' if varied else ''}; simulated"
     if price is None:
         return f"{text}, without loading the model"
-    usual, least, most = (money(one * plan.effective.parallel.gpus * price) for one in hours)
+    price *= plan.effective.parallel.gpus
+    usual, least, most = (f"{max(one * price, 0.01):,.2f}" for one in hours)
     return f"{text}, without loading the model; price {usual} ({least} to {most})"
 
 

@@ -15,7 +15,6 @@ from chunkscope.artefacts.figures import (
 )
 from chunkscope.artefacts.numbers import (
     NOT_MEASURED,
-    SECONDS,
     change,
     exceeds,
     per_second,
@@ -58,7 +57,7 @@ def runs_table(named: Named, *, strong: Collection[int] = ()) -> Table | None:
         columns["saturated at"] = lambda run: per_second(run.rate.saturation_per_s)
         columns["breaks first"] = lambda run: run.rate.breaks or ""
     for limit in limits:
-        columns[f"{limit.name} ({SECONDS.write(limit.seconds)})"] = partial(_limited, limit)
+        columns[f"{limit.name} ({seconds(limit.seconds)})"] = partial(_limited, limit)
     for heading, figure in SHORT.items():
         names = {limit.name for limit in limits}
         is_limited = limits and (figure not in (MAKESPAN, ITL_MAX) or figure.promise in names)

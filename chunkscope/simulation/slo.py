@@ -33,9 +33,9 @@ class LatencyLimit:
     def __str__(self) -> str:
         """
         >>> str(LatencyLimit(metric="itl", at="p99", seconds=0.05))
-        'itl_p99 50 ms'
+        'itl_p99 50.0 ms'
         """
-        return f"{self.name} {SECONDS.write(self.seconds)}"
+        return f"{self.name} {SECONDS.brief(self.seconds)}"
 
     def figure(self, ranked: Ranked) -> float | None:
         """The figure that is limited; None where nothing happened that could be too late."""
@@ -53,7 +53,7 @@ def read_slo(text: str | None) -> Slo:
     """What `--slo` says; UsageError with what there is where it says something else.
 
     >>> [str(limit) for limit in read_slo("ttft_p95=1s, e2e_max=30s")]
-    ['ttft_p95 1 s', 'e2e_max 30 s']
+    ['ttft_p95 1.00 s', 'e2e_max 30.0 s']
     """
     if text is None:
         return ()
