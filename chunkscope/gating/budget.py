@@ -157,9 +157,7 @@ class BudgetFile:
 
 
 def find_budget(config: Path | None = None) -> BudgetFile:
-    if config is None and not BUDGET.exists() and not PROJECT.exists():
-        raise InputError(f"there is no {BUDGET}", hint=HINT)
-    path = config or (BUDGET if BUDGET.exists() else PROJECT)
+    path = config or (PROJECT if PROJECT.exists() and not BUDGET.exists() else BUDGET)
     return parse_budget(read_text(path, hint=HINT), path)
 
 

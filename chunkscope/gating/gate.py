@@ -83,14 +83,17 @@ def _with_remedies(
     checks: Sequence[Check], file: BudgetFile, evidence: Evidence
 ) -> Iterator[Check]:
     """A plan of other data fails much at once: that is one cause, and all else follows from it."""
-    commands = _commands(evidence.findings)
-    causes = _causes(checks, evidence.findings)
+    findings = evidence.findings
+    commands, causes = _commands(findings), stale(findings)
+    if changed := [c.subject for c in checks if c.name == "freshness.data" and not c.passed]:
+        profile = str(findings.folder / "profile.json")
+        causes["analyze"] = note("gate_data_changed", profile=profile, names=changed)
     for check in checks:
-        stale = [name for name in causes if check.name.startswith(_RESTS_ON[name])]
+        remaking = [name for name in causes if check.name.startswith(_RESTS_ON.get(name, ()))]
         if check.passed:
             yield check
-        elif stale:
-            yield replace(check, cause=causes[stale[0]], remedy=commands[stale[0]])
+        elif remaking:
+            yield replace(check, cause=causes[remaking[0]], remedy=commands[remaking[0]])
         else:
             yield replace(check, remedy=_accepting(check, file, evidence, commands))
 
@@ -109,19 +112,18 @@ def _commands(findings: Findings) -> dict[str, str]:
     }
 
 
-def _causes(checks: Sequence[Check], findings: Findings) -> dict[str, Note]:
-    """By the command that would mend it, what is stale."""
-    causes: dict[str, Note] = {}
-    folder, measured = findings.folder, findings.verification
-    profile, plan, verify = (str(folder / f"{x}.json") for x in ("profile", "plan", "verify"))
-    changed = [c.subject for c in checks if c.name == "freshness.data" and not c.passed]
-    if changed:
-        causes["analyze"] = note("gate_data_changed", profile=profile, names=changed)
-    if findings.plan_is_of_this_profile is False:
-        causes["recommend"] = note("gate_other_profile", plan=plan, profile=profile)
-    if findings.verification_is_of_this_plan is False and measured and measured.plan_digest:
-        causes["verify"] = note("gate_other_plan", verify=verify, plan=plan)
-    return causes
+def stale(findings: Findings) -> dict[str, Note]:
+    """Artefacts that were made from others than are there, by the command that makes them anew."""
+    belongs = {
+        ("recommend", "plan.json", "profile.json"): findings.plan_is_of_this_profile,
+        ("verify", "verify.json", "plan.json"): findings.verification_is_of_this_plan,
+        ("simulate", "simulation.json", "profile.json"): findings.simulation_is_of_this_profile,
+    }
+    return {
+        command: note("made_from_another", file=str(findings.folder / file), source=source)
+        for (command, file, source), is_of_it in belongs.items()
+        if is_of_it is False
+    }
 
 
 def _accepting(check: Check, file: BudgetFile, evidence: Evidence, commands: dict[str, str]) -> str:

@@ -168,22 +168,16 @@ def from_yaml(text: str, version: Version) -> CommittedArguments:
     dropped: list[Refusal] = []
     for key, value in document.items():
         if value is False:
-            dropped += _dropped(str(key), version)
+            flag = flags_of(version).get(str(key).replace("-", "_"))
+            if flag and (flag.name in NAMES or flag.default == "true"):  # and it stays on
+                values: dict[str, Any] = {"key": key, "instead": str(key).removeprefix("no-")}
+                dropped.append(Refusal(argument=flag.name, code="argument_dropped", values=values))
         elif value != []:
             several = [] if value is True else value if isinstance(value, list) else [value]
             # Only single values are looked at; what an alias repeats could be endless.
             single = ["{}" if isinstance(one, list | dict) else str(one) for one in several]
             words += [f"--{key}", *single]
     return _from_list(words, version, dropped)
-
-
-def _dropped(key: str, version: Version) -> list[Refusal]:
-    """What it would have switched off stays on."""
-    flag = flags_of(version).get(key.replace("-", "_"))
-    if flag is None or (flag.name not in NAMES and flag.default != "true"):
-        return []
-    values: dict[str, Any] = {"key": key, "instead": key.removeprefix("no-")}
-    return [Refusal(argument=flag.name, code="argument_dropped", values=values)]
 
 
 # -- lm-eval -------------------------------------------------------------------------------------

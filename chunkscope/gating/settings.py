@@ -24,7 +24,7 @@ from chunkscope.errors import ChunkscopeError, InputError, UsageError
 from chunkscope.gating.check import Check, Relation
 from chunkscope.gating.checks import Evidence, refused_prompts, served_check
 from chunkscope.gating.read_arguments import CommittedArguments, read_arguments, refusal
-from chunkscope.lengths.profile import DatasetProfile, Profile
+from chunkscope.lengths.profile import Profile
 from chunkscope.models.find import built_in, find_model
 from chunkscope.models.shape import ModelShape
 from chunkscope.planning.choose import WORTH
@@ -78,8 +78,7 @@ def _accepted(
         "limit": there.release.text,
         "key": ("settings", "file"),
     }
-    for one in refusals:
-        yield Check(subject=one.argument, passed=False, reason=one, **about)
+    yield from (Check(subject=x.argument, passed=False, reason=x, **about) for x in refusals)
     if not refusals:
         checked = len(committed.settings.given()) + len(committed.others)
         reason = note("gate_arguments_checked", checked=checked)
@@ -170,7 +169,12 @@ def _as_good(evidence: Evidence, there: Deployment, actual: Settings) -> Iterato
         about = {"limit": types[0], "value": types[1]}
         yield _check("as-good", "kv_cache_dtype", passed=types[0] == types[1], **about)
     datasets = chosen_datasets(profile, plan.request.dataset)
-    yield _serves(evidence.outputs(datasets), datasets, planned, actual)
+    # A shorter context is as good as long as it refuses no prompt that the plan serves.
+    outputs, room = evidence.outputs(datasets), planned.max_model_len
+    limit = refused_prompts(room, outputs, datasets) if room else 0
+    context = actual.max_model_len or (0 if room else sys.maxsize)  # not known: none is served
+    about = {"subject": "max_model_len", "key": ("settings", "must_be")}
+    yield served_check("settings.as-good", context, outputs, datasets, limit, **about)
     yield _held(plan, there, actual)
     if (same := planned == actual) or not plan.tried:
         reason = None if same else note("gate_not_simulated")
@@ -179,20 +183,8 @@ def _as_good(evidence: Evidence, there: Deployment, actual: Settings) -> Iterato
         return
     contexts = [s.max_model_len for s in (planned, actual) if s.max_model_len]
     workload = draw(plan.request, datasets, min(contexts, default=1))  # what either of them takes
-    yield _simulated(
-        Simulator(request=plan.request, deployment=there, workload=workload), planned, actual
-    )
-
-
-def _serves(
-    outputs: list[int], datasets: tuple[DatasetProfile, ...], planned: Settings, actual: Settings
-) -> Check:
-    """A shorter context is as good as long as it refuses no prompt that the plan serves."""
-    about: dict[str, Any] = {"subject": "max_model_len", "key": ("settings", "must_be")}
-    room = planned.max_model_len
-    limit = refused_prompts(room, outputs, datasets) if room else 0
-    context = actual.max_model_len or (0 if room else sys.maxsize)  # not known: none is served
-    return served_check("settings.as-good", context, outputs, datasets, limit, **about)
+    simulator = Simulator(request=plan.request, deployment=there, workload=workload)
+    yield _simulated(simulator, planned, actual)
 
 
 def _held(plan: Plan, there: Deployment, actual: Settings) -> Check:

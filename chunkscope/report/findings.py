@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from chunkscope.artefacts.numbers import duration, gib, number, plural
 from chunkscope.findings import Findings
+from chunkscope.gating.gate import stale
 from chunkscope.planning.emit import emit
 from chunkscope.planning.plan import Plan
 from chunkscope.report import diagnosis, plan, profile, simulation
@@ -98,12 +99,8 @@ def _lead(findings: Findings) -> Iterator[str]:
 
 def _notes(findings: Findings) -> Iterator[str]:
     """Results that do not belong together, what was not read, and the plan's own."""
-    if findings.plan_is_of_this_profile is False:
-        yield "The plan was made from other data than this profile: run `chunkscope recommend`."
-    if findings.verification_is_of_this_plan is False:
-        yield "The measurements are of another plan: run `chunkscope verify`."
-    if findings.simulation_is_of_this_profile is False:
-        yield "The simulation is of other data: run `chunkscope simulate`."
+    for command, cause in stale(findings).items():
+        yield f"{sentence(cause)}: run `chunkscope {command}`"
     if findings.profile is not None:
         if findings.profile.skipped:
             yield f"{plural(findings.profile.skipped, 'bad row')} skipped"

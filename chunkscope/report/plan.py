@@ -22,8 +22,6 @@ from chunkscope.simulation.result import SimulatedRun
 from chunkscope.vllm.footprint import Footprint
 from chunkscope.vllm.settings import Settings
 
-MOST_DATASETS = 20
-
 
 def sections(plan: Plan) -> list[Section]:
     flags = "" if is_broken(plan) else " ".join(plan.cli_args())
@@ -241,10 +239,9 @@ def _row_name(plan: Plan, run: SimulatedRun) -> str:
 
 
 def _alone(plan: Plan) -> Table | None:
-    """The datasets with the longest prompts, in the data's order: time, and the length rule."""
-    longest = sorted(plan.decisions, key=lambda name: -plan.decisions[name].longest)[:MOST_DATASETS]
+    """The datasets in the data's order: time, and the length rule."""
     costs = plan.cost.datasets if plan.cost else {}
-    lines = [(name, one) for name, one in plan.decisions.items() if name in longest]
+    lines = list(plan.decisions.items())
     if len(plan.decisions) > 1 and plan.request.dataset is None:
         lines.append(("all together", plan.decision))
     rows = [

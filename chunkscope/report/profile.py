@@ -13,7 +13,7 @@ from chunkscope.console import printable
 from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.lengths.profile import ALL, LONG_LENGTHS, DatasetProfile, Profile, together
 from chunkscope.prefixes.reuse import PrefixReuse, reuse_together
-from chunkscope.report.section import Cell, Chart, Section, Table, Written, table_of
+from chunkscope.report.section import Chart, Section, Table, Written, table_of
 from chunkscope.report.words import named, sentence
 
 if TYPE_CHECKING:
@@ -152,13 +152,9 @@ def shortened(datasets: Sequence[DatasetProfile], most: int = MOST_LINES) -> lis
     folders: dict[str, list[DatasetProfile]] = {}
     for dataset in others:
         folders.setdefault(dataset.group, []).append(dataset)
-    largest = sorted(folders.items(), key=lambda item: -len(item[1]))
-    room = most - len(alone)
-    if len(largest) > room:
-        rest = [dataset for _, members in largest[room - 1 :] for dataset in members]
-        largest = [*largest[: room - 1], ("", rest)]
+    folders = folders if len(folders) <= most - len(alone) else {"": others}
     lines: list[Group] = [(dataset.name, [dataset]) for dataset in alone]
-    for folder, members in largest:
+    for folder, members in folders.items():
         count = f"{len(members):,} others"
         lines.append((f"{folder}/ ({count})" if folder else count, members))
     return [*lines, *whole]
@@ -191,7 +187,7 @@ def _every_dataset(profile: Profile) -> Table | None:
     names = ("prompts", *FIGURES) if len(profile.datasets) > MOST_LINES else ()
     rows: list[tuple[Written, ...]] = [
         (
-            Cell(text=dataset.name, note=_remark(dataset)),
+            dataset.name,
             *(written(dataset.lengths, name) for name in names),
             "-" if (per := dataset.chars_per_token) is None else f"{per:.2f}",
             dataset.field or "-",
@@ -200,14 +196,6 @@ def _every_dataset(profile: Profile) -> Table | None:
     ]
     heads = ("dataset", *names, "chars per token", "prompt field")
     return table_of(heads, rows, words=heads[-1:], searchable=len(rows) > 1)
-
-
-def _remark(dataset: DatasetProfile) -> str:
-    if dataset.failure:
-        return f"not read to its end: {dataset.failed_because}"
-    if dataset.skipped:
-        return f"{plural(dataset.skipped, 'bad row')} skipped"
-    return f"a sample of {dataset.sample.out_of:,} rows" if dataset.sample else ""
 
 
 # -- for the page and for other programs ---------------------------------------------------------

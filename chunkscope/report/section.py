@@ -33,10 +33,9 @@ class Cell:
 
     text: str
     look: str = ""
-    note: str = ""  # behind the text
 
     def __str__(self) -> str:
-        return f"{self.text} {self.note}".strip()
+        return self.text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

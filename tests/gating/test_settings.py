@@ -142,7 +142,7 @@ def test_a_plan_of_other_data_is_not_what_recommend_says_today(place):
     place.save_profile(data=[5, 6])
     result = place.gate(ARGS)
     assert not result.passed
-    assert all(check.cause.code == "gate_other_profile" for check in result.failed)
+    assert all(check.cause.code == "made_from_another" for check in result.failed)
 
 
 UNJUDGED = ("num-gpu-blocks-override: 2", "quantization: fp8", "pipeline-parallel-size: 8")

@@ -58,6 +58,5 @@ SENTENCES: dict[str, Template] = {
     "gate_data_changed": lambda profile, names: (
         f"The data changed since {profile} was written: {named(names, 3)}"
     ),
-    "gate_other_profile": "{plan} was made from another profile than {profile}",
-    "gate_other_plan": "{verify} was measured with another plan than {plan}",
+    "made_from_another": "{file} was made from another {source}",
 }
