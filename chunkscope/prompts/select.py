@@ -379,10 +379,13 @@ def shape_of(head: Sequence[Any], prefix: str = "") -> tuple[Any, ...]:
     sizes = sorted({len(value) for value in record.values() if isinstance(value, str)})
     shape: list[Any] = [prefix]
     for key, value in record.items():
-        if not isinstance(value, str | int | float | None) or json_in(value) is not value:
+        is_text = isinstance(value, str)
+        if not isinstance(value, str | int | float | None) or (
+            is_text and value.lstrip()[:1] in ("[", "{")
+        ):
             return ()
         shape += [key, type(value)]
-        if isinstance(value, str):
+        if is_text:
             shape += [sizes.index(len(value)), is_prose(value), are_identifiers([value])]
             shape += [value] if len(value) < 2 else []  # none, or the letter of a choice
     return tuple(shape)
@@ -391,7 +394,7 @@ def shape_of(head: Sequence[Any], prefix: str = "") -> tuple[Any, ...]:
 # --- candidates, the surest sign first: a name that makes it certain comes before a likely one ----
 
 # A form that records may have: how many have it, and what is then selected.
-Candidate = tuple[int, Callable[[], Selection]]
+Candidate = tuple[int, Selection]
 
 
 def guess(
@@ -402,14 +405,14 @@ def guess(
     `answers` is where answers and choices are, which are not pointed at as text to include;
     `chat_of` selects the conversation at a path.
     """
-    guesses, best, build = _Guess(head, answers, chat_of), 0, None
+    guesses, best, selection = _Guess(head, answers, chat_of), 0, None
     for count, candidate in guesses.candidates():
         if count and count * 2 >= len(head):
-            return candidate()
+            return candidate
         if count > best:
-            best, build = count, candidate
-    if build:
-        return build()
+            best, selection = count, candidate
+    if selection:
+        return selection
     table = field_table(list(guesses.leaves.values()))
     if not table:
         message = "the records hold no fields" if head else "there are no records to look at"
@@ -447,17 +450,17 @@ class _Guess:
     def candidates(self) -> Iterator[Candidate]:
         whole = "whole file" if len(self.head) == 1 else "line"
         lines = sum(isinstance(record, str) for record in self.head)
-        yield lines, partial(text_of, RECORD, label=whole)
+        yield lines, text_of(RECORD, label=whole)
         # OpenAI's messages, and request bodies of its batch files.
         yield from self._chats(("messages",), ("body", "messages"), ("body", "input"))
         yield from self._texts(("body", "prompt"), ("body", "input"))
         yield from self._chats(("conversations",), ("conversation",), ("prompt",))
         lists = [record for record in self.head if isinstance(record, list)]
-        yield sum(map(begins_a_chat, lists)), partial(self._chat, RECORD)
+        yield sum(map(begins_a_chat, lists)), self._chat(RECORD)
         trace = trace_columns(self.head)
         counted = sum(isinstance(r, dict) and trace.prompt in r for r in self.head) if trace else 0
         if trace and trace.output:
-            yield counted, partial(lengths_of, trace)
+            yield counted, lengths_of(trace)
         chats = [f.path.steps for f in self.likely if f.chats * 2 >= len(self.head)]
         chats.sort(key=len)
         # Messages are what was sent, unless a question stands beside what went before it.
@@ -477,12 +480,12 @@ class _Guess:
         yield from (self._text(self.leaves[steps]) for steps in inner if steps in self.leaves)
         # A lone input_length beside a text prompt says little: then the text is counted.
         if trace and not trace.output:
-            yield counted, partial(lengths_of, trace)
+            yield counted, lengths_of(trace)
         # The longest column of a table without a header, whose columns readers call column0...
         if self.keys and all(re.fullmatch(r"column\d+", key) for key in self.keys):
             column = max(self.leaves.values(), key=lambda leaf: leaf.chars)
             notes = (note("no_header", field=column.path.text),)
-            yield len(column.texts), partial(text_of, column.path, notes=notes)
+            yield len(column.texts), text_of(column.path, notes=notes)
         # `question_content`, `user_prompt`: of names that sound like one, that with most text.
         texts = [leaf for leaf in self.likely if not leaf.chats and len(leaf.path.steps) == 1]
         yield from [self._text(leaf) for leaf in texts if _sounds_like_a_prompt(leaf)][:1]
@@ -497,7 +500,7 @@ class _Guess:
     def _chats(self, *fields: Steps) -> Iterator[Candidate]:
         for steps in fields:
             if leaf := self.leaves.get(steps):
-                yield leaf.chats, partial(self._chat, leaf.path)
+                yield leaf.chats, self._chat(leaf.path)
 
     def _chat(self, path: FieldPath) -> Selection:
         uncounted = []
@@ -525,18 +528,19 @@ class _Guess:
             instruction = self.leaves.get(by_name.get("instruction", ()))
             if name == "input" and instruction:
                 both = instruction.path, FieldPath(steps)
-                yield len(instruction.texts), partial(text_of, *both, is_last_optional=True)
+                yield len(instruction.texts), text_of(*both, is_last_optional=True)
             if leaf and values:
                 yield self._text(leaf)
             if (*steps, ...) in self.leaves:
                 first = FieldPath((*steps, 0))
                 texts = sum(isinstance(first.find(record), str) for record in self.head)
-                yield texts, partial(self._first_of_texts, FieldPath(steps))
+                path = FieldPath(steps)
+                longer = self._longer_field(path)
+                uncounted = note("first_of_list_counted", field=path.text, longer=longer)
+                yield texts, text_of(first, uncounted=(uncounted,))
 
     def _text(self, leaf: Leaf) -> Candidate:
-        return len(leaf.texts), partial(self._selected_text, leaf.path)
-
-    def _selected_text(self, path: FieldPath) -> Selection:
+        path, count = leaf.path, len(leaf.texts)
         tools = [
             name
             for name in chat.TOOL_FIELDS
@@ -545,15 +549,10 @@ class _Guess:
         ][:1]
         longer = self._longer_field(path, [(name,) for name in tools])
         if not tools and not longer:
-            return text_of(path)
+            return count, text_of(path)
         more = [*(f"{name}|json" for name in tools), *filter(None, [longer])]
         uncounted = note("more_to_count", field=path.text, longer=longer, more=more)
-        return text_of(path, uncounted=(uncounted,))
-
-    def _first_of_texts(self, path: FieldPath) -> Selection:
-        longer = self._longer_field(path)
-        uncounted = note("first_of_list_counted", field=path.text, longer=longer)
-        return text_of(FieldPath((*path.steps, 0)), uncounted=(uncounted,))
+        return count, text_of(path, uncounted=(uncounted,))
 
     def _one_by_one(self) -> Iterator[Candidate]:
         """A document and questions about it: L-Eval's with as many answers, or objects with both.
@@ -569,7 +568,7 @@ class _Guess:
                 count = sum(_holds_questions(steps, record) for record in self.head)
                 if count * 2 > len(self.head):
                     text = text_of(prose[0], FieldPath(steps))
-                    yield count, partial(each_of, [FieldPath((key,))], text)
+                    yield count, each_of([FieldPath((key,))], text)
 
     def _longer_field(
         self, path: FieldPath, others: Sequence[Steps] = (), *, is_chat: bool = False
