@@ -379,15 +379,12 @@ def shape_of(head: Sequence[Any], prefix: str = "") -> tuple[Any, ...]:
     sizes = sorted({len(value) for value in record.values() if isinstance(value, str)})
     shape: list[Any] = [prefix]
     for key, value in record.items():
-        is_text = isinstance(value, str)
-        if not isinstance(value, str | int | float | None) or (
-            is_text and value.lstrip()[:1] in ("[", "{")
-        ):
-            return ()
         shape += [key, type(value)]
-        if is_text:
+        if isinstance(value, str) and value.lstrip()[:1] not in ("[", "{"):
             shape += [sizes.index(len(value)), is_prose(value), are_identifiers([value])]
             shape += [value] if len(value) < 2 else []  # none, or the letter of a choice
+        elif not isinstance(value, int | float | None):
+            return ()
     return tuple(shape)
 
 

@@ -153,7 +153,16 @@ def _follow(
             if job.machine and machine:
                 _refuse_another_machine(job.machine, machine)
         case "repeat":
-            _add_repeat(event, record, job)
+            answers, workload = [Answer(**answer) for answer in event["answers"]], job.workload
+            at_once = not workload.concurrency and not any(r.arrival_s for r in workload.requests)
+            if at_once and not event["held"]:
+                record.notes["requests_trickled_in"] = None
+            if not event["emptied"]:
+                record.notes["prefix_cache_not_emptied"] = None
+            record.repeats.append(figures_of(answers, workload, event["steps"], job.request.slo))
+            record.answers += answers
+            record.steps.append(event["steps"])
+            record.memory = event["memory"]
         case "outputs":
             record.outputs.append(event["answers"])
         case "measured":
@@ -164,19 +173,6 @@ def _follow(
             record.error = f"{event['kind']}: {event['message']}"
         case "done":
             record.done = True
-
-
-def _add_repeat(event: dict[str, Any], record: EngineRecord, job: EngineJob) -> None:
-    answers, workload = [Answer(**answer) for answer in event["answers"]], job.workload
-    at_once = not workload.concurrency and not any(r.arrival_s for r in workload.requests)
-    if at_once and not event["held"]:
-        record.notes["requests_trickled_in"] = None
-    if not event["emptied"]:
-        record.notes["prefix_cache_not_emptied"] = None
-    record.repeats.append(figures_of(answers, job.workload, event["steps"], job.request.slo))
-    record.answers += answers
-    record.steps.append(event["steps"])
-    record.memory = event["memory"]
 
 
 # -- where it runs -------------------------------------------------------------------------------
@@ -232,6 +228,10 @@ def _failure(record: EngineRecord, code: int) -> tuple[Status, Note]:
 def _run(row: SettingRow, record: EngineRecord, status: Status, failure: Note | None = None) -> Run:
     facts = facts_in(record.log_text)
     blocks, size = record.engine.get("num_gpu_blocks"), record.engine.get("block_size")
+    outputs = None
+    if len(record.outputs) == 2:
+        answers, again = record.outputs
+        outputs = RunOutputs(answers=tuple(map(tuple, answers)), again=equal_share(answers, again))
     return Run(
         setting=row.name,
         same_as=row.same_as,
@@ -248,17 +248,10 @@ def _run(row: SettingRow, record: EngineRecord, status: Status, failure: Note | 
         repeats=tuple(record.repeats),
         figures=median_of(record.repeats) if record.repeats else None,
         distribution=distribution_of(record.answers),
-        outputs=_outputs(record),
+        outputs=outputs,
         log=record.log,
         notes=tuple(map(note, record.notes)),
     )
-
-
-def _outputs(record: EngineRecord) -> RunOutputs | None:
-    if len(record.outputs) < 2:
-        return None
-    answers, again = record.outputs
-    return RunOutputs(answers=tuple(map(tuple, answers)), again=equal_share(answers, again))
 
 
 def _workers(record: EngineRecord, logged: EngineFacts) -> tuple[WorkerMemory, ...]:

@@ -40,18 +40,16 @@ def reference_run(v: Verification) -> Run | None:
 
 def with_outputs_compared(v: Verification) -> Verification:
     """Every run's answers beside those of the reference, as far as runs are there."""
-    reference = reference_run(v)
-    return replace(v, runs=tuple(_compared(run, reference) for run in v.runs))
-
-
-def _compared(run: Run, reference: Run | None) -> Run:
-    if run.outputs is None or reference is None or reference.outputs is None:
-        return run
-    name, equal = None, None
-    if run is not reference:
-        name = reference.setting
-        equal = equal_share(run.outputs.answers, reference.outputs.answers)
-    return replace(run, outputs=replace(run.outputs, reference=name, equal=equal))
+    runs, reference = list(v.runs), reference_run(v)
+    for place, run in enumerate(runs):
+        if run.outputs and reference and reference.outputs:
+            name, equal = None, None
+            if run is not reference:
+                name = reference.setting
+                equal = equal_share(run.outputs.answers, reference.outputs.answers)
+            outputs = replace(run.outputs, reference=name, equal=equal)
+            runs[place] = replace(run, outputs=outputs)
+    return replace(v, runs=tuple(runs))
 
 
 def is_noise(outputs: RunOutputs, reference: RunOutputs) -> bool:

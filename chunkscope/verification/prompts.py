@@ -189,21 +189,18 @@ def _encoded(
             text, adds = prompt.prompt, adds and prompt.special_tokens
         elif isinstance(prompt, str) and options.apply_chat_template:
             text = Conversation([{"role": "user", "content": prompt}])
-        if isinstance(text, Conversation):
-            with suppress(TemplateRefused):
-                encoded.append(_chat(text, tokenizer))
-            continue
-        text += prompt.continuation if isinstance(prompt, SentRequest) else ""
-        encoded.append(RealPrompt(text, tokenizer.encode([text], special_tokens=adds)[0], not adds))
+        with suppress(TemplateRefused):
+            if not isinstance(text, Conversation):
+                text += prompt.continuation if isinstance(prompt, SentRequest) else ""
+            elif tokenizer.counts_chats_itself:
+                ids, text = tokenizer.encode_chat(text)
+                encoded.append(RealPrompt(text, ids, is_complete=True))
+                continue
+            else:
+                text, adds = tokenizer.chat_text(text), False
+            ids = tokenizer.encode([text], special_tokens=adds)[0]
+            encoded.append(RealPrompt(text, ids, is_complete=not adds))
     return encoded
-
-
-def _chat(chat: Conversation, tokenizer: Tokenizer) -> RealPrompt:
-    if tokenizer.counts_chats_itself:
-        ids, text = tokenizer.encode_chat(chat)
-        return RealPrompt(text, ids, is_complete=True)
-    text = tokenizer.chat_text(chat)
-    return RealPrompt(text, tokenizer.encode([text], special_tokens=False)[0], is_complete=True)
 
 
 # -- which row for which request -----------------------------------------------------------------

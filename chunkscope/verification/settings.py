@@ -1,7 +1,7 @@
 """Which settings are compared: the plan's, what it is compared to, and points the user adds."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -52,7 +52,12 @@ def rows_of(
         against = [name for name in against if name != OFF]
     rows += [SettingRow(name=name, settings=_against(name, plan, common)) for name in against]
     rows += [SettingRow(name=text, settings=parse_point(text).over(common)) for text in also]
-    return tuple(_checked(row, installed, longest) for row in _merged(rows))
+    merged: dict[Settings, SettingRow] = {}  # a GPU minute is not spent twice on the same settings
+    for row in rows:
+        twin = merged.setdefault(row.settings, row)
+        if row.name not in (twin.name, *twin.same_as):
+            merged[row.settings] = replace(twin, same_as=(*twin.same_as, row.name))
+    return tuple(_checked(row, installed, longest) for row in merged.values())
 
 
 def _against(name: str, plan: Plan, common: Settings) -> Settings:
@@ -68,25 +73,13 @@ def _against(name: str, plan: Plan, common: Settings) -> Settings:
     return rows[name]
 
 
-def _merged(rows: Sequence[SettingRow]) -> Iterator[SettingRow]:
-    """A GPU minute is not spent twice on the same settings."""
-    merged: dict[Settings, SettingRow] = {}
-    for row in rows:
-        twin = merged.setdefault(row.settings, row)
-        if row.name not in (twin.name, *twin.same_as):
-            merged[row.settings] = replace(twin, same_as=(*twin.same_as, row.name))
-    yield from merged.values()
-
-
 def _checked(row: SettingRow, installed: Release, longest: int) -> SettingRow:
-    context = row.settings.max_model_len
+    context, refused = row.settings.max_model_len, None
     if row.settings.enable_chunked_prefill is False and installed.rules.off_is_ignored:
-        return replace(row, refused=note("off_is_ignored", vllm=installed.text))
-    if context is not None and context < longest:
-        return replace(
-            row, refused=note("context_too_short", max_model_len=context, longest=longest)
-        )
-    return row
+        refused = note("off_is_ignored", vllm=installed.text)
+    elif context is not None and context < longest:
+        refused = note("context_too_short", max_model_len=context, longest=longest)
+    return replace(row, refused=refused)
 
 
 def parse_point(text: str) -> Settings:

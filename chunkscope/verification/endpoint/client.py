@@ -70,7 +70,15 @@ def measure_endpoint(
         listener.phase("connecting")
         async with Connection(address, key_for(address)) as connection:
             server = await meet(connection, model)
-            _refuse_what_does_not_fit(workload, server)
+            room = server.max_model_len
+            sizes = [r.prompt_tokens + r.output_tokens for r in workload.requests]
+            if room is not None and max(sizes) > room:
+                raise InputError(
+                    f"{sum(size > room for size in sizes):,} of {len(sizes):,} requests do not "
+                    f"fit: the longest takes {max(sizes):,} tokens with its answer, the server "
+                    f"has room for {room:,}",
+                    hint="serve it with a larger max_model_len, or lower --max-output",
+                )
             run = await _Client(connection, server, workload, prompts, listener, slo).run(
                 repeats, timeout_s
             )
@@ -79,18 +87,6 @@ def measure_endpoint(
         return machine, Subject(name=name, load_format="endpoint"), run
 
     return asyncio.run(measure())
-
-
-def _refuse_what_does_not_fit(workload: Workload, server: Server) -> None:
-    room = server.max_model_len
-    sizes = [r.prompt_tokens + r.output_tokens for r in workload.requests]
-    if room is not None and max(sizes) > room:
-        raise InputError(
-            f"{sum(size > room for size in sizes):,} of {len(sizes):,} requests do not fit: the "
-            f"longest takes {max(sizes):,} tokens with its answer, the server has room for "
-            f"{room:,}",
-            hint="serve it with a larger max_model_len, or lower --max-output",
-        )
 
 
 @dataclass(slots=True)

@@ -209,7 +209,11 @@ async def meet(connection: Connection, model: str | None) -> Server:
     reading = await scrape(connection)
     if reading is not None and reading.is_vllm:
         server = replace(server, is_vllm=True, metrics=reading)
-    return replace(server, version=await _version(connection)) if server.is_vllm else server
+    with contextlib.suppress(RequestFailed):
+        version = (await connection.ask("/version")).part("version") if server.is_vllm else None
+        if isinstance(version, str):
+            server = replace(server, version=connection.safe(version))
+    return server
 
 
 async def _models(connection: Connection, model: str | None) -> list[Server]:
@@ -227,17 +231,14 @@ async def _models(connection: Connection, model: str | None) -> list[Server]:
             f"{connection.address} answers, but not as an OpenAI-compatible server does",
             hint="is it the address of the server itself? `/v1/models` must list its models",
         )
-    return [_served(entry) for entry in listed if isinstance(entry, dict) and entry.get("id")]
-
-
-def _served(entry: dict[str, Any]) -> Server:
-    longest = entry.get("max_model_len")
-    is_length = type(longest) is int and 0 < longest <= metrics.MOST
-    return Server(
-        model=str(entry["id"]),
-        is_vllm=entry.get("owned_by") == "vllm",
-        max_model_len=longest if is_length else None,
-    )
+    servers = []
+    for entry in listed:
+        if isinstance(entry, dict) and entry.get("id"):
+            longest, is_vllm = entry.get("max_model_len"), entry.get("owned_by") == "vllm"
+            is_length = type(longest) is int and 0 < longest <= metrics.MOST
+            length = longest if is_length else None
+            servers.append(Server(model=str(entry["id"]), is_vllm=is_vllm, max_model_len=length))
+    return servers
 
 
 def _choose(models: Sequence[Server], name: str | None, connection: Connection) -> Server:
@@ -258,13 +259,6 @@ async def scrape(connection: Connection) -> Metrics | None:
         reply = await connection.ask("/metrics")
         if reply.status == HTTPStatus.OK:
             return metrics.parse(reply.body.decode("utf-8", "replace"))
-    return None
-
-
-async def _version(connection: Connection) -> str | None:
-    with contextlib.suppress(RequestFailed):
-        version = (await connection.ask("/version")).part("version")
-        return connection.safe(version) if isinstance(version, str) else None
     return None
 
 
