@@ -154,7 +154,7 @@ class PromptCounter:
             if not tokenizer.counts_chats_itself:
                 prompt = tokenizer.chat_text(item)
             else:
-                ids, chars = tokenizer.count_chat(item)
+                ids, chars = tokenizer.mistral_chat.count(item)
                 prompt = array("I", ids).tobytes()
                 self.engines.add(engine_name("mistral-common"))
                 self.chars = (self.chars or 0) + chars
@@ -204,19 +204,13 @@ class PromptCounter:
             self.request_kinds[request.kind] += len(windows)
             if cap is not None:
                 self.output_caps[cap] += len(windows)
-            if not reads and not isinstance(request.prompt, int):
-                self._add_scored(request)
+            if not reads and not isinstance(text := request.prompt, int):
+                text = str(text.messages) if isinstance(text, Conversation) else text
+                self._contexts.add(hash(text))
+                self._scored += 1
+                if len(self._choices) <= _MOST_CHOICES:
+                    self._choices.add(request.continuation)
         self._add_up(sent, has_outputs=batch.outputs is not None)
-
-    def _add_scored(self, request: SentRequest) -> None:
-        """The context of a likelihood request, and the choice that follows it."""
-        prompt = request.prompt
-        self._contexts.add(
-            hash(str(prompt.messages) if isinstance(prompt, Conversation) else prompt)
-        )
-        self._scored += 1
-        if len(self._choices) <= _MOST_CHOICES:
-            self._choices.add(request.continuation)
 
     def _add_lengths(self, prompts: Prompts) -> None:
         """Rows of a trace, which bring their lengths along."""

@@ -35,7 +35,6 @@ from chunkscope.lengths.profile import DatasetProfile, Failure, Sample
 from chunkscope.lengths.trace_export import TraceExport
 from chunkscope.prefixes.near_misses import near_misses
 from chunkscope.prefixes.reuse import PrefixReuse
-from chunkscope.prefixes.sharing import Sharing
 from chunkscope.prompts.harness.lm_eval import results_file
 from chunkscope.prompts.harness.log import LONGEST_FIRST, LogSummary
 from chunkscope.prompts.select import selected
@@ -281,7 +280,21 @@ class DatasetScan:
             kinds = dict(sorted(counter.request_kinds.items()))
             log = replace(selection.log.summary(kinds, caps), rendered=source.rendered)
         longest_first = log is not None and log.order == LONGEST_FIRST
-        prefixes, sharing = self._compared(longest_first=longest_first) or (None, None)
+        total = sum(length * times for length, times in outputs.items()) if outputs else 0
+        measured = counter.comparison and counter.comparison.measured(
+            longest_first=longest_first,
+            output_tokens=round(total / outputs.total()) if outputs else None,
+        )
+        prefixes, sharing = measured or (None, None)
+        if prefixes:
+            size = {"prompts": counter.rows, "tokens": counter.tokens, "chars": counter.chars or 1}
+            prefixes = replace(
+                prefixes,
+                out_of_prompts=counter.rows,
+                out_of_tokens=counter.tokens,
+                near_misses=near_misses(counter.sample.items, **size),
+                scoring=counter.scoring if counter.request_kinds else None,
+            )
         if counter.trace is not None:
             counter.trace.longest_first = longest_first
         wrapped = selection and selection.kind == "text" and self.options.apply_chat_template
@@ -314,27 +327,6 @@ class DatasetScan:
             prefixes=prefixes,
             sharing=sharing,
         )
-
-    def _compared(self, *, longest_first: bool) -> tuple[PrefixReuse, Sharing] | None:
-        """What the prompts share, as they were sent."""
-        counter, outputs = self.counter, self.counter.output_lengths
-        if counter.comparison is None:
-            return None
-        total = sum(length * times for length, times in outputs.items()) if outputs else 0
-        answer = round(total / outputs.total()) if outputs else None
-        measured = counter.comparison.measured(longest_first=longest_first, output_tokens=answer)
-        if measured is None:
-            return None
-        reuse, sharing = measured
-        size = {"prompts": counter.rows, "tokens": counter.tokens, "chars": counter.chars or 1}
-        whole = replace(
-            reuse,
-            out_of_prompts=counter.rows,
-            out_of_tokens=counter.tokens,
-            near_misses=near_misses(counter.sample.items, **size),
-            scoring=counter.scoring if counter.request_kinds else None,
-        )
-        return whole, sharing
 
     def _notes(self, prefixes: PrefixReuse | None) -> Iterator[Note]:
         selection, counter, tokenizer = self.selection, self.counter, self.scan.tokenizer

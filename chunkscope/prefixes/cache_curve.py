@@ -6,7 +6,6 @@ is left of the cache holds the blocks of those that have ended, the longest unus
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,17 +16,6 @@ from chunkscope.prefixes.tree import Ints, PromptTree
 _CAPACITIES = [1 << power for power in range(14, 27)]  # 16K tokens to 64M
 _MOST_PROMPTS = 2_000  # go through each cache, the first ones: comparing is cheaper than counting
 _LEAST_FOUND = 0.002  # of the tokens: with less to be found, the size of a cache does not matter
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Load:
-    """How many requests run at a time at most, and how long the answer of each is."""
-
-    running: int = RUNNING
-    output_tokens: int = 1
-
-
-ONE_BY_ONE = Load(running=1)
 
 
 class _LruCache:
@@ -95,28 +83,33 @@ class _LruCache:
             self.reach = self.full[self.oldest]
 
 
-def lru_cached_tokens(tree: PromptTree, kv_blocks: int, load: Load = ONE_BY_ONE) -> Ints:
-    """By prompt, the tokens it finds in so many blocks. One that does not fit finds nothing."""
-    computed = tree.tokens + (load.output_tokens - 1)  # an answer's last token is not
+def lru_cached_tokens(
+    tree: PromptTree, kv_blocks: int, running: int = 1, output_tokens: int = 1
+) -> Ints:
+    """By prompt, the tokens it finds in so many blocks, while so many run that answer so much.
+
+    One that does not fit finds nothing.
+    """
+    computed = tree.tokens + (output_tokens - 1)  # an answer's last token is not
     blocks = np.maximum(computed // tree.block_size, tree.full)
     partial = computed > blocks * tree.block_size
     cache = _LruCache(blocks.tolist(), partial.tolist(), kv_blocks)
     known = [
-        cache.begin(request, path, load.running) if cache.fits[request] else 0
+        cache.begin(request, path, running) if cache.fits[request] else 0
         for request, path in enumerate(tree.paths)
     ]
     return tree.cached(known)
 
 
-def curve(as_sent: PromptTree, best: PromptTree, load: Load) -> Iterator[CachedAt]:
+def curve(as_sent: PromptTree, best: PromptTree, output_tokens: int) -> Iterator[CachedAt]:
     """What each order finds, from room for two of the longest prompts up to where both are flat."""
     ideal = int(as_sent.ideal.sum())
     if ideal < max(1, _LEAST_FOUND * int(as_sent.tokens.sum())):
         return
     longest = int(as_sent.tokens.max(initial=0))
-    least = 2 * (longest + load.output_tokens + as_sent.block_size)
+    least = 2 * (longest + output_tokens + as_sent.block_size)
     sizes = [size for size in _CAPACITIES if size >= least]
-    sent, sorted_ = (_cached_by_size(tree, sizes, load) for tree in (as_sent, best))
+    sent, sorted_ = (_cached_by_size(tree, sizes, output_tokens) for tree in (as_sent, best))
     for place in range(max(len(sent), len(sorted_))):
         yield CachedAt(
             kv_tokens=sizes[place],
@@ -125,13 +118,14 @@ def curve(as_sent: PromptTree, best: PromptTree, load: Load) -> Iterator[CachedA
         )
 
 
-def _cached_by_size(tree: PromptTree, sizes: Sequence[int], load: Load) -> list[int]:
+def _cached_by_size(tree: PromptTree, sizes: Sequence[int], output_tokens: int) -> list[int]:
     """What caches find, up to the first that finds nearly all: by the first prompts, to scale."""
     first = tree.in_order(np.arange(min(len(tree.ends), _MOST_PROMPTS)))
     whole, part = int(tree.ideal.sum()), int(first.ideal.sum())
     cached: list[int] = []
     for size in sizes:
-        tokens = int(lru_cached_tokens(first, size // tree.block_size, load).sum())
+        blocks = size // tree.block_size
+        tokens = int(lru_cached_tokens(first, blocks, RUNNING, output_tokens).sum())
         cached.append(round(tokens * whole / max(1, part)))
         if tokens >= FLAT * part:
             break

@@ -134,14 +134,13 @@ def measure(
     """All figures."""
     import numpy as np
 
-    from chunkscope.prefixes.cache_curve import Load, curve
+    from chunkscope.prefixes.cache_curve import curve
 
     best = tree.in_order(tree.depth_first())
     as_sent = tree.in_order(tree.longest_first()) if longest_first else tree
     cached = found_if_read = int(as_sent.ideal.sum())
     if not tree.reads.all():
         found_if_read = int(replace(as_sent, reads=np.ones_like(tree.reads)).ideal.sum())
-    load = Load(output_tokens=max(1, output_tokens or 1))
     tokens = int(tree.tokens.sum())
     reuse = PrefixReuse(
         prompts=len(tree.ends),
@@ -152,7 +151,7 @@ def measure(
         cached_tokens=cached,
         unread_tokens=found_if_read - cached,
         block_size=tree.block_size,
-        capacities=tuple(curve(as_sent, best, load)),
+        capacities=tuple(curve(as_sent, best, max(1, output_tokens or 1))),
         output_tokens=output_tokens,
     )
     first = np.arange(min(len(tree.ends), MOST_PROMPTS))  # a trace may have more

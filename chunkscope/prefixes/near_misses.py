@@ -77,7 +77,10 @@ def near_misses(
 
 def _misses(texts: Sequence[str], enough: float) -> list[_Miss]:
     """Texts that have much of earlier ones, behind what they and others begin with."""
-    shared = _shared_chars(texts)
+    shared = [0] * len(texts)  # by text, the longest beginning that another has too
+    for one, other in pairwise(sorted(range(len(texts)), key=lambda place: texts[place])):
+        same = same_start(texts[one], texts[other])
+        shared[one], shared[other] = max(shared[one], same), max(shared[other], same)
     least = [max(_LEAST_CHARS, int(_LEAST_PART * len(text))) for text in texts]
     may_lose = [len(t) - s >= n for t, s, n in zip(texts, shared, least, strict=True)]
     if sum(may_lose) < enough:
@@ -101,13 +104,3 @@ def _misses(texts: Sequence[str], enough: float) -> list[_Miss]:
             ((earlier, _),) = Counter(earlier for _, earlier in lost).most_common(1)
             misses.append((lost_chars, number, earlier))
     return misses
-
-
-def _shared_chars(texts: Sequence[str]) -> list[int]:
-    """By text, the longest beginning that another has too: the one next to it in the dictionary."""
-    shared = [0] * len(texts)
-    order = sorted(range(len(texts)), key=lambda place: texts[place])
-    for one, other in pairwise(order):
-        same = same_start(texts[one], texts[other])
-        shared[one], shared[other] = max(shared[one], same), max(shared[other], same)
-    return shared

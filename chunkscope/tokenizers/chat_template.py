@@ -40,7 +40,12 @@ class ChatTemplate:
     ) -> None:
         self.special_tokens = special_tokens
         self.date = date
-        environment = _environment()
+        # The sandbox that transformers renders chat templates in, setting by setting.
+        environment = ImmutableSandboxedEnvironment(
+            trim_blocks=True, lstrip_blocks=True, extensions=[_GenerationTag, loopcontrols]
+        )
+        environment.filters["tojson"] = _to_json
+        environment.globals["raise_exception"] = _raise_exception
         environment.globals["strftime_now"] = self._strftime_now
         try:
             tree = environment.parse(source)
@@ -138,18 +143,8 @@ class _GenerationTag(Extension):
         return caller()
 
 
-def _environment() -> jinja2.Environment:
-    """The sandbox that transformers renders chat templates in, setting by setting."""
-    environment = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=[_GenerationTag, loopcontrols]
-    )
-
-    def raise_exception(message: Any) -> None:
-        raise jinja2.TemplateError(message)
-
-    environment.filters["tojson"] = _to_json
-    environment.globals["raise_exception"] = raise_exception
-    return environment
+def _raise_exception(message: Any) -> None:
+    raise jinja2.TemplateError(message)
 
 
 def _to_json(
@@ -171,7 +166,14 @@ def _loops_over_content(tree: nodes.Template) -> bool:
     This is how vLLM tells ("auto" content format), so a template it would misread is misread the
     same way here.
     """
-    messages = _aliases(tree, {"messages"})
+    messages, more = {"messages"}, {""}  # and what is set to them: `loop_messages = messages[1:]`
+    while not more <= messages:
+        messages |= more - {""}
+        more = {
+            assign.target.name
+            for assign in tree.find_all(nodes.Assign)
+            if isinstance(assign.target, nodes.Name) and _root_name(assign.node) in messages
+        }
     names = {target for target, source in _loops(tree) if _root_name(source) in messages}
     # Newer templates hand `message.content` to a macro that loops over what it calls `content`.
     return any(
@@ -184,19 +186,6 @@ def _loops(tree: nodes.Template) -> Iterator[tuple[str, nodes.Node]]:
     for loop in tree.find_all(nodes.For):
         if isinstance(loop.target, nodes.Name):
             yield loop.target.name, _unwrapped(loop.iter)
-
-
-def _aliases(tree: nodes.Template, names: set[str]) -> set[str]:
-    """The names and all that are set to them: `{% set loop_messages = messages[1:] %}`."""
-    while True:
-        aliases = {
-            assign.target.name
-            for assign in tree.find_all(nodes.Assign)
-            if isinstance(assign.target, nodes.Name) and _root_name(assign.node) in names
-        }
-        if aliases <= names:
-            return names
-        names = names | aliases
 
 
 def _unwrapped(node: Any) -> Any:
@@ -215,8 +204,7 @@ def _root_name(node: Any) -> str | None:
 
 def _is_content_of(node: nodes.Node, names: set[str]) -> bool:
     """Whether it reads `message.content` or `message["content"]` of one of the names."""
-    if isinstance(node, nodes.Getattr):
-        return node.attr == "content" and _root_name(node.node) in names
+    name = node.attr if isinstance(node, nodes.Getattr) else None
     if isinstance(node, nodes.Getitem) and isinstance(node.arg, nodes.Const):
-        return node.arg.value == "content" and _root_name(node.node) in names
-    return False
+        name = node.arg.value
+    return name == "content" and _root_name(getattr(node, "node", None)) in names

@@ -78,17 +78,12 @@ def proved_engine(facts: TokenizerFacts, reference: Callable[[], Reference]) -> 
 
 def judge(engine: FastEngine, reference: Reference, texts: list[str]) -> Verdict:
     """Compare the ids of the test strings, and the time that long rows take."""
-    if not agree(engine, reference, texts):
+    if engine.id_bytes(texts) != reference.id_bytes(texts):
         return Verdict(agrees=False)
     is_slow = any(
         cpu_seconds(engine, row) > _SLOWER * cpu_seconds(reference, row) for row in LONG_ROWS
     )
     return Verdict(agrees=True, longest_row=_LONG_ROW // 4 if is_slow else None)
-
-
-def agree(engine: FastEngine, reference: Reference, texts: list[str]) -> bool:
-    """Whether they give all texts the same ids."""
-    return engine.id_bytes(texts) == reference.id_bytes(texts)
 
 
 def cpu_seconds(engine: FastEngine | Reference, text: str) -> float:

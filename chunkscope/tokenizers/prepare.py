@@ -83,7 +83,10 @@ def prepare(
     document = b""
     if isinstance(reference, TransformersReference):
         auto = reference.tokenizer
-        special = {name: _text(token) for name, token in auto.special_tokens_map.items()}
+        special = {  # plain text, or a list of it, the way chat templates see them
+            name: list(map(str, token)) if isinstance(token, list | tuple) else str(token)
+            for name, token in auto.special_tokens_map.items()
+        }
         begin = special.get("bos_token") if facts.special_added else None
         facts = replace(
             facts,
@@ -121,11 +124,6 @@ def _equal_backend(served: TransformersReference) -> TokenizersReference | None:
         if wanted != reference.encode(texts, special_tokens=special):
             return None
     return reference
-
-
-def _text(token: Any) -> Any:
-    """A special token, or several, as plain text, the way chat templates see them."""
-    return list(map(str, token)) if isinstance(token, list | tuple) else str(token)
 
 
 def _key(files: TokenizerFiles, digest: str) -> str:

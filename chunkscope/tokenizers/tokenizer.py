@@ -17,7 +17,6 @@ from chunkscope.tokenizers.check import (
     SAMPLE_TEXTS,
     RowSample,
     Verdict,
-    agree,
     known_verdict,
     proved_engine,
     record_verdict,
@@ -139,7 +138,7 @@ class Tokenizer:
         if engine is None or not texts:
             return True
         with foreign_errors(self._title):
-            agrees = agree(engine, self.reference, texts)
+            agrees = engine.id_bytes(texts) == self.reference.id_bytes(texts)
         if not agrees:
             record_verdict(self.facts, Verdict(agrees=False))
         return agrees
@@ -188,16 +187,9 @@ class Tokenizer:
         """Mistral's tokenizers encode conversations directly; a given template goes first."""
         return self._files.kind is TokenizerKind.TEKKEN and self._template is None
 
-    def count_chat(self, chat: Conversation) -> tuple[list[int], int]:
-        """Token ids and number of characters, where `counts_chats_itself`."""
-        return self._mistral_chat.count(chat)
-
-    def encode_chat(self, chat: Conversation) -> tuple[list[int], str]:
-        """Token ids and text of a conversation, where `counts_chats_itself`."""
-        return self._mistral_chat.encode(chat)
-
     @cached_property
-    def _mistral_chat(self) -> MistralChat:
+    def mistral_chat(self) -> MistralChat:
+        """Where `counts_chats_itself`: what does."""
         with foreign_errors(self._title):
             return MistralChat(self._files.files[0])
 

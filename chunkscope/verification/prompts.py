@@ -193,7 +193,7 @@ def _encoded(
             if not isinstance(text, Conversation):
                 text += prompt.continuation if isinstance(prompt, SentRequest) else ""
             elif tokenizer.counts_chats_itself:
-                ids, text = tokenizer.encode_chat(text)
+                ids, text = tokenizer.mistral_chat.encode(text)
                 encoded.append(RealPrompt(text, ids, is_complete=True))
                 continue
             else:

@@ -78,7 +78,7 @@ def test_chats(name, tmp_path, request):
     ]
     tokenizer = Tokenizer(folder)
     if tokenizer.counts_chats_itself:
-        ids = [tokenizer.encode_chat(Conversation(chat))[0] for chat in chats]
+        ids = [tokenizer.mistral_chat.encode(Conversation(chat))[0] for chat in chats]
     else:
         texts = [tokenizer.chat_text(Conversation(chat)) for chat in chats]
         ids = tokenizer.encode(texts, special_tokens=False)

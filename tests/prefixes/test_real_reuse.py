@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from chunkscope.prefixes.cache_curve import ONE_BY_ONE, Load, lru_cached_tokens
+from chunkscope.prefixes.cache_curve import lru_cached_tokens
 from chunkscope.tokenizers.tokenizer import Tokenizer
 from tests.benchmarks import corpora
 from tests.prefixes.test_reuse import Prompt, tree_of
@@ -28,12 +28,12 @@ def family(seed: int) -> list[Prompt]:
 
 
 def asked(
-    prompts: list[Prompt], kv_blocks: int, load: Load = ONE_BY_ONE, **kwargs: Any
+    prompts: list[Prompt], kv_blocks: int, running: int = 1, output: int = 1, **kwargs: Any
 ) -> dict[str, Any]:
     """One request at a time unless told otherwise."""
     engine = {
         "max_num_batched_tokens": 8192,
-        "max_num_seqs": load.running,
+        "max_num_seqs": running,
         "max_model_len": 8192,
         "enable_chunked_prefill": True,
         "enable_prefix_caching": True,
@@ -42,7 +42,7 @@ def asked(
         "num_blocks": kv_blocks + 1,  # vLLM keeps one for itself
     }
     one = {
-        "output": load.output_tokens,
+        "output": output,
         "priority": 0,
         "comes_at": 0,
         "prompt_logprobs": False,
@@ -64,8 +64,8 @@ def cached(workload: dict[str, Any], steps: list[dict[str, Any]]) -> list[int]:
     return left
 
 
-def expected(prompts: list[Prompt], kv_blocks: int, load: Load = ONE_BY_ONE) -> list[int]:
-    return lru_cached_tokens(tree_of(prompts), kv_blocks, load).tolist()
+def expected(prompts: list[Prompt], *limits: int) -> list[int]:
+    return lru_cached_tokens(tree_of(prompts), *limits).tolist()
 
 
 def test_generated_prompts_find_what_vllm_finds_and_likelihood_requests_only_write(probe):
@@ -105,12 +105,8 @@ def test_real_few_shot_prompts_find_what_vllm_finds(probe, shared):
         alone += [(prompts, AMPLE), (prompts, 300), (mixed, AMPLE), (mixed, 300), (mixed, 1_500)]
     many = tokenizer.encode([*corpora._mmlu(data)][::50], special_tokens=True)
     mixed = random.Random(0).sample(many, len(many))
-    loads = [
-        Load(running=8, output_tokens=16),
-        Load(running=64),
-        Load(running=64, output_tokens=64),
-    ]
-    together = [(mixed, blocks, load) for blocks in (1_000, 2_000, 4_000) for load in loads]
+    loads = [(8, 16), (64, 1), (64, 64)]  # requests that run, tokens of an answer
+    together = [(mixed, blocks, *load) for blocks in (1_000, 2_000, 4_000) for load in loads]
     workloads = [asked(*case) for case in (*alone, *together)]
     answers = probe("scheduler_probe", workloads)["answers"]
     found = [cached(*pair) for pair in zip(workloads, answers, strict=True)]

@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from chunkscope.prefixes import cache_curve, comparison
-from chunkscope.prefixes.cache_curve import ONE_BY_ONE, Load, lru_cached_tokens
+from chunkscope.prefixes.cache_curve import lru_cached_tokens
 from chunkscope.prefixes.comparison import Measured, TextComparison, measure, sent_ids
 from chunkscope.prefixes.reuse import PrefixReuse, reuse_together
 from chunkscope.prefixes.sharing import depths
@@ -65,7 +65,9 @@ def brute_ideal(prompts: list[Prompt], reads: list[bool]) -> list[int]:
     return cached
 
 
-def brute_lru(prompts: list[Prompt], kv_blocks: int, load: Load = ONE_BY_ONE) -> list[int]:
+def brute_lru(
+    prompts: list[Prompt], kv_blocks: int, most_running: int = 1, output_tokens: int = 1
+) -> list[int]:
     """Block by block, the longest unused first and of one prompt the last first."""
     unused: OrderedDict[tuple[int, ...], None] = OrderedDict()
     running: deque[list[tuple[int, ...]]] = deque()
@@ -75,7 +77,7 @@ def brute_lru(prompts: list[Prompt], kv_blocks: int, load: Load = ONE_BY_ONE) ->
         return len({one for blocks in (*running, more) for one in blocks})
 
     for number, prompt in enumerate(prompts):
-        sequence = prompt + [-1 - number] * (load.output_tokens - 1)
+        sequence = prompt + [-1 - number] * (output_tokens - 1)
         mine = chains(sequence)
         if -(-len(sequence) // 16) > kv_blocks:
             cached.append(0)
@@ -88,7 +90,7 @@ def brute_lru(prompts: list[Prompt], kv_blocks: int, load: Load = ONE_BY_ONE) ->
         whole = [*mine, (-1, number)] if len(sequence) % 16 else mine  # the last is only its own
         for one in whole:
             unused.pop(one, None)
-        while held(whole) > kv_blocks or len(running) >= load.running:
+        while held(whole) > kv_blocks or len(running) >= most_running:
             ended = running.popleft()
             rest = {one for blocks in (*running, whole) for one in blocks}
             free = [one for one in reversed(ended) if one not in rest and one[0] != -1]
@@ -127,9 +129,8 @@ def test_what_a_small_cache_finds(prompts, kv_blocks):
 @example([[1] * 16, [0] * 95, [0] * 127, [0], [1] * 17], 8, 2, 3)
 @given(families(), st.integers(1, 40), st.integers(1, 5), st.integers(1, 40))
 def test_what_a_small_cache_finds_while_others_run(prompts, kv_blocks, running, output_tokens):
-    load = Load(running=running, output_tokens=output_tokens)
-    found = lru_cached_tokens(tree_of(prompts), kv_blocks, load).tolist()
-    assert found == brute_lru(prompts, kv_blocks, load)
+    found = lru_cached_tokens(tree_of(prompts), kv_blocks, running, output_tokens).tolist()
+    assert found == brute_lru(prompts, kv_blocks, running, output_tokens)
 
 
 @given(families())
@@ -232,15 +233,14 @@ def test_no_prompts_share_nothing():
 @given(families(), st.integers(10, 40), st.integers(1, 5))
 def test_what_the_profile_keeps_of_prompts_finds_the_same(prompts, kv_blocks, running):
     _, sharing = measured(prompts)
-    load = Load(running=running, output_tokens=3)
-    found = sum(brute_lru(prompts, kv_blocks, load)) / sum(map(len, prompts))
+    found = sum(brute_lru(prompts, kv_blocks, running, 3)) / sum(map(len, prompts))
     tree = replace(
         tree_of(prompts),
         ends=np.array(sharing.ends, np.int64),
         parents=list(sharing.parents),
         depths=[depth // 16 for depth in depths(sharing.stretches)],
     )
-    cached = lru_cached_tokens(tree, kv_blocks, load).sum()
+    cached = lru_cached_tokens(tree, kv_blocks, running, 3).sum()
     assert cached / tree.tokens.sum() == pytest.approx(found)
 
 

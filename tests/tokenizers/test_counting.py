@@ -95,7 +95,8 @@ def test_the_fast_engine_gives_the_ids_of_the_reference_on_every_test_string(
     tokenizer = Tokenizer(str(shared / "tokenizers" / name) if name else None)
     facts, reference = tokenizer.facts, tokenizer.reference
     texts = suite(json.loads(facts.json_file.read_bytes()) if facts.json_file else {})
-    assert check.agree(load_fast(facts, lambda: reference), reference, texts)
+    engine = load_fast(facts, lambda: reference)
+    assert engine.id_bytes(texts) == reference.id_bytes(texts)
 
 
 @pytest.mark.parametrize("kind", ["bert-minilm", "sentencepiece"])
