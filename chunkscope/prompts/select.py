@@ -53,12 +53,22 @@ def selected(
     shape = () if named or earlier is None else shape_of(head, prefix)
     if earlier and shape in earlier:
         return earlier[shape]
-    log = None if named else recognise(head, reader)
-    if log is None:
+    # A harness's log has certain keys in most of its first rows.
+    rows = [row for record in head for row in rows_in(record)]
+    keys = [row.keys() for row in rows if isinstance(row, dict)]
+    logs: list[type[HarnessLog]] = [InspectLog]
+    if reader.format != INSPECT:
+        logs = [
+            log
+            for log in LOGS
+            if sum(any(row >= form for form in log.keys) for row in keys) * 2 > len(rows)
+        ]
+    if named or not logs:
         selection = select(head, options, prefix=prefix)
         if earlier is not None and shape and selection.log is None:
             earlier[shape] = selection
         return selection
+    log = logs[0](head, reader)
     given = {
         "--prefix-file": prefix,
         "--choices": options.choices,
@@ -72,20 +82,6 @@ def selected(
         log=log,
         notes=tuple(note("unused_with_log", option=name) for name in given if given[name]),
     )
-
-
-def recognise(head: Sequence[Any], reader: RecordReader) -> HarnessLog | None:
-    """The reader of a harness's log, which has certain keys in most of its first rows."""
-    if reader.format == INSPECT:
-        return InspectLog(head, reader)
-    rows = [row for record in head for row in rows_in(record)]
-    for log in LOGS:
-        fitting = [
-            row for row in rows if isinstance(row, dict) and any(row.keys() >= k for k in log.keys)
-        ]
-        if len(fitting) * 2 > len(rows):
-            return log(head, reader)
-    return None
 
 
 class ScoredRows(HarnessLog):

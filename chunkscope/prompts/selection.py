@@ -116,22 +116,11 @@ def find_choices(head: Sequence[Any]) -> Choices:
     ['A', 'B', 'C']
     """
     objects = [record for record in head if isinstance(record, dict)]
-    for choices in _likely_choices(objects):
-        count = 0
-        for record in objects:
-            with suppress(UnusableError):
-                count += bool(labelled(choices, record))
-        if count * 2 > len(head):
-            return choices
-    return ()
-
-
-def _likely_choices(objects: Sequence[dict[str, Any]]) -> Iterator[Choices]:
     keys = list(dict.fromkeys(key for record in objects for key in record))
-    yield from ((FieldPath((key,)),) for key in keys if key.lower() in _LIST_NAMES)
+    likely = [[FieldPath((key,))] for key in keys if key.lower() in _LIST_NAMES]
     for key, inner in objects[0].items() if objects else ():
         if isinstance(inner, dict):  # ARC's own files: the question is an object that has them
-            yield from ((FieldPath((key, name)),) for name in inner if name in _LIST_NAMES)
+            likely += [[FieldPath((key, name))] for name in inner if name in _LIST_NAMES]
     # MMLU's own files have no header: a question, its choices, and the letter of the answer.
     letters = [*ascii_uppercase[: len(keys) - 2]]
     is_bare = len(keys) > 2 and keys == [f"column{place}" for place in range(len(keys))]
@@ -145,7 +134,15 @@ def _likely_choices(objects: Sequence[dict[str, Any]]) -> Iterator[Choices]:
             columns.setdefault(match["name"] or "", []).append(key)
     for name, names in columns.items():
         if len(names) >= (2 if name.lower().rstrip("_ ") in _SURE_NAMES else _FEWEST_COLUMNS):
-            yield tuple(FieldPath((key,)) for key in names)
+            likely.append([FieldPath((key,)) for key in names])
+    for choices in map(tuple, likely):
+        count = 0
+        for record in objects:
+            with suppress(UnusableError):
+                count += bool(labelled(choices, record))
+        if count * 2 > len(head):
+            return choices
+    return ()
 
 
 # --- traces, which hold lengths in tokens: there is nothing to tokenize ---------------------------

@@ -184,11 +184,16 @@ class InspectSample:
             raise UnusableError("a model event has neither input nor input_refs")
         if refs is None:
             return [self._message(message) for message in as_list(messages)]
-        indices = list(_indices(refs, len(self._pool)))
-        for index in indices:
-            if index not in self._messages:
-                self._messages[index] = self._message(self._pool[index])
-        return [self._messages[index] for index in indices]
+        sent, size = [], len(self._pool)
+        for ref in as_list(refs):  # `[[0, 2], [5, 6]]` are messages 0, 1 and 5
+            start, end = ([as_count(number) for number in as_list(ref)] + [None, None])[:2]
+            if start is None or end is None or not start <= end <= size:
+                raise UnusableError(f"input_refs {ref} are beyond {size} messages of events_data")
+            for index in range(start, end):
+                if index not in self._messages:
+                    self._messages[index] = self._message(self._pool[index])
+                sent.append(self._messages[index])
+        return sent
 
     def _message(self, message: Any) -> dict[str, Any]:
         """A message as Inspect sends it to an OpenAI-compatible server."""
@@ -246,15 +251,6 @@ def _model_events(events: Any) -> Iterator[dict[str, Any]]:
             yield event
         else:
             yield from _model_events(event.get("events"))
-
-
-def _indices(refs: Any, size: int) -> Iterator[int]:
-    """`[[0, 2], [5, 6]]` -> 0, 1, 5."""
-    for ref in as_list(refs):
-        start, end = ([as_count(number) for number in as_list(ref)] + [None, None])[:2]
-        if start is None or end is None or not start <= end <= size:
-            raise UnusableError(f"input_refs {ref} point beyond the {size} messages of events_data")
-        yield from range(start, end)
 
 
 def _input_tokens(output: Mapping[str, Any], usage: Mapping[str, Any]) -> int | None:

@@ -15,7 +15,7 @@ import orjson
 
 from chunkscope.artefacts.note import Note, note
 from chunkscope.errors import InputError
-from chunkscope.prompts.chat import Conversation, conversation
+from chunkscope.prompts.chat import conversation
 from chunkscope.prompts.harness.log import (
     LONGEST_FIRST,
     HarnessLog,
@@ -106,11 +106,8 @@ class LmEvalLog(HarnessLog):
             self.order, self.concurrency = LONGEST_FIRST, batch  # "auto" sends all at once
         elif batch and is_api:
             self.concurrency = batch * (as_count(arguments.get("num_concurrent")) or 1)
-        limits = (
-            results.get("max_length"),
-            arguments.get("max_length"),
-            arguments.get("max_model_len"),
-        )
+        names = ("max_length", "max_model_len")
+        limits = (results.get("max_length"), *map(arguments.get, names))
         self._max_length = next(filter(None, map(as_count, limits)), None)
         # Likelihood requests are cut: vLLM wants room for one more token, left since 0.4.10.
         numbers = [int(number) for number in re.findall(r"\d+", self.version or "")[:3]]
@@ -148,7 +145,13 @@ class LmEvalLog(HarnessLog):
         self.add_document(document)
 
     def _request(self, arguments: list[Any]) -> SentRequest:
-        context = _context(arguments[0])
+        context: Any = arguments[0]  # text, or messages: a chat API's are a list of one JSON text
+        if isinstance(context, list) and len(context) == 1 and isinstance(context[0], str):
+            context = conversation(json_in(context[0]), {})
+        elif not isinstance(context, str):
+            raise UnusableError(
+                f"a request's context is {json_type(context)}, not text or messages"
+            )
         # A rendered chat begins with the first special token already.
         begun = self._bos and isinstance(context, str) and context.startswith(self._bos)
         special_tokens = self._special_tokens and not begun
@@ -206,12 +209,3 @@ def _argument_lists(value: Any) -> list[list[Any]]:
     if not requests or not all(as_list(given) for given in requests):
         raise UnusableError("arguments have neither gen_args_0 nor a list for each request")
     return requests
-
-
-def _context(value: Any) -> str | Conversation:
-    """Text, or messages: a chat API's are a list that holds one JSON text."""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, list) and len(value) == 1 and isinstance(value[0], str):
-        return conversation(json_in(value[0]), {})
-    raise UnusableError(f"the context of a request is {json_type(value)}, not text or messages")

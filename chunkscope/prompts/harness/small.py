@@ -275,7 +275,18 @@ class LightevalLog(HarnessLog):
         answers = [sum(token != -1 for token in ids) for ids in outputs]
         contexts = [len(ids) for ids in _id_lists(response.get("input_tokens"))]
         if not as_list(response.get("text")):  # logprobs there may be of generated tokens too
-            yield from _scored(contexts, answers, response.get("logprobs"))
+            scores = response.get("logprobs")
+            if isinstance(scores, float) and len(contexts) == 1:  # the whole of a single one
+                answers, scores = [0], [scores]
+            elif len(contexts) == 1:  # one for all of the choices, each of which was sent with it
+                contexts = contexts * len(answers)
+            if not answers or not len(contexts) == len(answers) == len(as_list(scores)):
+                raise UnusableError(
+                    f"{len(as_list(scores))} choices were scored, but there are the tokens of "
+                    f"{len(contexts)} contexts and {len(answers)} choices"
+                )
+            for context, answer in zip(contexts, answers, strict=True):
+                yield SentRequest(prompt=context + answer, kind="likelihood")
             return
         cap = as_count(doc.get("generation_size")) or None
         filled = as_count(response.get("padded_tokens_count")) or 0
@@ -283,22 +294,6 @@ class LightevalLog(HarnessLog):
         prompts: list[Any] = [max(tokens - filled, 0) for tokens in contexts]
         for prompt in prompts or [as_prompt(response.get("input"))]:  # an API has no ids
             yield SentRequest(prompt=prompt, special_tokens=True, output_cap=cap, output=output)
-
-
-def _scored(contexts: list[int], answers: list[int], scores: Any) -> Iterator[SentRequest]:
-    """The context of each choice, or one for all of them, was sent with the choice."""
-    if isinstance(scores, float) and len(contexts) == 1:  # the whole of a single one
-        yield SentRequest(prompt=contexts[0], kind="likelihood")
-        return
-    if len(contexts) == 1:
-        contexts = contexts * len(answers)
-    if not answers or not len(contexts) == len(answers) == len(as_list(scores)):
-        raise UnusableError(
-            f"{len(as_list(scores))} choices were scored, but there are the tokens of "
-            f"{len(contexts)} contexts and {len(answers)} choices"
-        )
-    for context, answer in zip(contexts, answers, strict=True):
-        yield SentRequest(prompt=context + answer, kind="likelihood")
 
 
 def _id_lists(value: Any) -> list[list[Any]]:
