@@ -25,9 +25,9 @@ from chunkscope.prompts.chat import Conversation, plain_text
 from chunkscope.prompts.harness.log import SentRequest
 from chunkscope.prompts.selection import Prompts
 from chunkscope.sources.base import Problems
+from chunkscope.tokenizers.check import Reservoir
 from chunkscope.tokenizers.foreign import TemplateRefused
 from chunkscope.tokenizers.reference import ID_BYTES, engine_name
-from chunkscope.tokenizers.sample import Reservoir
 from chunkscope.tokenizers.tokenizer import Tokenizer
 
 _SMALL_CHARS = 1 << 15  # are counted at once: a thread would take longer to be asked
@@ -105,7 +105,17 @@ class PromptCounter:
             outputs = answers if any(answer is not None for answer in answers) else None
         elif kind == "text" and self.options.apply_chat_template:
             items = [Conversation([{"role": "user", "content": text}]) for text in items]
-        special = self._special(items, requests)
+        # Special tokens before a prompt: of texts only, a chat template has its own.
+        special = [0] * len(items)
+        if self.options.special_tokens and str in set(map(type, items)):
+            facts = self.tokenizer.facts
+            begins = [isinstance(item, str) for item in items]
+            if requests is not None:
+                begins = [b and r.special_tokens for b, r in zip(begins, requests, strict=True)]
+            special = [facts.special_added * begin for begin in begins]
+            if text := facts.begin_text:
+                starts = [isinstance(item, str) and item.startswith(text) for item in items]
+                self.begun_twice += sum(map(min, starts, special))
         rendered: list[Any] = items
         if kind != "text" or self.options.apply_chat_template:
             rendered = [
@@ -124,24 +134,6 @@ class PromptCounter:
             some = texts[:: max(1, len(texts) // TEXTS)]
             self.sample.add((position, text[:CHARS]) for position, text in some)
         return batch
-
-    def _special(
-        self, items: Sequence[object], requests: Sequence[SentRequest] | None
-    ) -> list[int]:
-        """By prompt, the special tokens before it: of texts only, a chat template has its own."""
-        if not self.options.special_tokens or str not in set(map(type, items)):
-            return [0] * len(items)
-        facts = self.tokenizer.facts
-        special = [facts.special_added] * len(items)
-        if requests is not None:
-            pairs = zip(items, requests, strict=True)
-            special = [
-                facts.special_added * (isinstance(p, str) and r.special_tokens) for p, r in pairs
-            ]
-        if begin := facts.begin_text:
-            starts = [isinstance(item, str) and item.startswith(begin) for item in items]
-            self.begun_twice += sum(map(min, starts, special))
-        return special
 
     def _rendered(self, position: int, item: object, problems: Problems) -> object:
         """What is not a chat stays as it is; None for a chat that the template refuses."""

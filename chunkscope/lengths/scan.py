@@ -42,8 +42,8 @@ from chunkscope.prompts.selection import Selection
 from chunkscope.sources.base import Chunk, Problems, Skipped, Source, cannot_read, printable
 from chunkscope.sources.reader import READERS, RecordReader, format_of_name
 from chunkscope.sources.streams import close_archives
+from chunkscope.tokenizers.check import Reservoir
 from chunkscope.tokenizers.foreign import TokenizerError
-from chunkscope.tokenizers.sample import Reservoir
 from chunkscope.tokenizers.tokenizer import Tokenizer
 
 # Of what the cache keeps and what it means, not of the package: raise it when the same bytes would

@@ -57,18 +57,15 @@ class _LruCache:
         self.running_blocks += mine + part
         self.running += 1
         while self.running_blocks > self.room or self.running > most_running:
-            self._end_first()
+            first = self.first_running
+            if self.fits[first]:
+                self.running_blocks -= self.last_used[first] + self.partial[first]
+                self.held -= self.partial[first]
+                self.running -= 1
+            self.first_running += 1
         while self.held > self.room:
             self._forget()
         return known
-
-    def _end_first(self) -> None:
-        first = self.first_running
-        if self.fits[first]:
-            self.running_blocks -= self.last_used[first] + self.partial[first]
-            self.held -= self.partial[first]
-            self.running -= 1
-        self.first_running += 1
 
     def _forget(self) -> None:
         """What does not fit, of the request that was used longest ago, from its end."""

@@ -94,6 +94,18 @@ def reuse_together(datasets: Sequence[PrefixReuse]) -> PrefixReuse:
     if len(datasets) == 1 and not datasets[0].is_partial:
         return datasets[0]
     tokens = sum(reuse.out_of_tokens for reuse in datasets)
+    # Where it is known of each: between its least and where it is flat, and beyond.
+    sharing = [reuse for reuse in datasets if reuse.cached_tokens]
+    capacities = []
+    for size in sorted({at.kv_tokens for reuse in sharing for at in reuse.capacities}):
+        smaller = [[at for at in reuse.capacities if at.kv_tokens <= size] for reuse in sharing]
+        if all(smaller):
+            pairs = [(reuse, sizes[-1]) for reuse, sizes in zip(sharing, smaller, strict=True)]
+            as_sent = sum(reuse.scaled(at.cached_tokens) for reuse, at in pairs)
+            best = sum(reuse.scaled(at.best_order_cached_tokens) for reuse, at in pairs)
+            capacities.append(
+                CachedAt(kv_tokens=size, cached_tokens=as_sent, best_order_cached_tokens=best)
+            )
     return PrefixReuse(
         prompts=sum(reuse.prompts for reuse in datasets),
         tokens=tokens,
@@ -102,22 +114,5 @@ def reuse_together(datasets: Sequence[PrefixReuse]) -> PrefixReuse:
         common_tokens=datasets[0].common_tokens if len(datasets) == 1 else None,
         cached_tokens=sum(reuse.scaled(reuse.cached_tokens) for reuse in datasets),
         unread_tokens=sum(reuse.scaled(reuse.unread_tokens) for reuse in datasets),
-        capacities=_capacities(datasets),
+        capacities=tuple(capacities),
     )
-
-
-def _capacities(datasets: Sequence[PrefixReuse]) -> tuple[CachedAt, ...]:
-    """Where it is known of each: between its least and where it is flat, and beyond."""
-    sharing = [reuse for reuse in datasets if reuse.cached_tokens]
-    sums = []
-    for size in sorted({at.kv_tokens for reuse in sharing for at in reuse.capacities}):
-        smaller = [[at for at in reuse.capacities if at.kv_tokens <= size] for reuse in sharing]
-        if not all(smaller):
-            continue
-        pairs = [(reuse, sizes[-1]) for reuse, sizes in zip(sharing, smaller, strict=True)]
-        as_sent = [reuse.scaled(at.cached_tokens) for reuse, at in pairs]
-        best = [reuse.scaled(at.best_order_cached_tokens) for reuse, at in pairs]
-        sums.append(
-            CachedAt(kv_tokens=size, cached_tokens=sum(as_sent), best_order_cached_tokens=sum(best))
-        )
-    return tuple(sums)

@@ -4,10 +4,12 @@ One difference on the test strings, and the reference counts everything. Each ru
 sample of its own rows.
 """
 
-from collections.abc import Callable
+import random
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from time import process_time
+from typing import Generic, TypeVar
 
 import orjson
 
@@ -17,7 +19,6 @@ from chunkscope.tokenizers.fast import ENGINE, FastEngine, load_fast
 from chunkscope.tokenizers.foreign import foreign_errors
 from chunkscope.tokenizers.prepare import TokenizerFacts
 from chunkscope.tokenizers.reference import Reference, engine_name
-from chunkscope.tokenizers.sample import Reservoir
 from chunkscope.tokenizers.strings import suite
 
 _SUITE = "7"  # raise when the strings change: old verdicts then no longer count
@@ -27,6 +28,7 @@ _LONG_ROW = 20_000
 LONG_ROWS = (" " * _LONG_ROW + "word " * _LONG_ROW, "a" * 2 * _LONG_ROW, "ab\n " * _LONG_ROW)
 _SLOWER = 3.0  # than the reference: the engine does not get long rows
 
+T = TypeVar("T")
 SAMPLE_TEXTS = 64
 _SAMPLE_WINDOW = 1000  # of a longer row, some part that may lie anywhere in it
 
@@ -91,6 +93,24 @@ def cpu_seconds(engine: FastEngine | Reference, text: str) -> float:
     begin = process_time()
     engine.id_bytes([text])
     return process_time() - begin
+
+
+class Reservoir(Generic[T]):
+    """`size` items out of all, each as likely as any other; the same on every machine."""
+
+    def __init__(self, size: int, seed: int = 0) -> None:
+        self.size = size
+        self.items: list[T] = []
+        self.offered = 0
+        self.chance = random.Random(seed)  # noqa: S311  (a sample, not a secret)
+
+    def add(self, items: Iterable[T]) -> None:
+        for item in items:
+            self.offered += 1
+            if len(self.items) < self.size:
+                self.items.append(item)
+            elif (place := self.chance.randrange(self.offered)) < self.size:
+                self.items[place] = item
 
 
 class RowSample(Reservoir[str]):

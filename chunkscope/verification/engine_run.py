@@ -30,7 +30,7 @@ REPORTING = ("measuring", "checking outputs", "calibrating")
 LOG_TAIL = 1 << 16
 # What a worker's probe tells in bytes.
 MEMORY_SIZES = [f.name.removesuffix("_gib") for f in fields(WorkerMemory) if f.name != "rank"]
-# What changes a measurement. The number of GPUs is the setting's.
+# What changes a measurement, where it is known. The number of GPUs is the setting's.
 MACHINE_FACTS = ("device", "gpu", "driver", "vllm", "torch")
 
 
@@ -150,8 +150,13 @@ def _follow(
             record.start_s, record.engine = event["start_s"], event["engine"]
             record.workers = event["workers"]
             machine = machine_of(record.workers, record.versions)
-            if job.machine and machine:
-                _refuse_another_machine(job.machine, machine)
+            for name in MACHINE_FACTS if job.machine and machine else ():
+                then, today = getattr(job.machine, name), getattr(machine, name)
+                if None not in (then, today) and then != today:
+                    raise InputError(
+                        f"cannot resume: earlier rows ran with {name} {then}, not {today}",
+                        hint="continue on that machine, or name another file with --output",
+                    )
         case "repeat":
             answers, workload = [Answer(**answer) for answer in event["answers"]], job.workload
             at_once = not workload.concurrency and not any(r.arrival_s for r in workload.requests)
@@ -192,17 +197,6 @@ def machine_of(workers: Sequence[Mapping[str, Any]], versions: Mapping[str, Any]
         vllm=versions.get("vllm"),
         torch=versions.get("torch"),
     )
-
-
-def _refuse_another_machine(earlier: Machine, machine: Machine) -> None:
-    """What is not known of one of them does not count as a difference."""
-    for name in MACHINE_FACTS:
-        then, today = getattr(earlier, name), getattr(machine, name)
-        if None not in (then, today) and then != today:
-            raise InputError(
-                f"cannot resume: the earlier rows were measured with {name} {then}, not {today}",
-                hint="continue on that machine, or name another file with --output",
-            )
 
 
 # -- what became of it ---------------------------------------------------------------------------

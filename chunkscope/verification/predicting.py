@@ -48,7 +48,11 @@ def with_prediction(
     )
     simulator = Simulator(request=request, deployment=there, workload=workload)
     with suppress(ChunkscopeError):  # what the simulator would refuse, an engine may have taken
-        run = replace(run, predicted_prefix_hit_rate=_prefix_hit_rate(run, simulator))
+        simulated = simulated_as_measured(run, simulator)
+        # Of models that keep less than every token vLLM finds another part.
+        if simulated and not shape.hybrid and not shape.attention.sliding_layers:
+            hits = simulated.cached_tokens / workload.input_tokens
+            run = replace(run, predicted_prefix_hit_rate=hits)
     if gpu is None or not Settings.of(run.engine).step_tokens:
         return run
     with suppress(ChunkscopeError):
@@ -71,14 +75,6 @@ def simulated_as_measured(run: Run, simulator: Simulator) -> SimulatedRun | None
         rules=replace(rules, async_scheduling=bool(engine.get("async_scheduling"))),
     )
     return as_measured.run(Settings.of(engine))
-
-
-def _prefix_hit_rate(run: Run, simulator: Simulator) -> float | None:
-    """None for models that keep less than every token: what vLLM finds there is another matter."""
-    shape, simulated = simulator.deployment.shape, simulated_as_measured(run, simulator)
-    if simulated is None or (shape and (shape.hybrid or shape.attention.sliding_layers)):
-        return None
-    return simulated.cached_tokens / simulator.workload.input_tokens
 
 
 def _memory(run: Run, there: Deployment, workload: Workload) -> Predicted | None:

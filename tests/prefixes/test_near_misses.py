@@ -10,7 +10,7 @@ from chunkscope.artefacts.artefact import built, plain
 from chunkscope.lengths.options import AnalyzeOptions
 from chunkscope.prefixes.near_misses import CHARS, TEXTS, near_misses
 from chunkscope.prefixes.reuse import NearMiss
-from chunkscope.tokenizers.sample import Reservoir
+from chunkscope.tokenizers.check import Reservoir
 from tests.benchmarks import corpora
 from tests.commands.helpers import write_jsonl
 

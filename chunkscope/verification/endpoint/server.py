@@ -79,7 +79,7 @@ class RequestFailed(Exception):  # noqa: N818  (it is what happened)
         return Status.REFUSED if self.code and 300 <= self.code < 500 else Status.DIED
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Reply:
     status: int
     body: bytes
@@ -133,7 +133,7 @@ class Connection:
         """A question that is answered at once, or it is a failure."""
         try:
             async with asyncio.timeout(PATIENCE_S), self._open("GET", path) as response:
-                return await _reply(response)
+                return Reply(response.status, await whole(response.content.iter_any()))
         except TimeoutError:
             raise RequestFailed(f"gave no answer within {PATIENCE_S:.0f} s") from None
 
@@ -142,7 +142,8 @@ class Connection:
         """The answer as it comes in; RequestFailed unless it is 200."""
         async with self._open("POST", path, body) as response:
             if response.status != HTTPStatus.OK:
-                raise self.refusal(await _reply(response))
+                body = await whole(response.content.iter_any())
+                raise self.refusal(Reply(response.status, body))
             yield response.content.iter_any()
 
     @asynccontextmanager
@@ -173,10 +174,6 @@ class Connection:
         text = text.replace(self._key, "***") if self._key else text
         text = printable(" ".join(text.split())).rstrip(".")
         return text if len(text) <= _QUOTED else text[: _QUOTED - 3] + "..."
-
-
-async def _reply(response: "aiohttp.ClientResponse") -> Reply:
-    return Reply(status=response.status, body=await whole(response.content.iter_any()))
 
 
 async def whole(parts: AsyncIterator[bytes]) -> bytes:

@@ -12,6 +12,7 @@ from typing import Any
 
 import orjson
 
+from chunkscope.prompts.harness.log import as_dict
 from chunkscope.verification.endpoint.server import RequestFailed
 from chunkscope.verification.latencies import Answer
 
@@ -84,8 +85,8 @@ class Received:
                 f"sent an error in its stream: {details.get('message')}",
                 code if isinstance(code, int) else None,
             )
-        usage = _object(content.get("usage"))
-        cached = _object(usage.get("prompt_tokens_details")).get("cached_tokens")
+        usage = as_dict(content.get("usage"))
+        cached = as_dict(usage.get("prompt_tokens_details")).get("cached_tokens")
         self.prompt_tokens = _tokens(usage.get("prompt_tokens"), self.prompt_tokens)
         self.output_tokens = _tokens(usage.get("completion_tokens"), self.output_tokens)
         self.cached = _tokens(cached, self.cached)
@@ -136,10 +137,6 @@ def spread(counts: list[int], total: int) -> list[int]:
     weights = counts if any(counts) else [1] * len(counts)
     ends = [ceil(total * end / sum(weights)) for end in accumulate(weights)]
     return [end - begin for begin, end in pairwise([0, *ends])]
-
-
-def _object(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
 
 
 def _tokens(value: Any, before: int | None) -> int | None:
