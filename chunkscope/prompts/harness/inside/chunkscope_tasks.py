@@ -191,14 +191,7 @@ RENDER = {"lm-eval": render_lm_eval, "inspect": render_inspect}
 def main() -> None:
     folder = Path(sys.argv[1])
     end_with_parent()
-    request = json.loads((folder / "request.json").read_bytes())
-    try:
-        outcome = {"logs": RENDER[request["harness"]](request, folder)}
-    except CannotRender as refused:
-        outcome = failure(*refused.args)
-    except BaseException as error:  # a task may raise anything, SystemExit too
-        traceback.print_exc()
-        outcome = explained(error)
+    outcome = outcome_of(json.loads((folder / "request.json").read_bytes()), folder)
     (folder / "outcome.json").write_text(json.dumps(outcome), encoding="utf-8")
     sys.stdout.flush()
     os._exit(0)  # threads of a task may still be waiting for something
@@ -214,6 +207,16 @@ def end_with_parent() -> None:
         os.killpg(0, signal.SIGKILL)
 
     threading.Thread(target=wait, daemon=True).start()
+
+
+def outcome_of(request: "dict[str, Any]", folder: Path) -> "dict[str, Any]":
+    try:
+        return {"logs": RENDER[request["harness"]](request, folder)}
+    except CannotRender as refused:
+        return failure(*refused.args)
+    except BaseException as error:  # a task may raise anything, SystemExit too
+        traceback.print_exc()
+        return explained(error)
 
 
 def failure(message: str, hint: "str | None" = None, missing: bool = False) -> "dict[str, Any]":
