@@ -126,7 +126,7 @@ BUDGETS = {
     "tokenizers": 1_381,
     "prefixes": 885,
     "lengths": 1_677,
-    "artefacts": 793,
+    "artefacts": 781,
     "models": 1_091,
     "hardware": 1_438,
     "vllm": 2_096,

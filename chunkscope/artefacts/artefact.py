@@ -125,10 +125,9 @@ def sealed(document: dict[str, Any]) -> dict[str, Any]:
 def read(path: Path, made_by: str) -> Any:
     """The JSON in a file; None where it holds something else: data, perhaps."""
     text = read_text(path, hint=f"run `{made_by}` first")
-    try:
+    with suppress(ValueError):
         return orjson.loads(text)
-    except ValueError:
-        return None
+    return None
 
 
 def checked(document: Any, what: str, schema: str, made_by: str) -> dict[str, Any]:
@@ -176,8 +175,11 @@ class Artefact:
         return data
 
     @classmethod
-    def load(cls, path: Name | None = None) -> Self:
-        file = Path(path or cls.default_path).expanduser()
+    def load(cls, path: Self | Name | None = None) -> Self:
+        """From its file; an artefact that was loaded before is that."""
+        if isinstance(path, cls):
+            return path
+        file = Path(path or cls.default_path).expanduser()  # type: ignore[arg-type]
         return cls.from_json(read(file, cls.made_by), str(file))
 
     @classmethod
@@ -193,11 +195,6 @@ class Artefact:
             hint = f"make it again: `{cls.made_by}`"
             raise InputError(f"{what} is damaged: {error}", hint=hint) from None
         return value
-
-    @classmethod
-    def given(cls, value: Self | Name) -> Self:
-        """The artefact itself, or the file that holds it."""
-        return value if isinstance(value, cls) else cls.load(value)  # type: ignore[arg-type]
 
     def digest(self) -> str:
         """What it is by its content: the same whenever, wherever and however it was made."""

@@ -6,7 +6,7 @@ verdicts and gate read that list, so a new figure is added here alone.
 
 from bisect import bisect_right
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import accumulate
 
 from chunkscope.artefacts.numbers import COUNT, MANY, RATE, REQUESTS, SECONDS, SHARE, SIZE, Unit
@@ -108,10 +108,6 @@ class Figure:
         for name in self.key.split("."):
             part = getattr(part, name, None)
         return float(part) if isinstance(part, (int, float)) else None
-
-    def among(self, prompts: str) -> "Figure":
-        """The same time, of `short` or `long` prompts alone."""
-        return replace(self, key=f"{prompts}.{self.key}")
 
 
 _LESS, _MORE = True, False  # is better

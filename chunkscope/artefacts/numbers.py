@@ -129,9 +129,8 @@ class Unit:
         elif "" in self.scales and is_number and 0 <= given <= _MOST:
             amount = Fraction(given)
         if amount is None or amount > _MOST or (self.whole and amount.denominator != 1):
-            text = repr(given)
-            text = text if len(text) <= 40 else f"{text[:36]}..."
-            raise ValueError(f"{text} is not a limit of this kind; write it like {self.accepted}")
+            what = f"{given!r:.40} is not a limit of this kind"
+            raise ValueError(f"{what}; write it like {self.accepted}")
         return int(amount) if self.whole else float(amount)
 
     def write_both(self, limit: float, value: float) -> tuple[str, str]:

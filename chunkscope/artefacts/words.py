@@ -3,7 +3,7 @@
 import os
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import TypeVar, overload
+from typing import TypeVar
 
 from chunkscope.errors import UsageError
 
@@ -11,14 +11,10 @@ Name = str | os.PathLike[str]  # of a file
 Word = TypeVar("Word", bound=StrEnum)
 
 
-@overload
-def one_of(kind: type[Word], value: Word | str, name: str) -> Word: ...
-@overload
-def one_of(kind: type[Word], value: Word | str | None, name: str) -> Word | None: ...
-def one_of(kind: type[Word], value: Word | str | None, name: str) -> Word | None:
+def one_of(kind: type[Word], value: str, name: str) -> Word:
     """The choice that a word names; UsageError with all of them when it names none."""
     try:
-        return None if value is None else kind(value)
+        return kind(value)
     except ValueError:
         raise UsageError(f"{name} is {value!r}, not one of: {', '.join(kind)}") from None
 

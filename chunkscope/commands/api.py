@@ -101,7 +101,7 @@ def simulate(
 
     files = [calibration] if isinstance(calibration, str | os.PathLike) else calibration
     return predict(
-        Plan.given(plan),
+        Plan.load(plan),
         joined(profile) if profile is not None else None,
         filled(SimulateOptions, given, "simulate"),
         calibration=together([Calibration.load(Path(f)) for f in files]) if files else None,
@@ -153,8 +153,8 @@ def joined(profiles: "Profile | Name | Iterable[Profile | Name]") -> "Profile":
     from chunkscope.lengths.profile import Profile
 
     if isinstance(profiles, Profile | str | os.PathLike):
-        return Profile.given(profiles)
-    first, *others = map(Profile.given, profiles)
+        return Profile.load(profiles)
+    first, *others = map(Profile.load, profiles)
     return sum(others, start=first)
 
 

@@ -52,8 +52,8 @@ def doctor(
     >>> doctor("tests/diagnosis/logs/vllm-0.28-cpu-does-not-fit.log").symptoms[0].title.code
     'ended_context_too_long'
     """
-    planned = None if plan is None else Plan.given(plan)
-    counted = None if profile is None else Profile.given(profile)
+    planned = None if plan is None else Plan.load(plan)
+    counted = None if profile is None else Profile.load(profile)
     context = Context(plan=planned, profile=counted, gpu=gpu, model=model)
     if not sources:
         raise UsageError("no log and no server was named", hint="name one, such as vllm.log")

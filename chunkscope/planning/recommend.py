@@ -61,7 +61,7 @@ def recommend(
     >>> plan.settings.given()
     {'long_prefill_token_threshold': 2303}
     """
-    profile = Profile.given(profile)
+    profile = Profile.load(profile)
     request = request or PlanRequest.of(**asked)
     lives = engine_lives(log) if log is not None else ()
     if lives:
@@ -76,7 +76,7 @@ def recommend(
     outputs = request.outputs(chosen_datasets(profile, request.dataset))
     deployment = Deployment(
         release=release(vllm_version),
-        entry=one_of(Entry, entry, "entry") or _usual_entry(profile),
+        entry=one_of(Entry, entry, "entry") if entry else _usual_entry(profile),
         shape=find_model(model) if isinstance(model, (str, os.PathLike)) else model,
         gpu=gpu if isinstance(gpu, Gpu) else find_gpu(gpu),
         logprobs=any(output.is_scored for output in outputs),

@@ -86,7 +86,7 @@ class PlanRequest:
             raise UsageError(f"recommend knows no {unknown[0]!r}")
         dtype = one_of(KvCacheType, kv_cache_dtype, "kv_cache_dtype")
         for name, kind in (("task", Task), ("mode", Mode), ("order", SendOrder)):
-            if name in asked:
+            if asked.get(name) is not None:
                 asked[name] = one_of(kind, asked[name], name)
         asked = {name: value for name, value in asked.items() if value is not None}
         return cls(

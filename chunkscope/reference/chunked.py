@@ -63,9 +63,9 @@ def chunked(
             hint='say threshold=2048, plan="reports/plan.json" or profile=...',
         )
     if plan is not None:
-        threshold = Plan.given(plan).decision.threshold
+        threshold = Plan.load(plan).decision.threshold
     elif profile is not None:
-        threshold = decide(Profile.given(profile).overall).threshold
+        threshold = decide(Profile.load(profile).overall).threshold
     for name, value in {"threshold": threshold, "chunk": chunk}.items():
         if value is not None and (type(value) is not int or value < 1):
             raise UsageError(f"{name} is {value!r}, not a number of tokens")

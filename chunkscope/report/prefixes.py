@@ -39,7 +39,7 @@ class PrefixSummary:
 
 def prefixes(profile: Profile | Name) -> PrefixSummary:
     """How much of the prompts vLLM's prefix cache would serve."""
-    profile = Profile.given(profile)
+    profile = Profile.load(profile)
     measured = [(dataset, dataset.prefixes) for dataset in profile.datasets if dataset.prefixes]
     if not measured:
         raise InputError(

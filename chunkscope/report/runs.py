@@ -94,8 +94,8 @@ def _changed(figure: Figure, first: Run, run: Run) -> str:
 def every_figure(named: Named) -> Table | None:
     """Figures down, settings across; two times also of short and of long prompts alone."""
     some = [
-        replace(figure.among(prompts), title=f"{figure.title}, {prompts} prompts")
-        for prompts in ("short", "long")
+        replace(figure, key=f"{kind}.{figure.key}", title=f"{figure.title}, {kind} prompts")
+        for kind in ("short", "long")
         for figure in (TTFT_P95, ITL_P99)
     ]
     runs: list[Any] = [run for _, run in named]

@@ -75,8 +75,10 @@ class VerifyOptions:
     command: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "task", one_of(Task, self.task, "task"))
-        object.__setattr__(self, "order", one_of(SendOrder, self.order, "order"))
+        if self.task:
+            object.__setattr__(self, "task", one_of(Task, self.task, "task"))
+        if self.order:
+            object.__setattr__(self, "order", one_of(SendOrder, self.order, "order"))
         for name in ("also", "data"):
             object.__setattr__(self, name, several(getattr(self, name)))
         names = (name for text in several(self.against) for name in text.split(","))
@@ -113,7 +115,7 @@ def verify(
     The artefact is written after each row; `resume` keeps the rows that are there already. Plan and
     profile may be the files they were saved to. It needs vLLM and, for most models, a GPU.
     """
-    plan, report = Plan.given(plan), report or Report()
+    plan, report = Plan.load(plan), report or Report()
     installed = _installed(options.python)
     name = model or (plan.model and plan.model.load_name)
     if not name:
@@ -138,7 +140,7 @@ def verify(
     subject = Subject(name=name, load_format=options.load_format, parameters=parameters)
     begun = replace(begun, model=subject, options=options.for_every_engine)
     if resume is not None:
-        begun = resumed(begun, Verification.given(resume), rows)
+        begun = resumed(begun, Verification.load(resume), rows)
     job = EngineJob(
         python=options.python,
         engine={
@@ -173,7 +175,7 @@ def verify_endpoint(
     kept nowhere."""
     from chunkscope.verification.endpoint.client import measure_endpoint
 
-    plan, report = Plan.given(plan), report or Report()
+    plan, report = Plan.load(plan), report or Report()
     if options.check_outputs:
         raise UsageError(
             "--check-outputs compares settings, and a server has one",
