@@ -9,7 +9,7 @@ from chunkscope.errors import EngineError, MissingError
 from chunkscope.hardware.gpus import find_gpu
 from chunkscope.models import known_model
 from chunkscope.verification.verify import VerifyOptions
-from chunkscope.vllm.check import case_of, check, check_many, vllm_python
+from chunkscope.vllm.check import CheckAnswer, case_of, check, check_many, vllm_python
 from tests.build import MIXED, plan
 
 ECHO = (
@@ -28,12 +28,6 @@ def interpreter(tmp_path, body):
     path.write_text(f"#!{sys.executable}\nimport json, sys\ntask = json.load(sys.stdin)\n{body}\n")
     path.chmod(0o755)
     return str(path)
-
-
-def answering(tmp_path, answer):
-    return interpreter(
-        tmp_path, f"print('noise'); print('chunkscope-check:' + {json.dumps(answer)!r})"
-    )
 
 
 @pytest.mark.parametrize(
@@ -65,10 +59,10 @@ def test_a_plan_without_a_model_cannot_be_checked():
 def test_a_refusal_of_the_keywords_alone_is_a_refusal(tmp_path):
     words = {"accepted": True, "message": "", "seen": {}}
     keywords = {"accepted": False, "message": "TypeError: no"}
-    python = answering(tmp_path, {"version": "0.28.0", "results": [words, keywords]})
-    verdict = asked(plan(MIXED), python=python)
-    told = (verdict.accepted, verdict.message, verdict.vllm_version)
-    assert told == (False, "TypeError: no", "0.28.0")
+    answer = json.dumps({"version": "0.28.0", "results": [words, keywords]})
+    told = f"print('noise'); print('chunkscope-check:' + {answer!r})"
+    verdict = asked(plan(MIXED), python=interpreter(tmp_path, told))
+    assert verdict == CheckAnswer(**keywords, vllm_version="0.28.0")
 
 
 def test_words_keywords_and_gpu_reach_the_other_process(tmp_path):

@@ -5,33 +5,31 @@ import pytest
 from chunkscope.vllm.log.failures import Status, cause_in, doing_in
 
 
-def test_the_cause_is_named_and_not_its_consequence() -> None:
-    log = (
-        "(EngineCore pid=9) ERROR [core.py:2] Traceback (most recent call last):\n"
-        "(EngineCore pid=9) ERROR [core.py:2] AssertionError: Chunked prefill is required\n"
-        "RuntimeError: Engine core initialization failed. See root cause above."
-    )
-    status, text = cause_in(log, started=False)
-    assert status is Status.REFUSED
-    assert text == "AssertionError: Chunked prefill is required"
+@pytest.mark.parametrize(
+    ("log", "text"),
+    [
+        pytest.param(
+            "(EngineCore pid=9) ERROR [core.py:2] Traceback (most recent call last):\n"
+            "(EngineCore pid=9) ERROR [core.py:2] AssertionError: Chunked prefill is required\n"
+            "RuntimeError: Engine core initialization failed. See root cause above.",
+            "AssertionError: Chunked prefill is required",
+            id="the cause and not its consequence",
+        ),
+        pytest.param(
+            "pydantic_core._pydantic_core.ValidationError: 1 validation error for SchedulerConfig\n"
+            "  Value error, max_num_batched_tokens (16) must be greater than max_num_seqs (32). "
+            "[type=value_error, input_value=ArgsKwargs((), {'runner_t...}), input_type=x]\n",
+            "max_num_batched_tokens (16) must be greater than max_num_seqs (32).",
+            id="in vLLM's own sentence",
+        ),
+    ],
+)
+def test_a_refusal_is_told_by_its_cause(log: str, text: str) -> None:
+    assert cause_in(log, started=False) == (Status.REFUSED, text)
 
 
-def test_a_refused_argument_is_told_in_vllms_own_sentence() -> None:
-    log = (
-        "pydantic_core._pydantic_core.ValidationError: 1 validation error for SchedulerConfig\n"
-        "  Value error, max_num_batched_tokens (16) must be greater than or equal to max_num_seqs "
-        "(32). [type=value_error, input_value=ArgsKwargs((), {'runner_t...}), input_type=x]\n"
-    )
-    status, text = cause_in(log, started=False)
-    assert status is Status.REFUSED
-    assert text.endswith("equal to max_num_seqs (32).")
-
-
-def test_an_assertion_in_the_middle_is_no_refusal() -> None:
+def test_an_assertion_in_the_middle_is_no_refusal_and_a_silent_log_says_nothing() -> None:
     assert cause_in("AssertionError: odd", started=True)[0] is Status.DIED
-
-
-def test_a_silent_log_says_nothing() -> None:
     assert cause_in("INFO 11-15 [core.py:1] GPU KV cache size: 8 tokens", started=True) is None
 
 

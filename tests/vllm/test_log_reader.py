@@ -1,6 +1,7 @@
 """vLLM's log by message: verbatim lines of each version, in whatever a collector makes of them."""
 
 import json
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -44,9 +45,12 @@ def read_lines(*lines: str) -> tuple:
     return reader.starts()
 
 
-def facts(*lines: str):
+def engine(*lines: str):
     (life,) = read_lines(*lines)
-    return life.facts
+    return life
+
+
+BEGUN = stamped(START.format(version="0.24.0"))
 
 
 # -- what each version writes (docs/LOGS.md of the project's notes) ------------------------------
@@ -99,20 +103,23 @@ SAID = [
 
 @pytest.mark.parametrize(("text", "expected"), SAID, ids=[text[:40] for text, _ in SAID])
 def test_a_message_says_its_facts(text: str, expected: dict) -> None:
-    found = facts(stamped(text))
+    found = engine(stamped(text)).facts
     assert {name: getattr(found, name) for name in expected} == expected
 
 
 def test_the_first_line_of_an_engine_says_how_it_is_configured() -> None:
-    found = facts(stamped(START.format(version="0.24.0")))
-    assert (found.version, found.model, found.dtype) == ("0.24.0", "org/m", "bfloat16")
     nightly = "0.15.2rc1.dev93+g11a4c9d30.cu128"
-    assert facts(stamped(START.format(version=nightly))).version == nightly
+    found = engine(stamped(START.format(version=nightly))).facts
+    assert (found.version, found.model, found.dtype) == (nightly, "org/m", "bfloat16")
     assert (found.max_model_len, found.tensor_parallel_size) == (4_096, 2)
-    assert (
-        found.enforce_eager is found.enable_prefix_caching is found.enable_chunked_prefill is True
-    )
+    assert all((found.enforce_eager, found.enable_prefix_caching, found.enable_chunked_prefill))
     assert found.kv_cache_dtype == "fp8"
+
+
+def test_the_context_is_what_auto_fit_made_of_it() -> None:
+    text = "Auto-fit max_model_len: reduced from 131072 to 40960 to fit in available GPU memory"
+    both = engine(stamped("Using max model len 131072"), stamped(text))
+    assert both.facts.max_model_len == 40_960
 
 
 # -- whatever is put before a line ---------------------------------------------------------------
@@ -135,22 +142,7 @@ WRAPPED = [
 
 @pytest.mark.parametrize("line", WRAPPED, ids=range(len(WRAPPED)))
 def test_messages_are_found_whatever_is_put_before_them(line: str) -> None:
-    assert facts(line).kv_cache_tokens == 919_824
-
-
-@pytest.mark.parametrize("per_second", [1, 1_000])
-def test_json_lines_may_count_seconds_or_milliseconds(per_second: int) -> None:
-    lines = [
-        json.dumps({"ts": (1_792_752_000 + at) * per_second, "msg": periodic("").split("] ")[1]})
-        for at in (0, 10, 400)
-    ]
-    (life,) = read_lines(*lines)
-    assert [window.end_s for window in life.windows] == [0.0, 10.0, 400.0]
-
-
-def test_new_year_is_no_jump_back() -> None:
-    (life,) = read_lines(periodic("12-31 23:59:55"), periodic("01-01 00:00:05"))
-    assert [window.end_s for window in life.windows] == [0.0, 10.0]
+    assert engine(line).facts.kv_cache_tokens == 919_824
 
 
 def test_lines_that_never_end_are_cut() -> None:
@@ -165,21 +157,13 @@ def test_lines_that_never_end_are_cut() -> None:
 # -- several engines, and restarts ---------------------------------------------------------------
 
 
-def test_a_restart_is_a_life_of_its_own() -> None:
-    start = stamped(START.format(version="0.24.0"))
-    log = read_lines(
-        start, periodic("10-23 10:52:00"), start, stamped("GPU KV cache size: 8 tokens")
-    )
-    assert [life.facts.kv_cache_tokens for life in log] == [None, 8]
-    assert [life.first_line for life in log] == [1, 3]
-
-
-def test_a_log_that_begins_in_the_middle_and_is_begun_anew() -> None:
-    """As a log that was rotated: nothing tells how the first was started."""
-    start = stamped(START.format(version="0.24.0"))
-    first, other = read_lines(periodic("10-23 10:52:00"), start, LINE)
-    assert (first.facts.version, len(first.windows)) == (None, 1)
-    assert (other.facts.version, other.windows, other.first_line) == ("0.24.0", (), 2)
+@pytest.mark.parametrize(("before", "version"), [([BEGUN], "0.24.0"), ([], None)])
+def test_a_restart_is_a_life_of_its_own(before: list[str], version: str | None) -> None:
+    """Of a log that was rotated, nothing tells how the first was started."""
+    first, other = read_lines(*before, periodic("10-23 10:52:00"), BEGUN, LINE)
+    assert (first.facts.version, first.facts.kv_cache_tokens) == (version, None)
+    assert (other.facts.kv_cache_tokens, other.windows) == (919_824, ())
+    assert (first.first_line, other.first_line) == (1, 2 + len(before))
 
 
 def test_engines_that_start_together_are_one_life() -> None:
@@ -188,9 +172,8 @@ def test_engines_that_start_together_are_one_life() -> None:
         for n in range(2)
     ]
     lines = [periodic("10-23 10:52:00").replace("Engine 000", f"Engine 00{n}") for n in range(2)]
-    (life,) = read_lines(*starts, *lines)
-    assert life.engines == 2
-    assert {window.engine for window in life.windows} == {"000", "001"}
+    life = engine(*starts, *lines)
+    assert (life.engines, [window.engine for window in life.windows]) == (2, ["000", "001"])
 
 
 @pytest.mark.parametrize("prefix", ["vllm-{}  | ", "[pod/vllm-{}/server] "])
@@ -199,7 +182,7 @@ def test_servers_in_one_log_are_told_apart_where_a_collector_names_them(prefix: 
     first, other = prefix.format(1), prefix.format(2)
     refused = 'INFO:     10.0.0.1:4 - "POST /v1/completions HTTP/1.1" 400 Bad Request'
     lives = read_lines(
-        first + stamped(START.format(version="0.24.0")),
+        first + BEGUN,
         *(
             line
             for at in range(3)
@@ -224,27 +207,61 @@ def test_servers_in_one_log_are_told_apart_where_a_collector_names_them(prefix: 
 
 
 def test_figures_are_those_of_the_log() -> None:
-    (life,) = read_lines(
+    life = engine(
         periodic("10-23 10:52:00", prompt=100.0, running=3, waiting=2, kv=22.1),
         periodic("10-23 10:52:10", prompt=50.5),
     )
     first, second = life.windows
     assert (first.prompt_tokens_per_s, first.running, first.waiting) == (100.0, 3, 2)
-    assert first.kv_use == pytest.approx(0.221)
-    assert first.hit_rate == pytest.approx(0.125)
+    assert (first.kv_use, first.hit_rate) == pytest.approx((0.221, 0.125))
     assert (second.seconds, second.prompt_tokens_per_s) == (10.0, 50.5)
     assert life.prompt_tokens == pytest.approx(1_505)
 
 
-def test_what_stands_between_is_no_hindrance() -> None:
-    """0.20 counts deferred requests, 0.32 KV fetches; 0.31 leaves out a hit rate of nothing."""
-    line = periodic("10-23 10:52:00").replace(
-        "GPU KV", "Deferred: 2 reqs, KV fetch: 1 waiting to start, XPU KV"
-    )
-    line = line.replace(", Prefix cache hit rate: 12.5%", "")
-    (life,) = read_lines(line)
-    assert life.windows[0].running == 1
-    assert life.windows[0].hit_rate is None
+@pytest.mark.parametrize(
+    ("text", "other", "engines"),
+    [
+        # 0.20 counts deferred requests, 0.32 KV fetches; 0.31 leaves out a hit rate of nothing.
+        ("GPU KV", "Deferred: 2 reqs, KV fetch: 1 waiting to start, XPU KV", 1),
+        (", Prefix cache hit rate: 12.5%", "", 1),
+        ("Engine 000: ", "8 Engines Aggregated: ", 8),
+        ("Engine 000: ", "Engine my core: ", 1),
+    ],
+)
+def test_what_stands_between_is_no_hindrance(text: str, other: str, engines: int) -> None:
+    life = engine(periodic("10-23 10:52:00").replace(text, other))
+    (window,) = life.windows
+    assert (window.running, window.engines, life.engines) == (1, engines, engines)
+    assert (window.hit_rate is None) == (not other)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "lengths"),
+    [
+        ((0, 1, 2), (1, 1, 1)),  # VLLM_LOG_STATS_INTERVAL=1: so was the first
+        ((0, 60, 120), (10, 60, 60)),
+        ((0, 10, 35), (10, 10, 25)),  # a server that was too busy to log
+        ((0, 0, 0, 5), (10, 10, 5, 5)),  # all are kept, and the last is as long as the next
+    ],
+)
+@pytest.mark.parametrize("per_second", [None, 1, 1_000], ids=["vLLM's", "seconds", "milliseconds"])
+def test_a_window_is_as_long_as_what_was_reckoned(seconds, lengths, per_second) -> None:
+    """By vLLM's own stamp, over New Year; or by a JSON record that counts from 1970."""
+    times = [datetime(2026, 12, 31, 23, 59, 55, tzinfo=UTC) + timedelta(seconds=s) for s in seconds]
+    lines = [periodic(f"{time:%m-%d %H:%M:%S}") for time in times]
+    if per_second:
+        text = lines[0].split("] ")[1]
+        lines = [json.dumps({"ts": t.timestamp() * per_second, "msg": text}) for t in times]
+    life = engine(*lines)
+    assert tuple(window.seconds for window in life.windows) == lengths
+    assert tuple(window.end_s for window in life.windows) == seconds
+    assert life.prompt_tokens == sum(lengths)
+
+
+def test_while_idle_vllm_reckons_without_a_word() -> None:
+    quiet = periodic("10-23 10:00:10", prompt=0.0, running=0).replace("5.5", "0.0")
+    life = engine(periodic("10-23 10:00:00"), quiet, periodic("10-23 10:05:00"))
+    assert [window.seconds for window in life.windows] == [10, 10, 10]
 
 
 def test_a_log_of_weeks_keeps_its_sums_in_few_windows() -> None:
@@ -263,15 +280,12 @@ def test_steps_are_added_up() -> None:
         "Iteration(7): {p} context requests, {t} context tokens, {d} generation requests, {d} "
         "generation tokens, iteration elapsed time: {ms} ms"
     )
-    (life,) = read_lines(
+    steps = engine(
         stamped(step.format(p=0, t=0, d=4, ms="10.00")),
         stamped(step.format(p=1, t=2048, d=4, ms="80.00")),
         "Engine 000: " + step.format(p=1, t=256, d=0, ms="20.00") + ", GPU KV cache usage: 0.0%",
-    )
-    assert life.steps is not None
-    assert life.steps.steps == 3
-    assert life.steps.slowdown == pytest.approx(8.0)
-    assert life.steps.longest_ms == 80.0
+    ).steps
+    assert (steps.steps, steps.slowdown, steps.longest_ms) == pytest.approx((3, 8.0, 80.0))
 
 
 # -- what went wrong -----------------------------------------------------------------------------
@@ -314,33 +328,20 @@ TROUBLES = [
 
 @pytest.mark.parametrize(("kind", "text", "figures"), TROUBLES, ids=[t[0].name for t in TROUBLES])
 def test_the_first_cause_of_an_end_is_found(kind: Failure, text: str, figures: dict) -> None:
-    (life,) = read_lines(
-        stamped(START.format(version="0.24.0")),
-        stamped(SAID[0][0]),
-        stamped(text),
-        stamped("EngineCore failed to start."),
-    )
-    assert life.failure is not None
-    assert (life.failure.kind, life.failure.line) == (kind, 3)
-    assert life.failure.figures == pytest.approx(figures)
+    told = [BEGUN, stamped(SAID[0][0]), stamped(text), stamped("EngineCore failed to start.")]
+    failure = engine(*told).failure
+    assert (failure.kind, failure.line) == (kind, 3)
+    assert failure.figures == pytest.approx(figures)
     assert cause_in(stamped(text), started=False)[0] is kind.status
 
 
 def test_sizes_in_mib_and_the_samplers_error_behind_the_one_it_came_from() -> None:
     """As tracebacks of 0.11 to 0.32 have them."""
-    (life,) = read_lines(
-        stamped(START.format(version="0.24.0")),
-        stamped("EngineCore failed to start.", level="ERROR"),
-        stamped(
-            "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.74 GiB. GPU 0 has a "
-            "total capacity of 23.57 GiB of which 512.00 MiB is free.",
-            level="ERROR",
-        ),
-        stamped(TROUBLES[3][1], level="ERROR"),
-    )
-    assert life.failure is not None
-    assert (life.failure.kind, life.failure.line) == (Failure.OOM_SAMPLER, 4)
-    assert life.failure.figures == {"asked_gib": 1.74, "left_gib": 0.5, "requests": 1_024}
+    memory = TROUBLES[4][1].replace("7.02 GiB", "512.00 MiB")
+    lines = ("EngineCore failed to start.", memory, TROUBLES[3][1])
+    failure = engine(BEGUN, *(stamped(line, level="ERROR") for line in lines)).failure
+    assert (failure.kind, failure.line) == (Failure.OOM_SAMPLER, 4)
+    assert failure.figures == {"asked_gib": 7.04, "left_gib": 0.5, "requests": 1_024}
 
 
 DIED = "torch.AcceleratorError: CUDA error: an illegal memory access was encountered"
@@ -360,45 +361,49 @@ def test_an_engine_that_died_of_something_else(lines: list[str], error: str, at:
     """Its kind of error is named, and nothing else of its text."""
     args = stamped("non-default args: {'max_num_seqs': 8}")
     text = [stamped(line, level="ERROR") for line in lines]
-    (life,) = read_lines(args, stamped("Using max model len 64"), *text)
-    assert life.failure is not None
-    assert (life.failure.kind, life.failure.error, life.failure.line) == (Failure.DIED, error, at)
+    failure = engine(args, stamped("Using max model len 64"), *text).failure
+    assert (failure.kind, failure.error, failure.line) == (Failure.DIED, error, at)
 
 
-def test_a_traceback_is_a_part_of_its_json_line() -> None:
+@pytest.mark.parametrize(
+    ("kind", "cause", "error"),
+    [
+        (Failure.CONTEXT_TOO_LONG, TROUBLES[2][1], None),
+        (Failure.DIED, DIED, "AcceleratorError"),
+    ],
+)
+def test_a_traceback_is_a_part_of_its_json_line(kind, cause, error) -> None:
     """Its message alone says that the engine failed, and not why."""
     frames = 'Traceback (most recent call last):\n  File "a.py", line 1, in f\n'
-    causes = {Failure.CONTEXT_TOO_LONG: TROUBLES[2][1], Failure.DIED: DIED}
-    for kind, cause in causes.items():
-        failed = {"message": "EngineCore failed to start.", "exc_info": frames + cause}
-        (life,) = read_lines(stamped(START.format(version="0.31.0")), json.dumps(failed))
-        assert life.failure is not None
-        assert (life.failure.kind, life.failure.line) == (kind, 2)
-        assert life.failure.error == ("AcceleratorError" if kind is Failure.DIED else None)
+    failed = {"message": "EngineCore failed to start.", "exc_info": frames + cause}
+    failure = engine(BEGUN, json.dumps(failed)).failure
+    assert (failure.kind, failure.line, failure.error) == (kind, 2, error)
 
 
 def test_errors_that_ended_nothing() -> None:
     """A start goes on after it; an engine that is ended is missed by its server."""
     harmless = stamped("ValueError: no chat template", level="ERROR")
     stopped = stamped("[shutdown] MPClient: complete")
-    (going_on,) = read_lines(stamped("Using max model len 64"), harmless, LINE)
-    (ended,) = read_lines(periodic("10-23 10:52:00"), harmless, stopped, stamped(DEAD))
+    going_on = engine(stamped("Using max model len 64"), harmless, LINE)
+    ended = engine(periodic("10-23 10:52:00"), harmless, stopped, stamped(DEAD))
     assert going_on.failure is ended.failure is None
 
 
-def test_out_of_memory_while_loading_while_serving_and_in_prompt_logprobs() -> None:
-    oom = stamped(TROUBLES[4][1])
-    (loading,) = read_lines(stamped(START.format(version="0.24.0")), oom)
-    assert loading.failure is not None
-    assert loading.failure.kind is Failure.OOM_LOADING, "not a matter of the budget"
-    (serving,) = read_lines(periodic("10-23 10:52:00"), oom)
-    assert serving.failure is not None
-    assert serving.failure.kind is Failure.OOM_RUNNING
-    for name in ("_get_prompt_logprobs_dict", "compute_prompt_logprobs_with_chunking"):
-        frame = stamped(f'  File "a.py", line 9, in {name}')  # of either model runner
-        (scoring,) = read_lines(periodic("10-23 10:52:00"), frame, stamped("    x = y"), oom)
-        assert scoring.failure is not None
-        assert scoring.failure.kind is Failure.OOM_LOGPROBS
+SERVING = periodic("10-23 10:52:00")
+FRAME = '  File "a.py", line 9, in '  # of either model runner
+
+
+@pytest.mark.parametrize(
+    ("kind", "before"),
+    [
+        (Failure.OOM_LOADING, [BEGUN]),  # not a matter of the budget
+        (Failure.OOM_RUNNING, [SERVING]),
+        (Failure.OOM_LOGPROBS, [SERVING, FRAME + "_get_prompt_logprobs_dict", "    x = y"]),
+        (Failure.OOM_LOGPROBS, [SERVING, FRAME + "compute_prompt_logprobs_with_chunking"]),
+    ],
+)
+def test_what_ran_out_of_memory(kind: Failure, before: list[str]) -> None:
+    assert engine(*before, stamped(TROUBLES[4][1])).failure.kind is kind
 
 
 REFUSED = [
@@ -425,18 +430,15 @@ CHARACTERS = (  # of which no tokens are told
 
 @pytest.mark.parametrize("text", [*REFUSED, CHARACTERS], ids=range(1 + len(REFUSED)))
 def test_refused_prompts_are_counted(text: str) -> None:
-    (life,) = read_lines(stamped(text), stamped(text))
-    assert life.refused is not None
+    refused = engine(stamped(text), stamped(text)).refused
     longest = 0 if text is CHARACTERS else 2_100
-    assert (life.refused.count, life.refused.longest, life.refused.limit) == (2, longest, 2_048)
+    assert (refused.count, refused.longest, refused.limit) == (2, longest, 2_048)
 
 
 @pytest.mark.parametrize("http", ["1.0", "1.1"])  # nginx speaks 1.0 to what is behind it
 def test_bad_requests_behind_a_proxy(http: str) -> None:
     line = f'(APIServer pid=1) INFO:     10.0.0.1:4 - "POST /v1/completions HTTP/{http}" 400 Bad'
-    (life,) = read_lines(periodic("10-23 10:52:00"), f"{line} Request")
-    assert life.refused is not None
-    assert life.refused.unexplained == 1
+    assert engine(SERVING, f"{line} Request").refused.unexplained == 1
 
 
 # -- what must not get out -----------------------------------------------------------------------
@@ -444,67 +446,25 @@ def test_bad_requests_behind_a_proxy(http: str) -> None:
 
 def test_nothing_of_a_prompt_or_a_key_is_kept() -> None:
     secret = "sk-SECRET-PROMPT"
-    log = read_lines(
+    life = engine(
         stamped(f"non-default args: {{'api_key': ['{secret}'], 'max_num_seqs': 8, 'model': "
                 f"'{secret} x(y)', 'hf_token': '{secret}'}}"),
         stamped(f"Received request cmpl-1: prompt: '{secret} GPU KV cache size: 5 tokens', params"),
         stamped(f"Request cmpl-1 details: prompt: '{secret} GPU KV cache size: 5 tokens', "
                 "prompt_token_ids: None", level="DEBUG"),
         stamped(f"something unheard of {secret}"),
-        stamped(START.format(version="0.24.0")),
+        BEGUN,
     )  # fmt: skip
-    assert secret not in repr(log)
-    assert log[0].arguments == {"max_num_seqs": 8}
-    assert log[0].facts.kv_cache_tokens is None
+    assert secret not in repr(life)
+    assert (life.arguments, life.facts.kv_cache_tokens) == ({"max_num_seqs": 8}, None)
 
 
 @pytest.mark.shared
 def test_a_real_log_of_0_24(shared: Path) -> None:
     path = shared / "data" / "vllm_logs" / "vllm-0.24.0-h200-serve-bench.log"
-    reader = LogReader()
-    reader.feed(path.read_bytes())
-    (life,) = reader.starts()
+    life = engine(path.read_text())
     assert (life.facts.version, life.facts.kv_cache_tokens) == ("0.24.0", 919_824)
     assert life.facts.max_num_batched_tokens == 8_192
     assert life.arguments == {"max_model_len": 16_384, "enable_prefix_caching": False}
     assert len(life.windows) == 11
     assert max(w.prompt_tokens_per_s for w in life.windows) == 36_298.8
-
-
-def test_the_context_is_what_auto_fit_made_of_it() -> None:
-    text = "Auto-fit max_model_len: reduced from 131072 to 40960 to fit in available GPU memory"
-    assert facts(stamped("Using max model len 131072"), stamped(text)).max_model_len == 40_960
-
-
-@pytest.mark.parametrize(
-    ("seconds", "lengths"),
-    [
-        ((0, 1, 2), (1, 1, 1)),  # VLLM_LOG_STATS_INTERVAL=1: so was the first
-        ((0, 60, 120), (10, 60, 60)),
-        ((0, 10, 35), (10, 10, 25)),  # a server that was too busy to log
-        ((0, 0, 0, 5), (10, 10, 5, 5)),  # all are kept, and the last is as long as the next
-    ],
-)
-def test_a_window_is_as_long_as_what_was_reckoned(seconds, lengths) -> None:
-    lines = [periodic(f"10-23 10:{at // 60:02}:{at % 60:02}") for at in seconds]
-    (life,) = read_lines(*lines)
-    assert tuple(window.seconds for window in life.windows) == lengths
-    assert life.prompt_tokens == sum(lengths)
-
-
-def test_while_idle_vllm_reckons_without_a_word() -> None:
-    quiet = periodic("10-23 10:00:10", prompt=0.0, running=0).replace("5.5", "0.0")
-    lines = [periodic("10-23 10:00:00"), quiet, periodic("10-23 10:05:00")]
-    (life,) = read_lines(*lines)
-    assert [window.seconds for window in life.windows] == [10, 10, 10]
-
-
-@pytest.mark.parametrize(
-    ("name", "engines"),
-    [("Engine 000: ", 1), ("8 Engines Aggregated: ", 8), ("Engine my core: ", 1)],
-)
-def test_an_engine_may_be_called_anything(name: str, engines: int) -> None:
-    line = periodic("10-23 10:00:00")
-    start = line.index("Engine ") if "Engine " in line else line.index("Avg prompt")
-    (life,) = read_lines(line[:start] + name + line[line.index("Avg prompt") :])
-    assert [window.engines for window in life.windows] == [life.engines] == [engines]
