@@ -170,8 +170,11 @@ class DecodingGroup(dict[RequestState, None]):
         return self._groups.sliding * self._rows.past(self._clock) if self._rows else 0
 
     def can_join(self, request: RequestState) -> bool:
-        """Has it given back what a request that was decoding before would have?"""
-        return request.num_skipped_blocks == self._skipped(request)
+        """Has it given back, and will it next, what a request that was decoding before would?"""
+        groups, computed = self._groups, request.num_computed_tokens
+        flying = request.num_scheduled if groups.keeps_running else 1
+        alike = groups.skipped(computed - flying) == groups.skipped(computed - 1)
+        return alike and request.num_skipped_blocks == self._skipped(request)
 
     def _skipped(self, request: RequestState) -> int:
         return self._groups.skipped(request.num_computed_tokens - 1 - self._groups.keeps_running)

@@ -4,7 +4,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
+from chunkscope.hardware.kv_groups import KvGroup
 from chunkscope.hardware.step_time import StepModel
+from chunkscope.models.layers import KvKind
 from chunkscope.simulation.loop import Scenario, run_setting
 from chunkscope.simulation.result import SimulatedRun
 from chunkscope.simulation.slo import read_slo
@@ -24,14 +26,21 @@ USUAL = {
 
 
 def parts_of(engine: Engine, rules: Rules | None = None) -> tuple[Settings, KvPool, Rules]:
-    """What the scheduler is given; async scheduling only where it is asked for."""
-    rest = {name: value for name, value in engine.items() if name not in NAMES}
+    """What the scheduler is given; async scheduling only where it is asked for.
+
+    Of `num_blocks` the groups are full ones, ones with a window, and its size.
+    """
+    rest = {name: value for name, value in engine.items() if name not in (*NAMES, "policy")}
     rules = replace(rules or Rules(), async_scheduling=rest.pop("async_scheduling", False))
-    names = ("kv_cache_blocks", "kv_cache_tokens", "kv_groups")
-    pool = {
-        n.removeprefix("kv_cache_").removeprefix("kv_"): rest.pop(n) for n in names if n in rest
-    }
-    return Settings.of({**USUAL, **engine}), KvPool(**pool, **rest), rules
+    if blocks := rest.pop("num_blocks", None):
+        size = rest.setdefault("block_size", 16)
+        full, sliding, window = rest.pop("kv_groups", (1, 0, 0))
+        kept = {"layers": 1, "block_tokens": size}
+        groups = [KvGroup(kind=KvKind.FULL, **kept)] * full
+        groups += [KvGroup(kind=KvKind.SLIDING, window=window, **kept)] * sliding
+        rest |= {"tokens": blocks * size, "blocks": blocks, "groups": tuple(groups)}
+    pool = {n.removeprefix("kv_cache_").removeprefix("kv_"): v for n, v in rest.items()}
+    return Settings.of({**USUAL, **engine}), KvPool(**pool), rules
 
 
 def arriving(*rows: tuple[int, int, float]) -> list[Request]:

@@ -1,8 +1,5 @@
 """Models whose layers keep different parts of a request: what that takes of the KV cache."""
 
-import random
-from dataclasses import replace
-
 import pytest
 
 from chunkscope.errors import InputError
@@ -13,7 +10,7 @@ from chunkscope.models.layers import KvKind
 from chunkscope.vllm.deployment import Deployment
 from chunkscope.vllm.flags import release
 from chunkscope.vllm.settings import Settings
-from tests.simulation.common import STEP, Engine, simulate
+from tests.simulation.common import Engine, simulate
 
 FULL = KvGroup(kind=KvKind.FULL, layers=1, block_tokens=16)
 SLIDING = KvGroup(kind=KvKind.SLIDING, layers=1, block_tokens=16, window=64)
@@ -26,9 +23,8 @@ def engine(*groups: KvGroup, blocks: int, **more) -> Engine:
     return {**usual, **pool, **more}
 
 
-def run(args: Engine, *requests: tuple[int, int], fast: bool = True):
-    step = replace(STEP, per_decode_context_s=1e-4)
-    return simulate(requests, args, step, fast=fast)
+def run(args: Engine, *requests: tuple[int, int]):
+    return simulate(requests, args)
 
 
 def test_a_window_holds_itself_and_the_chunk_that_is_read_however_long_the_prompt_is():
@@ -53,30 +49,13 @@ def test_a_state_decides_how_many_run_at_once():
     assert run(engine(FULL, STATE, blocks=17), *requests).most_running == 4
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_the_fast_scheduler_has_the_same_times_and_peak(seed):
-    chance = random.Random(seed)
-    requests = [(chance.randint(1, 400), chance.choice([1, 5, 90])) for _ in range(20)]
-    groups = [FULL] * chance.randint(0, 2) + [SLIDING] * chance.randint(1, 3)
-    args = engine(
-        *groups,
-        blocks=chance.choice([45, 60, 100, 400]) * len(groups),
-        max_num_batched_tokens=chance.choice([16, 64, 500]),
-        async_scheduling=seed % 2 == 1,
-    )
-    assert run(args, *requests) == run(args, *requests, fast=False)
-
-
 def test_a_model_brings_its_groups_and_as_many_blocks_as_its_memory_has():
-    there = Deployment(
-        release=release("0.24"), shape=find_model("gemma-2-9b"), gpu=find_gpu("h200")
+    there, plain = (
+        Deployment(release=release("0.24"), shape=find_model(name), gpu=find_gpu("h200"))
+        for name in ("gemma-2-9b", "llama-3.1-8b")
     )
     memory = there.memory()
-    assert memory is not None
     pool = there.kv_pool(Settings(), memory.kv_cache_tokens)
     assert [group.kind for group in pool.groups] == [KvKind.FULL, KvKind.SLIDING]
     assert pool.num_blocks + 1 == memory.kv_cache_blocks
-    plain = Deployment(
-        release=release("0.24"), shape=find_model("llama-3.1-8b"), gpu=find_gpu("h200")
-    )
     assert plain.kv_pool(Settings(), 16_000).groups == ()

@@ -90,9 +90,7 @@ def asked(workload: Workload, ids: list[list[int]], case: dict[str, Any]) -> dic
 
 def in_the_end(sent: Workload, question: dict[str, Any], vllm: str) -> int:
     """What `simulate` says that was cached."""
-    engine = dict(question["engine"])
-    engine["kv_cache_tokens"] = engine.pop("num_blocks") * engine["block_size"]
-    settings, pool, rules = parts_of(engine, release(vllm).rules)
+    settings, pool, rules = parts_of(question["engine"], release(vllm).rules)
     output = question["requests"][0]["output"]
     scenario = Scenario(
         requests=tuple(

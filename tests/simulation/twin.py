@@ -4,9 +4,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-from chunkscope.hardware.kv_groups import KvGroup
 from chunkscope.hardware.step_time import AttentionWindow
-from chunkscope.models.layers import KvKind
 from chunkscope.prefixes.sharing import Path, Stretch, block_paths
 from chunkscope.simulation.clock import Arrivals
 from chunkscope.simulation.fast_scheduler import FastScheduler
@@ -32,20 +30,14 @@ def trace(
     fast: bool = True,
 ) -> list[Seen]:
     """Each step: the tokens of each request by its place, and who was preempted."""
-    engine = dict(engine)
-    size, blocks = engine.pop("block_size", 16), engine.pop("num_blocks", 10_000)
-    by_priority = engine.pop("policy", "fcfs") == "priority"
-    name = ChunkPolicy.INTERACTIVE_FIRST if by_priority else ChunkPolicy.VLLM
-    full, sliding, window = engine.pop("kv_groups", (1, 0, 0))
-    kept = {"layers": 1, "block_tokens": size}
-    groups = [KvGroup(kind=KvKind.FULL, **kept)] * full
-    groups += [KvGroup(kind=KvKind.SLIDING, window=window, **kept)] * sliding
-    pool = {"block_size": size, "kv_cache_tokens": blocks * size, "kv_cache_blocks": blocks}
-    settings, kv_pool, rules = parts_of({**engine, **pool, "kv_groups": tuple(groups)}, rules)
+    name = ChunkPolicy.VLLM
+    if engine.get("policy") == "priority":
+        name = ChunkPolicy.INTERACTIVE_FIRST
+    settings, pool, rules = parts_of({"num_blocks": 10_000, **engine}, rules)
     kind, policy = FastScheduler if fast else Scheduler, Policy(name, settings, rules)
-    scheduler = kind(settings, kv_pool, rules, policy, AttentionWindow())
-    paths = block_paths([Stretch(**stretch) for stretch in stretches], size)
-    states = [_state(place, asked, paths, size) for place, asked in enumerate(requests)]
+    scheduler = kind(settings, pool, rules, policy, AttentionWindow())
+    paths = block_paths([Stretch(**stretch) for stretch in stretches], pool.block_size)
+    states = [_state(place, asked, paths, pool.block_size) for place, asked in enumerate(requests)]
     coming = Arrivals(states, concurrency)
     steps: list[Seen] = []
     flying: deque[Step] = deque()
