@@ -36,10 +36,8 @@ PAYING_BUDGET = 8_192
 THRESHOLD = "long_prefill_token_threshold"
 SIZES = ("max_num_batched_tokens", "max_num_seqs", THRESHOLD)
 
-Tried = tuple[SimulatedRun, ...]
 
-
-def choose(p: Problem, decision: Decision) -> tuple[Advice, Tried]:
+def choose(p: Problem, decision: Decision) -> tuple[Advice, tuple[SimulatedRun, ...]]:
     """By simulation where a model and a GPU's speed are known and no mode is forced; and what was
     tried with all requests."""
     if p.can_simulate and not decision.forced:
@@ -72,9 +70,11 @@ def by_simulation(p: Problem) -> tuple[Advice, Settings]:
         chosen = best if every.keeps_limits(best) else default
         doubt = _breaks_with(p, best) if chosen == best else None
     else:
-        is_worth = _is_worth(every, best, default)
         theirs, ours = every.cost(default), every.cost(best)
         gain = theirs / ours - 1 if ours else 0.0
+        is_worth = every.keeps_limits(best) and gain >= WORTH
+        if p.request.is_open:
+            is_worth = ours <= 1 and (theirs - ours >= WORTH_ROOM or theirs > 1)
         least, doubt = _least(p, best, gain) if is_worth else (gain, None)
         chosen = best if is_worth and least > 0 else default
     kind = AdviceKind.SET if chosen != default else AdviceKind.KEEP
@@ -106,7 +106,9 @@ def search(simulator: Simulator, start: Settings) -> Settings:
     budget, seqs = start.step_tokens, start.max_num_seqs or 1
     around = {max(LADDER[0], int(budget * step)) for step in BUDGET_STEPS}
     sizes = {*LADDER[::2], budget} if slo else around
-    levels = dict.fromkeys(max(FEWEST_SEQS, seqs >> n) for n in ((0, 2, 4) if slo else (0,)))
+    run = simulator.attempt(start)
+    fewer = [max(FEWEST_SEQS, seqs >> n) for n in (2, 4)] if slo else []
+    levels = [seqs, *(n for n in fewer if run is None or n < run.most_running)]
     grid = [replace(start, max_num_seqs=n).at_budget(s) for n in levels for s in sorted(sizes)]
     chosen = simulator.best(grid, start)
     for _ in range(MOST_ROUNDS):
@@ -129,7 +131,7 @@ def _near(settings: Settings) -> Iterator[Settings]:
 
 def _capped(settings: Settings, release: Release) -> Iterator[Settings]:
     """As it is, or no less than a fair share of the budget, where this version can do that."""
-    adapts = "long_prefill_token_threshold_adaptive" in flags_of(release.version)
+    adapts = f"{THRESHOLD}_adaptive" in flags_of(release.version)
     for threshold in THRESHOLDS:
         if threshold < settings.step_tokens:
             fixed = replace(settings, long_prefill_token_threshold=threshold)
@@ -143,8 +145,9 @@ def _finalist(p: Problem) -> Settings:
     and rather one that keeps them whatever is varied, where vLLM's default breaks them."""
     part, every, default = p.part, p.simulator(), p.default
     best, first = search(part, default), None
-    as_good = [one for one in part.running() if part.against(one, best) <= 1]
-    best = min(as_good, key=lambda one: (part.longest_gap_s(one), part.cost(one)), default=best)
+    gaps = {one: run.figures.longest_gap_s or 0.0 for one, run in part.running().items()}
+    as_good = [one for one in gaps if part.against(one, best) <= 1]
+    best = min(as_good, key=lambda one: (gaps[one], part.cost(one)), default=best)
     for name in NAMES:  # each argument earns its place: what makes no difference is left to vLLM
         without = Settings.of({**best.given(), name: getattr(default, name)})
         if without != best and part.against(without, best) <= 1 + NEAR:
@@ -167,14 +170,6 @@ def _finalist(p: Problem) -> Settings:
         if part.keeps_limits(default) or _breaks_with(p, settings) is None:
             return settings
     return first or candidates[0]
-
-
-def _is_worth(every: Simulator, best: Settings, default: Settings) -> bool:
-    """3 % of the aim; where requests come by themselves, a tenth of a limit more room."""
-    ours, theirs = every.cost(best), every.cost(default)
-    if every.request.is_open:
-        return ours <= 1 and (theirs - ours >= WORTH_ROOM or theirs > 1)
-    return every.keeps_limits(best) and theirs / ours - 1 >= WORTH
 
 
 def _breaks_with(p: Problem, settings: Settings) -> str | None:
@@ -259,14 +254,6 @@ def by_lengths(p: Problem, decision: Decision) -> Advice:
 
 # -- why -------------------------------------------------------------------------------------------
 
-NEEDED = {
-    "max_model_len": "context_that_fits",
-    "max_num_seqs": "fewer_to_fit",
-    "max_num_batched_tokens": "does_not_fit",
-    "gpu_memory_utilization": "room_for_logits",
-    THRESHOLD: "logits_chunk",
-}
-
 
 def reasons(p: Problem, advice: Advice, decision: Decision) -> Iterator[Reason]:
     """Of what is set, and of what was weighed and is left to vLLM."""
@@ -278,9 +265,8 @@ def reasons(p: Problem, advice: Advice, decision: Decision) -> Iterator[Reason]:
         if getattr(advice.settings, name) is not None:
             code = "keeps_limits" if p.request.slo else "gains" if simulated else "length_rule"
         elif getattr(advice.needed, name) is not None:
-            code = NEEDED[name]
-            if code == "context_that_fits" and decision.forced and decision.mode is Mode.OFF:
-                code = "length_rule"
+            is_unchunked = name == "max_model_len" and decision.forced and not decision.threshold
+            code = "length_rule" if is_unchunked else f"needed_{name}"
         elif getattr(p.request.settings, name) is not None and value != getattr(own, name):
             code = "asked_kv_cache" if name == "kv_cache_dtype" else "asked"
         elif best is not None:

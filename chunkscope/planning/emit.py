@@ -3,7 +3,6 @@
 import json
 import math
 import os.path
-import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -15,8 +14,7 @@ import orjson
 from chunkscope.artefacts.note import Note, note
 from chunkscope.artefacts.numbers import SECONDS
 from chunkscope.artefacts.words import one_of
-from chunkscope.console import printable
-from chunkscope.errors import EngineError, InputError, UsageError
+from chunkscope.errors import EngineError, UsageError
 from chunkscope.hardware.gpus import GIB
 from chunkscope.planning.plan import AdviceKind, Plan
 from chunkscope.vllm.enums import Entry, Target
@@ -99,19 +97,10 @@ def _text(value: object) -> str:
 
 def _model(plan: Plan) -> str:
     """What to load; a word to replace when the plan was made without a model."""
-    name = plan.model.load_name if plan.model else NO_MODEL
-    if name != printable(name):
-        raise InputError(
-            f"the model is called {printable(name)}: no command is written with such a name",
-            hint="is plan.json what `chunkscope recommend` wrote?",
-        )
-    return name
+    return plan.model.load_name if plan.model else NO_MODEL
 
 
 # -- vLLM --------------------------------------------------------------------------------------
-
-# The shell splits what $(...) prints at blanks and nowhere else: no quote would be taken off.
-SAFE = re.compile(r"[A-Za-z0-9._=-]+")
 
 
 def _serve_words(plan: Plan) -> list[str]:
@@ -119,11 +108,9 @@ def _serve_words(plan: Plan) -> list[str]:
 
 
 def _vllm_args(plan: Plan) -> str:
-    """One shell-safe line for `vllm serve MODEL $(chunkscope recommend --emit vllm-args)`."""
-    words = _serve_words(plan)
-    if not all(SAFE.fullmatch(word) for word in words):
-        raise ValueError(f"not safe in a shell: {words}")
-    return " ".join(words)
+    """One line for `vllm serve MODEL $(chunkscope recommend --emit vllm-args)`: no word is quoted,
+    since the shell would leave a quote as it is."""
+    return " ".join(_serve_words(plan))
 
 
 def _vllm_yaml(plan: Plan) -> str:

@@ -12,7 +12,6 @@ from chunkscope.sources.base import Source
 from chunkscope.sources.streams import as_utf8, decompressed, open_raw
 from chunkscope.vllm.deployment import Deployment
 from chunkscope.vllm.flags import release
-from chunkscope.vllm.log.facts import EngineFacts
 from chunkscope.vllm.log.failures import Failure
 from chunkscope.vllm.log.reader import EngineStart, LogReader
 from chunkscope.vllm.measured import FailedStart, MeasuredFit
@@ -65,11 +64,6 @@ def measured_in(
             if (end := one.failure) and end.kind not in _NOT_ITS_FAULT
         ),
     )
-
-
-def last_facts(lives: Sequence[EngineStart]) -> EngineFacts:
-    """Of the last start that says which vLLM it is."""
-    return next(life.facts for life in reversed(lives) if life.facts.version)
 
 
 def _held(life: EngineStart) -> int | None:

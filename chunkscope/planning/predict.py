@@ -31,6 +31,7 @@ from chunkscope.vllm.flags import release
 from chunkscope.vllm.settings import Settings
 
 PLAN, ASKED = "plan", "asked"
+RATED = "at the highest rate of each setting"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,10 +79,20 @@ def predict(
         there = replace(there, release=release(options.vllm_version))
     settings = _settings(plan, options, there)
     settings.parallel.check(plan.model)
-    cost = cost_model(_target(there, settings), calibration)
+    target = None
+    if there.shape is not None and there.gpu is not None:
+        target = CostTarget(
+            shape=there.shape,
+            kv_element_bytes=settings.kv_element_bytes,
+            gpu=there.gpu,
+            vllm=there.release.text,
+            parallel=settings.parallel,
+        )
+    cost = cost_model(target, calibration)
     full = there.effective(settings)
-    if options.find_rate:
-        request = _rated_request(request, options)
+    if options.find_rate:  # enough requests to see a queue, coming one by one
+        _check_rated(options)
+        request = unit_rate(request)
     if options.trace is not None:
         workload, notes = _of_trace(options.trace, options, request, full.max_model_len)
     else:
@@ -137,24 +148,20 @@ def predict(
     return Simulation(
         cost_model=cost,
         vllm=there.release.text,
-        workload=_info(workload, options, profile),
+        workload=WorkloadInfo(
+            source=str(options.trace or "the profile"),
+            profile_digest=profile.digest() if profile and options.trace is None else None,
+            requests=len(workload.requests),
+            seed=workload.seed if workload.arrivals != AS_IN_TRACE else None,
+            arrivals=RATED if options.find_rate else workload.arrivals,
+            order=workload.order,
+            concurrency=workload.concurrency,
+        ),
         runs=tuple(runs.values()),
         pareto=front,
         knee=knee(tuple(runs.values()), front),
         notes=(*cost.notes, *stated, *notes, *left_out),
         version=__version__,
-    )
-
-
-def _target(there: Deployment, settings: Settings) -> CostTarget | None:
-    if there.shape is None or there.gpu is None:
-        return None
-    return CostTarget(
-        shape=there.shape,
-        kv_element_bytes=settings.kv_element_bytes,
-        gpu=there.gpu,
-        vllm=there.release.text,
-        parallel=settings.parallel,
     )
 
 
@@ -178,14 +185,12 @@ def _settings(plan: Plan, options: SimulateOptions, there: Deployment) -> Settin
 Sent = tuple[Workload, tuple[Note, ...]]
 
 
-def _rated_request(request: PlanRequest, options: SimulateOptions) -> PlanRequest:
-    """Enough requests to see a queue, coming one by one."""
+def _check_rated(options: SimulateOptions) -> None:
     for name in ("arrivals", "concurrency", "sweep", "timeline", "policy"):
         if getattr(options, name) != getattr(SimulateOptions(), name):
             raise UsageError(f"--find-rate tries rates of its own: leave --{name} out")
     if (options.requests or FEWEST_REQUESTS) < FEWEST_REQUESTS:
         raise UsageError(f"--find-rate needs at least {FEWEST_REQUESTS:,} requests to see a queue")
-    return unit_rate(request)
 
 
 def _of_trace(
@@ -240,17 +245,3 @@ def _of_profile(
     if workload.left_out:
         notes.append(Note(code="prompts_left_out", values={"count": workload.left_out}))
     return workload, (*notes, *request.output_notes(datasets))
-
-
-def _info(workload: Workload, options: SimulateOptions, profile: Profile | None) -> WorkloadInfo:
-    drawn = workload.arrivals != AS_IN_TRACE
-    rated = "at the highest rate of each setting" if options.find_rate else None
-    return WorkloadInfo(
-        source=str(options.trace or "the profile"),
-        profile_digest=profile.digest() if profile and options.trace is None else None,
-        requests=len(workload.requests),
-        seed=workload.seed if drawn else None,
-        arrivals=rated or workload.arrivals,
-        order=workload.order,
-        concurrency=workload.concurrency,
-    )

@@ -52,29 +52,26 @@ class Problem:
         """UsageError where what is asked cannot be, InputError where no prompt is served."""
         datasets = chosen_datasets(profile, request.dataset)
         problem = cls(request=request, deployment=deployment, datasets=datasets)
-        problem._check()
-        return problem
-
-    def _check(self) -> None:
-        shape, parallel = self.deployment.shape, self.request.settings.parallel
+        shape, parallel = deployment.shape, request.settings.parallel
         parallel.check(shape)
-        if parallel.data > 1 and self.deployment.entry is Entry.LLM:
+        if parallel.data > 1 and deployment.entry is Entry.LLM:
             raise UsageError(
                 "--dp is for `vllm serve`: vLLM's LLM class starts one replica",
                 hint="leave out --dp, or choose --entry serve",
             )
-        limit, context = shape.limit if shape else None, self.request.settings.max_model_len
+        limit, context = shape.limit if shape else None, request.settings.max_model_len
         if limit and context and context > limit:
             raise UsageError(
                 f"max_model_len {context:,} is over the model's limit of {limit:,}",
                 hint="leave it out: vLLM takes the model's own",
             )
-        if self.refused == self.lengths.count:
+        if problem.refused == problem.lengths.count:
             raise InputError(
-                f"every prompt is longer than the model takes: {self.context:,} tokens, "
-                f"{self.output_tokens:,} of them for the output",
+                f"every prompt is longer than the model takes: {problem.context:,} tokens, "
+                f"{problem.output_tokens:,} of them for the output",
                 hint="choose a model with a longer context, or lower --max-output",
             )
+        return problem
 
     @cached_property
     def outputs(self) -> tuple[DatasetOutput, ...]:
@@ -119,11 +116,6 @@ class Problem:
     def context(self) -> int:
         """The longest that is taken; where no model is known, what is needed."""
         return self.default.max_model_len or round_up(self.need)
-
-    @property
-    def room(self) -> int:
-        """The longest prompt that leaves room for any dataset's output."""
-        return self.context - self.output_tokens
 
     @property
     def longest(self) -> int:
@@ -173,13 +165,14 @@ class Problem:
     @cached_property
     def part(self) -> Simulator:
         """On fewer requests, where there are many more than it takes to compare settings: so many
-        that some wait, whether as many run as with vLLM's default or as the KV cache holds. At a
-        rate that the default serves, more would come later and see the same."""
+        that some wait, whether as many run as with vLLM's default or as the KV cache holds; against
+        limits no more run. At a rate that the default serves, later ones would see the same."""
         every, data, memory = self.simulator(), self.base.parallel.data, self.memory()
         run = every.attempt(self.default)
         running = run.most_running if run else self.default.step_requests * data
         mean = round(self.lengths.mean or 0) + self.output_tokens
         held = self.deployment.requests_of(mean, memory, self.base) * data if memory else 0
+        held = 0 if self.request.slo else held
         count = max(FEWEST_SEARCHED, 2 * running, min(running + held, MOST_SEARCHED))
         if run is not None and run.backlog is not None and not run.backlog.grows:
             count = FEWEST_SEARCHED
@@ -292,17 +285,15 @@ def _with_safe_logprobs(p: Problem) -> Problem:
     highest = round((p.default.gpu_memory_utilization or 0.0) * 100)
     for percent in range(highest, LOWEST_PERCENT - 1, -1):
         for chunk in (p.longest, *(size for size in CHUNKS if size < p.longest)):
-            if _survives(p, chunk, percent / 100):
+            # At a small budget and at a large one: a larger step sets more memory aside to reuse.
+            budgets = (min(USUAL_BUDGET, max(SMALLEST_CHUNK, chunk)), max(USUAL_BUDGET, chunk))
+            capped = Settings(
+                long_prefill_token_threshold=chunk, gpu_memory_utilization=percent / 100
+            )
+            bills = [p.memory(replace(capped, max_num_batched_tokens=budget)) for budget in budgets]
+            if all(memory is None or memory.survives_logprobs for memory in bills):
                 needed = replace(p.needed, gpu_memory_utilization=percent / 100)
                 if chunk < min(p.default.step_tokens, p.longest):
                     needed = replace(needed, long_prefill_token_threshold=chunk)
                 return replace(p, needed=needed)
     raise InputError("prompt_logprobs would need more memory than this GPU can spare", hint=LARGER)
-
-
-def _survives(p: Problem, chunk: int, share: float) -> bool:
-    """At a small budget and at a large one: a larger step sets more memory aside to reuse."""
-    capped = Settings(long_prefill_token_threshold=chunk, gpu_memory_utilization=share)
-    budgets = (min(USUAL_BUDGET, max(SMALLEST_CHUNK, chunk)), max(USUAL_BUDGET, chunk))
-    bills = [p.memory(replace(capped, max_num_batched_tokens=budget)) for budget in budgets]
-    return all(memory is None or memory.survives_logprobs for memory in bills)

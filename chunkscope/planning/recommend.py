@@ -16,7 +16,7 @@ from chunkscope.models import ModelShape, find_model
 from chunkscope.models.find import built_in, known_model
 from chunkscope.planning.choose import choose, reasons
 from chunkscope.planning.cost import cost_of, savings
-from chunkscope.planning.engine_log import engine_lives, last_facts, measured_in
+from chunkscope.planning.engine_log import engine_lives, measured_in
 from chunkscope.planning.plan import Plan, PlanSource, Refused
 from chunkscope.planning.problem import Problem
 from chunkscope.planning.request import PlanRequest, chosen_datasets
@@ -65,7 +65,7 @@ def recommend(
     request = request or PlanRequest.of(**asked)
     lives = engine_lives(log) if log is not None else ()
     if lives:
-        facts = last_facts(lives)
+        facts = next(life.facts for life in reversed(lives) if life.facts.version)
         vllm_version, name = vllm_version or facts.version, facts.model or "a model without a name"
         model = model or local_model(name) or local_model(Path(name).name)
         if model is None:
@@ -84,31 +84,6 @@ def recommend(
     if lives and log is not None:
         fit = measured_in(lives, log, deployment, request.settings)
         deployment = replace(deployment, measured=fit)
-    return plan_for(profile, request, deployment, tick=tick)
-
-
-def local_model(name: str) -> ModelShape | None:
-    """A model whose folder is here, or that is built in: nobody is asked for others."""
-    if (Path(name).expanduser() / "config.json").is_file():
-        return find_model(name)
-    return built_in(name)
-
-
-def _usual_entry(profile: Profile) -> Entry:
-    """Python, where all requests are of a harness that calls vLLM itself; else a server."""
-    logs = [dataset.log for dataset in profile.datasets]
-    calls = [log and (log.harness == "lighteval" or log.order == LONGEST_FIRST) for log in logs]
-    return Entry.LLM if calls and all(calls) else Entry.SERVE
-
-
-def plan_for(
-    profile: Profile,
-    request: PlanRequest,
-    deployment: Deployment,
-    *,
-    tick: Callable[[], None] = lambda: None,
-) -> Plan:
-    """The plan, once it is known what is asked and where it runs."""
     p = replace(Problem.of(profile, request, deployment), tick=tick)
     _check_limits(p)
     decision = decide(p.lengths, request.rule, mode=request.mode)
@@ -126,7 +101,9 @@ def plan_for(
         deployment=deployment,
         source=PlanSource(profile_digest=profile.digest()),
         outputs=p.outputs,
-        refused=Refused(prompts=p.refused, of=p.lengths.count, room_tokens=p.room),
+        refused=Refused(
+            prompts=p.refused, of=p.lengths.count, room_tokens=p.context - p.output_tokens
+        ),
         chunks=chunked(p.lengths, chunk or None),
         decision=decision,
         decisions={d.name: decide(d.lengths, request.rule) for d in profile.datasets if d.rows},
@@ -136,6 +113,20 @@ def plan_for(
         savings=savings(p, settings, cost) if cost else (),
         version=__version__,
     )
+
+
+def local_model(name: str) -> ModelShape | None:
+    """A model whose folder is here, or that is built in: nobody is asked for others."""
+    if (Path(name).expanduser() / "config.json").is_file():
+        return find_model(name)
+    return built_in(name)
+
+
+def _usual_entry(profile: Profile) -> Entry:
+    """Python, where all requests are of a harness that calls vLLM itself; else a server."""
+    logs = [dataset.log for dataset in profile.datasets]
+    calls = [log and (log.harness == "lighteval" or log.order == LONGEST_FIRST) for log in logs]
+    return Entry.LLM if calls and all(calls) else Entry.SERVE
 
 
 def _check_limits(p: Problem) -> None:

@@ -77,10 +77,6 @@ class PlanRequest:
 
         >>> PlanRequest.of(tp=2, task="loglikelihood").settings.given()
         {'tensor_parallel_size': 2}
-        >>> PlanRequest.of(task="speed")
-        Traceback (most recent call last):
-        ...
-        chunkscope.errors.UsageError: task is 'speed', which is none of: generate, loglikelihood
         """
         if unknown := sorted(set(asked) - {field.name for field in fields(cls)}):
             raise UsageError(f"recommend knows no {unknown[0]!r}")

@@ -19,7 +19,7 @@ class Rate(StrEnum):
 
 
 class Tier(StrEnum):
-    """What chunking is worth for prompts of this size."""
+    """What chunking is worth where the longest prompt has this size: see TIERS."""
 
     SKIP = "skip"
     OPTIONAL = "optional"
@@ -110,18 +110,9 @@ def decide(
         p95=p95,
         longest=longest,
         chunks=chunked(lengths, threshold),
-        tier=tier(longest),
+        tier=list(Tier)[bisect_right(TIERS, longest)],
         forced=mode is not None,
     )
-
-
-def tier(longest: int) -> Tier:
-    """The benefit tier: < 1K skip, 1-2K optional, 2-4K consider, 4-8K recommended, 8K+ required.
-
-    >>> tier(2_500).value
-    'consider'
-    """
-    return list(Tier)[bisect_right(TIERS, longest)]
 
 
 def chunked(lengths: LengthHistogram, size: int | None) -> Chunks:

@@ -132,10 +132,15 @@ class Simulator:
 
     def scenario(self, settings: Settings) -> Scenario:
         """All but the setting."""
+        shape, gpu, step = self.deployment.shape, self.deployment.gpu, self.step
+        if step is None and shape and gpu:
+            step = step_model(shape, gpu, settings.parallel, settings.kv_element_bytes)
+        if step is None:
+            raise _unknown("how long a step takes is not known without a model and a known GPU")
         return Scenario(
             requests=self.workload.requests,
             rules=self.rules or self.deployment.release.rules,
-            step=self.step or self._roofline(settings),
+            step=step,
             stretches=self.workload.stretches,
             scored=self.workload.likelihoods,
             policy=self.policy,
@@ -143,22 +148,11 @@ class Simulator:
             slo=self.request.slo,
         )
 
-    def _roofline(self, s: Settings) -> StepModel:
-        shape, gpu = self.deployment.shape, self.deployment.gpu
-        step = step_model(shape, gpu, s.parallel, s.kv_element_bytes) if shape and gpu else None
-        if step is None:
-            raise _unknown("how long a step takes is not known without a model and a known GPU")
-        return step
-
     # -- which setting is better -----------------------------------------------------------------
 
-    def running(self) -> list[Settings]:
+    def running(self) -> dict[Settings, SimulatedRun]:
         """What was tried and runs."""
-        return [settings for settings, run in self.runs.items() if run]
-
-    def longest_gap_s(self, settings: Settings) -> float:
-        run = self.attempt(settings)
-        return (run.figures.longest_gap_s or 0.0) if run else NEVER
+        return {settings: run for settings, run in self.runs.items() if run}
 
     def used(self, settings: Settings) -> float:
         """Of the tightest limit: over 1 it is broken, and where the queue grows it will be. It is

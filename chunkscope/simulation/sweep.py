@@ -64,7 +64,7 @@ def knee(runs: Sequence[SimulatedRun], front: Sequence[int]) -> int | None:
 FEWEST_REQUESTS = 1_000
 UNIT_RATE = "1/s"  # how the requests come that `find_rate` is given
 NEAR_ENOUGH = 1.03  # of the rate that is kept to the one that is not
-LOWEST, HIGHEST = 1 / 64, 4.0  # of what is done in a second when all come at once
+LOWEST, HIGHEST = 1 / 128, 4.0  # of what is done in a second when all come at once
 ALONE, BY_FAR = 64, 0.8
 GROWING = "queue"  # instead of a limit's name: the queue grows
 
@@ -144,7 +144,7 @@ def _between(
     while not holds(low):
         if low <= most * LOWEST:
             return None, low
-        low, high = low / 4, low
+        low, high = low / 2, low
     while high / low > NEAR_ENOUGH:
         middle = sqrt(low * high)
         low, high = (middle, high) if holds(middle) else (low, middle)

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from chunkscope.errors import InputError, UsageError
 from chunkscope.lengths.histogram import LengthHistogram
-from chunkscope.planning.rule import LengthRule, Rate, Tier, chunked, decide, tier
+from chunkscope.planning.rule import LengthRule, Rate, Tier, chunked, decide
 from chunkscope.vllm.enums import Mode
 
 
@@ -74,7 +74,7 @@ def test_no_prompts_is_an_input_error():
     ],
 )
 def test_the_benefit_tier_follows_the_longest_prompt(longest, expected):
-    assert tier(longest) is expected
+    assert decide(LengthHistogram.of([longest])).tier is expected
 
 
 @pytest.mark.parametrize(
