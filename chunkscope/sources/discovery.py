@@ -128,11 +128,8 @@ class _Search:
         if identity in self.taken:
             return
         self.taken.add(identity)
-        texts = source.name, source.group, source.path
-        if not "".join(texts).isprintable():
-            name, group, path = map(printable, texts)
-            source = replace(source, name=name, group=group, path=path)
-        self.sources.append(source)
+        name, group, path = map(printable, (source.name, source.group, source.path))
+        self.sources.append(replace(source, name=name, group=group, path=path))
 
     def _refuse(self, shown: str, error: InputError, *, explicit: bool = False) -> None:
         """What was named must be readable; of a folder it is said that it is left out."""
@@ -326,18 +323,13 @@ def _named(sources: list[Source], names: Sequence[str]) -> list[Source]:
     """
     if not names:
         count = Counter(source.name for source in sources)
-        names = [s.name if count[s.name] == 1 else s.path for s in sources]
-        if len({*names}) < len(names):
-            names = unique_names(names, "#")
+        names = unique_names((s.name if count[s.name] == 1 else s.path for s in sources), "#")
     elif len(names) != len(sources) or len({*names}) < len(names):
         raise UsageError(
             f"{len(names)} names for {len(sources)} datasets",
             hint="give another for each, in order: " + ", ".join(source.name for source in sources),
         )
-    return [
-        source if source.name == name else replace(source, name=printable(name))
-        for source, name in zip(sources, names, strict=True)
-    ]
+    return [replace(s, name=printable(name)) for s, name in zip(sources, names, strict=True)]
 
 
 def _join(folder: str, name: str) -> str:

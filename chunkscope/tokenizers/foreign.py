@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from chunkscope.errors import ChunkscopeError, InputError
+from chunkscope.sources.base import first_line
 
 
 class TemplateRefused(InputError):  # noqa: N818  (it is what the template did)
@@ -31,8 +32,3 @@ def foreign_errors(what: str) -> Iterator[None]:
             f"{what} cannot be used: {first_line(error)}",
             hint="are its files as they were published? Download them again, or take another one",
         ) from error
-
-
-def first_line(error: BaseException) -> str:
-    """What an error says, in one line; its class where it says nothing."""
-    return next(iter(str(error).splitlines()), "") or type(error).__name__

@@ -7,7 +7,8 @@ import json
 from pathlib import Path
 
 from chunkscope.prompts.chat import Conversation, string_content
-from chunkscope.tokenizers.foreign import TemplateRefused, first_line
+from chunkscope.sources.base import first_line
+from chunkscope.tokenizers.foreign import TemplateRefused
 
 
 class MistralChat:

@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 
 from chunkscope.errors import InputError, MissingError
-from chunkscope.tokenizers.foreign import first_line
+from chunkscope.sources.base import first_line
 from chunkscope.tokenizers.resolve import TokenizerFiles, TokenizerKind
 
 Ids = list[list[int]]

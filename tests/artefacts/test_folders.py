@@ -8,7 +8,7 @@ import pytest
 from chunkscope.artefacts.files import cache_folder
 
 
-def test_a_place_that_cannot_be_written_is_replaced_for_this_run(
+def test_a_place_that_cannot_be_written_or_is_not_there_is_replaced_for_this_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").write_text("in the way")
@@ -17,8 +17,6 @@ def test_a_place_that_cannot_be_written_is_replaced_for_this_run(
     assert cache_folder() == cache_folder()
     assert tmp_path not in cache_folder().parents
 
-
-def test_without_a_home_there_is_still_a_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     def nobody(_: Path) -> Path:
         raise RuntimeError("Could not determine home directory.")
 

@@ -202,11 +202,10 @@ def test_each_member_is_a_source_and_the_archive_its_group(tree, name):
 
 
 @pytest.mark.parametrize("name", ["p.zip", "p.tar", "p.tar.gz"])
-@pytest.mark.parametrize("order", [(2, 1, 0), (0, 0, 2)])
-def test_members_are_read_in_any_order_without_unpacking(tree, name, order):
+def test_members_are_read_in_any_order_without_unpacking(tree, name):
     root = tree({name: archive(name, MEMBERS)})
     sources, _ = find(name)
-    assert [len(read(sources[i]).records) for i in order] == [(1, 1, 5)[i] for i in order]
+    assert [len(read(sources[i]).records) for i in (2, 0, 0, 1)] == [5, 1, 1, 1]
     assert os.listdir(root) == [name]
 
 

@@ -46,13 +46,6 @@ def test_what_is_no_hub_name_is_a_usage_error(text):
         discover([text], options=OFFLINE)
 
 
-def test_analyze_counts_a_cached_dataset(cached, tmp_path):
-    cached(["test"])
-    run = analyze(tmp_path, "hf:org/mini_set")
-    assert (run.code, run.dataset["path"]) == (0, "hf:org/mini_set@test"), run.err
-    assert run.dataset["rows"] == 3
-
-
 def test_a_cached_dataset_is_read_without_a_network(cached):
     cached(["train"])
     rows = [{"question": f"train {i}", "answer": i} for i in range(3)]
@@ -73,11 +66,11 @@ def test_a_cached_dataset_is_read_without_a_network(cached):
         (["train"], "train"),
     ],
 )
-def test_the_split_that_was_chosen_is_in_the_path(cached, splits, chosen):
+def test_analyze_counts_the_split_that_it_names(cached, tmp_path, splits, chosen):
     cached(splits)
-    (source,), _ = discover(["hf:org/mini_set"], options=OFFLINE)
-    assert source.path == f"hf:org/mini_set@{chosen}"
-    assert source.name == f"org/mini_set@{chosen}"
+    run = analyze(tmp_path, "hf:org/mini_set")
+    assert (run.code, run.dataset["rows"]) == (0, 3), run.err
+    assert run.dataset["path"] == f"hf:{run.dataset['name']}" == f"hf:org/mini_set@{chosen}"
 
 
 def test_a_local_folder_of_that_name_is_not_taken_for_the_dataset(cached, tmp_path, monkeypatch):

@@ -1,7 +1,9 @@
+import gzip
 import json
 
 import pytest
 
+from chunkscope.sources import json_rows
 from chunkscope.sources.base import CHUNK_BYTES
 from chunkscope.sources.json_rows import not_utf8
 from tests.sources.helpers import read
@@ -27,20 +29,15 @@ def test_the_head_shows_many_rows_however_long_the_first_is(jsonl):
     [
         pytest.param(b'{"a": 1}\n{"a": 2}', id="no newline at the end"),
         pytest.param(b'{"a": 1}\r\n{"a": 2}\r\n', id="CRLF"),
-        pytest.param(b'\xef\xbb\xbf{"a": 1}\n{"a": 2}\n', id="BOM"),
-        pytest.param('\ufeff{"a": 1}\n{"a": 2}\n'.encode("utf-16-le"), id="UTF-16"),
-        pytest.param('\ufeff{"a": 1}\n{"a": 2}\n'.encode("utf-32-be"), id="UTF-32"),
+        *('\ufeff{"a": 1}\n{"a": 2}\n'.encode(f"utf-{form}") for form in ("8", "16-le", "32-be")),
     ],
 )
 def test_every_kind_of_text_file_gives_the_same_rows(jsonl, data):
     result = read(jsonl(data))
     assert (result.records, result.positions) == ([{"a": 1}, {"a": 2}], [1, 2])
     assert (result.unit, result.format, result.bad) == ("line", "jsonl", [])
-
-
-def test_blank_lines_are_no_rows_but_count_as_lines(jsonl):
-    result = read(jsonl(b'\n{"a": 1}\n\r\n   \n{"a": 2}\n\n'))
-    assert (result.positions, result.bad) == ([2, 5], [])
+    blank = read(jsonl(b'\n{"a": 1}\n\r\n   \n{"a": 2}\n\n'))
+    assert (blank.positions, blank.bad) == ([2, 5], []), "blank lines count as lines"
 
 
 @pytest.mark.parametrize(
@@ -76,6 +73,12 @@ def test_rows_on_the_edge_of_a_block_or_longer_than_one_stay_whole(jsonl, sizes)
     assert result.positions == list(range(1, len(rows) + 1))
 
 
+def test_a_row_that_would_fill_the_memory_is_refused(jsonl, monkeypatch):
+    monkeypatch.setattr(json_rows, "MOST_ROW_BYTES", 1 << 20)
+    error = read(jsonl(gzip.compress(b'{"prompt": "' + b"a" * (8 << 20)))).error
+    assert "x.jsonl: line 1" in error.message
+
+
 def test_what_python_writes_beyond_json_and_odd_line_ends_inside_a_string_are_read(jsonl):
     text = "one\u2028two\u0085three"
     line = json.dumps({"a": text}, ensure_ascii=False).encode()
@@ -87,16 +90,10 @@ def test_what_python_writes_beyond_json_and_odd_line_ends_inside_a_string_are_re
 # --- plain text ---------------------------------------------------------------------------------
 
 
-def test_a_text_file_is_one_prompt_as_it_is(tmp_path):
-    path = tmp_path / "x.txt"
-    path.write_bytes(b"line one\r\nline two\n\n")
-    result = read(path)
-    assert (result.records, result.positions) == (["line one\r\nline two\n\n"], [1])
-
-
-def test_per_line_each_line_is_a_prompt_and_blank_ones_are_not(tmp_path):
-    path = tmp_path / "x.md"
-    path.write_bytes("one\r\n\n  \ntwo\u2028still two\nthree".encode())
+def test_a_text_file_is_one_prompt_or_each_line_that_is_not_blank(tmp_path):
+    path, text = tmp_path / "x.md", "one\r\n\n  \ntwo\u2028still two\nthree\n"
+    path.write_bytes(text.encode())
+    assert (read(path).records, read(path).positions) == ([text], [1])
     result = read(path, per_line=True)
     assert result.records == ["one", "two\u2028still two", "three"]
     assert (result.positions, result.unit) == ([1, 4, 5], "line")

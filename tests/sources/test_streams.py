@@ -11,12 +11,7 @@ from backports import zstd
 
 from chunkscope.errors import InputError, UsageError
 from chunkscope.sources.base import CHUNK_BYTES, Source
-from chunkscope.sources.streams import (
-    as_utf8,
-    decompressed,
-    looks_binary,
-    open_raw,
-)
+from chunkscope.sources.streams import as_utf8, decompressed, looks_binary, open_raw
 from tests.sources.helpers import read
 
 CHECKED = {zstd.CompressionParameter.checksum_flag: 1}
@@ -80,20 +75,15 @@ def test_other_encodings_become_utf_8(tmp_path, encoding):
     path = tmp_path / "x.txt"
     path.write_bytes("é and ü\n".encode(encoding))
     assert everything(path, encoding).decode() == "é and ü\n"
+    for unknown in ("klingon", "hex", "rot13", "\0"):
+        with pytest.raises(UsageError):
+            everything(path, unknown)
 
 
 def test_bytes_that_do_not_fit_the_encoding_spoil_only_their_row(tmp_path):
     path = tmp_path / "x.jsonl"
     path.write_bytes(b'{"a": 1}\n{"a": "\xff"}\n{"a": 3}\n')
     assert read(path, encoding="ascii").positions == [1, 3]
-
-
-@pytest.mark.parametrize("encoding", ["klingon", "hex", "rot13", "\0"])
-def test_an_unknown_encoding_is_a_usage_error(tmp_path, encoding):
-    path = tmp_path / "x.txt"
-    path.write_bytes(b"text")
-    with pytest.raises(UsageError):
-        everything(path, encoding)
 
 
 @pytest.mark.parametrize(
