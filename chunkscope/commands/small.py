@@ -16,7 +16,6 @@ PART = argument("[PART]", "Only names that contain it.", default="")
 
 def prefixes(
     profile: Path = argument("[PROFILE]", "From `chunkscope analyze`.", default=opt.PROFILE),
-    details: bool = opt.DETAILS,
     json: bool = opt.JSON,
 ) -> None:
     """How much of the prompts vLLM's prefix cache can serve.
@@ -25,7 +24,7 @@ def prefixes(
     """
     from chunkscope.report.prefixes import prefixes as run
 
-    opt.show(run(profile), details=details, json=json)
+    opt.show(run(profile), json=json)
 
 
 def memory(

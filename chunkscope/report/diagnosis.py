@@ -16,7 +16,6 @@ MOST_SYMPTOMS = 5  # of an engine, in the short answer
 
 def sections(diagnosis: Diagnosis) -> list[Section]:
     engines = list(enumerate(diagnosis.engines, start=1))[-MOST_ENGINES:]
-    count = f"{diagnosis.lines:,} lines, {diagnosis.understood:,} of them understood."
     return [
         Section(sentences=(answer(diagnosis),), notes=tuple(map(sentence, diagnosis.notes))),
         *(
@@ -24,7 +23,6 @@ def sections(diagnosis: Diagnosis) -> list[Section]:
             for place, engine in engines
             for section in _engine(engine, place, len(diagnosis.engines))
         ),
-        Section(sentences=(count,) if diagnosis.lines else (), details=True),
     ]
 
 

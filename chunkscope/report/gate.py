@@ -2,7 +2,6 @@
 
 import os
 import re
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,13 +27,8 @@ _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def sections(result: GateResult) -> list[Section]:
-    failed = result.failed
-    counts = Counter(check.table for check in result.checks)
-    shown = (
-        _table(failed[:MOST_FAILED]) if failed else table_of(("table", "checks"), counts.items())
-    )
     return [
-        Section(sentences=(_answer(result),), table=shown),
+        Section(sentences=(_answer(result),), table=_table(result.failed[:MOST_FAILED])),
         *remedies(result),
         Section(title="Every check", table=_table(result.checks), details=True),
     ]

@@ -10,7 +10,7 @@ from chunkscope.artefacts.words import Name
 from chunkscope.errors import InputError
 from chunkscope.lengths.profile import DatasetProfile, Profile
 from chunkscope.planning.plan import Saving
-from chunkscope.prefixes.reuse import FLAT, RUNNING, PrefixReuse, reuse_together
+from chunkscope.prefixes.reuse import FLAT, PrefixReuse, reuse_together
 from chunkscope.report.plan import saving
 from chunkscope.report.profile import shared, shortened
 from chunkscope.report.section import Section, Table, table_of
@@ -66,25 +66,12 @@ def _figures(reuse: PrefixReuse) -> dict[str, Any]:
 
 def sections(summary: PrefixSummary) -> list[Section]:
     advice = tuple(saving(one) for one in _advice(summary))
-    rule = (
-        "Computed by vLLM's rule: full blocks of 16 tokens (a trace's own where it has some), "
-        "never a prompt's last token, in the order of the file, with up to "
-        f"{RUNNING} requests running."
-    )
     names = [dataset.name for dataset in summary.profile.datasets if not dataset.prefixes]
-    left = (f"Not measured: {named(names, 5)}.",) if names else ()
+    left = (f"not measured: {named(names, 5)}",) if names else ()
     return [
-        Section(sentences=tuple(_answer(summary.overall)), table=_shared_table(summary)),
+        Section(sentences=(shared(summary.overall),), table=_shared_table(summary), notes=left),
         Section(sentences=advice),
-        Section(title="How it was computed", sentences=(rule, *left), details=True),
     ]
-
-
-def _answer(reuse: PrefixReuse) -> Iterator[str]:
-    yield shared(reuse)
-    if (size := enough_for(reuse)) is not None:
-        enough = f"A KV cache of {size:,} tokens is large enough for nearly all that can be served"
-        yield f"{enough} ({share(reuse.hit_rate)} of the prompt tokens)."
 
 
 def _advice(summary: PrefixSummary) -> Iterator[Saving]:

@@ -67,17 +67,12 @@ def test_json_is_the_profile_and_csv_a_row_for_each_dataset(place) -> None:
     assert "|" in analyze(place, "data.jsonl", "--format", "md").out
 
 
-def test_the_next_step_names_the_file_that_was_written(place) -> None:
-    run = analyze(place, "data.jsonl", "-o", "my file.json")
-    assert "chunkscope recommend 'my file.json'" in run.err
-    assert analyze(place, "data.jsonl").err.rstrip().endswith("chunkscope recommend")
-
-
-def test_a_trace_is_exported_with_the_command_that_replays_it(place) -> None:
-    run = analyze(place, "data.jsonl", "--export-trace", "trace.jsonl")
+def test_a_trace_is_exported_and_the_next_commands_name_what_was_written(place) -> None:
+    run = analyze(place, "data.jsonl", "--export-trace", "trace.jsonl", "-o", "my file.json")
     assert run.code == 0, run.err
     assert len((place / "trace.jsonl").read_text().splitlines()) == 2
     assert "vllm bench serve" in run.err
+    assert "chunkscope recommend 'my file.json'" in run.err
 
 
 # -- bad input -----------------------------------------------------------------------------------
@@ -90,7 +85,6 @@ def test_a_bad_row_is_named_and_the_others_count(place) -> None:
     assert run.code == 3
     assert "data.jsonl line 3" in run.err
     assert (profile(place).overall.count, profile(place).skipped) == (3, 1)
-    assert "1 bad row " in run.err
     assert analyze(place, "data.jsonl", "--skip-bad-rows").code == 0
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import chunkscope as python
 from tests import build
-from tests.commands.helpers import chunkscope
+from tests.commands.helpers import analyze, chunkscope, write_jsonl
 
 MACHINE = ("--model", "qwen2.5-1.5b", "--gpu", "l4", "--vllm-version", "0.24")
 
@@ -44,12 +44,10 @@ def test_several_profiles_are_planned_for_together(tmp_path) -> None:
     assert python.recommend([tmp_path / "a.json", tmp_path / "b.json"]).refused.of == 40
 
 
-def test_a_price_in_the_config_file_is_part_of_the_answer(planned, tmp_path) -> None:
-    (planned / "chunkscope.toml").write_text("[recommend]\nprice_per_hour = 2.5\n")
-    try:
-        run = chunkscope(planned, "recommend", *MACHINE, "-o", tmp_path / "plan.json")
-    finally:
-        (planned / "chunkscope.toml").unlink()
+def test_a_price_in_the_config_file_is_part_of_the_answer(planned, tmp_path, monkeypatch) -> None:
+    (tmp_path / "prices.toml").write_text("[recommend]\nprice_per_hour = 2.5\n")
+    monkeypatch.setenv("CHUNKSCOPE_CONFIG", str(tmp_path / "prices.toml"))
+    run = chunkscope(planned, "recommend", *MACHINE, "-o", tmp_path / "plan.json")
     assert run.code == 0, run.err
     assert python.Plan.load(tmp_path / "plan.json").request.price_per_hour == 2.5
 
@@ -61,13 +59,10 @@ def test_python_simulates_what_the_command_does(planned) -> None:
     run = chunkscope(planned, "simulate", "--max-num-batched-tokens", "512", "--json")
     assert run.code == 0, run.err
     reports = planned / "reports"
-    simulated = python.simulate(
-        reports / "plan.json", reports / "profile.json", max_num_batched_tokens=512
-    )
-    assert (
-        simulated.runs[0].figures
-        == python.Simulation.load(reports / "simulation.json").runs[0].figures
-    )
+    files = reports / "plan.json", reports / "profile.json"
+    simulated = python.simulate(*files, max_num_batched_tokens=512)
+    saved = python.Simulation.load(reports / "simulation.json")
+    assert simulated.runs[0].figures == saved.runs[0].figures
     assert json.loads(run.out)["runs"][0]["setting"] == simulated.runs[0].setting
 
 
@@ -86,16 +81,12 @@ def test_memory_names_the_bytes_of_a_token(tmp_path) -> None:
     run = chunkscope(tmp_path, "memory", "--model", "llama-3.1-8b", "--gpu", "h100")
     assert run.code == 0, run.err
     assert "128 KiB" in run.out
-    values = json.loads(
-        chunkscope(tmp_path, "memory", "-m", "llama-3.1-8b", "--gpu", "h100", "--json").out
-    )
-    python_values = python.memory("llama-3.1-8b", "h100")
-    assert values["memory"]["kv_cache_tokens"] == python_values.memory.kv_cache_tokens
+    run = chunkscope(tmp_path, "memory", "-m", "llama-3.1-8b", "--gpu", "h100", "--json")
+    tokens = json.loads(run.out)["memory"]["kv_cache_tokens"]
+    assert tokens == python.memory("llama-3.1-8b", "h100").memory.kv_cache_tokens
 
 
 def test_prefixes_say_how_much_is_served(tmp_path) -> None:
-    from tests.commands.helpers import analyze, write_jsonl
-
     rows = [{"prompt": "the same long beginning of it all " * 20 + str(n)} for n in range(30)]
     write_jsonl(tmp_path / "data.jsonl", rows)
     analyze(tmp_path, "data.jsonl")

@@ -53,7 +53,7 @@ def test_two_folders_are_compared(place) -> None:
 # -- gate ----------------------------------------------------------------------------------------
 
 
-def test_a_budget_is_written_kept_moved_and_broken(place) -> None:
+def test_a_budget_is_written_kept_broken_and_written_anew(place) -> None:
     assert chunkscope(place, "gate", "--init").code == 0
     assert chunkscope(place, "gate", "--init").code == 2
     run = chunkscope(place, "gate")
@@ -62,9 +62,7 @@ def test_a_budget_is_written_kept_moved_and_broken(place) -> None:
         place / "reports" / "profile.json"
     )
     run = chunkscope(place, "gate")
-    assert run.code == 1
-    assert "99,999" in run.out
-    assert "chunkscope gate --update" in run.out or "chunkscope recommend" in run.out
+    assert (run.code, "99,999" in run.out) == (1, True)
     forced = chunkscope(place, "gate", "--init", "--force")
     assert forced.code == 0, forced.err
     assert (place / "chunkscope.toml.old").exists()

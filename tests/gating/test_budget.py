@@ -41,6 +41,7 @@ def test_the_own_file_comes_before_the_projects(tmp_path, monkeypatch):
         ("[gate.date]\np95 = 1", "gate.date"),
         ('[gate.data]\np95 = "many"', "gate.data.p95"),
         ("[gate.data]\np95 = nan", "gate.data.p95"),
+        ("[gate.data]\np95 = { limit = 9, yesterday = 9 }", "gate.data.p95"),
         ("[gate.drift]\np95 = '5%'", "gate.drift.baseline"),
         ("[gate.drift]\nbaseline = 'b'\np95 = 5", "gate.drift.p95"),
         ("[gate.speed]\nttft_p95 = 3", "gate.speed.ttft_p95"),

@@ -21,24 +21,20 @@ def measured(**more):
         ("itl_max", "40ms", "39.9ms"),
         ("e2e_p95", "2s", "1.99s"),
         ("makespan", "2s", "1.99s"),
+        ("output_tokens_per_s", "8", "9"),
     ],
 )
-def test_a_time_may_be_as_long_as_the_limit(place, key, passes, fails):
+def test_a_figure_may_be_as_bad_as_the_limit(place, key, passes, fails):
     place.save_verification(measured())
     assert place.one(f'[speed]\n{key} = "{passes}"').passed
-    assert not place.one(f'[speed]\n{key} = "{fails}"').passed
-
-
-def test_throughput_may_be_as_low_as_the_limit(place):
-    place.save_verification(measured())
-    check = place.one('[outputs]\nequal = "10%"')
-    assert (check.passed, check.value) == (False, None), "random weights are no evidence"
-    assert place.one("[speed]\noutput_tokens_per_s = 8").passed
-    check = place.one("[speed]\noutput_tokens_per_s = 9")
-    assert (check.passed, check.value, check.unit) == (False, 8, "tokens/s")
+    check = place.one(f'[speed]\n{key} = "{fails}"')
+    assert (check.passed, check.value is None) == (False, False)
 
 
 def test_what_was_not_measured_fails(place):
+    place.save_verification(measured())
+    check = place.one('[outputs]\nequal = "10%"')
+    assert (check.passed, check.value) == (False, None), "random weights are no evidence"
     place.save_verification(measured(gap_s=None))
     check = place.one('[speed]\nitl_p95 = "99h"')
     assert (check.passed, check.value) == (False, None)

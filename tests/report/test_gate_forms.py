@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chunkscope.errors import InputError
 from chunkscope.gating.check import Check, GateResult, Relation
 from chunkscope.report import gate
 from tests import build
@@ -52,10 +51,3 @@ def test_an_annotation_stands_at_its_check_and_where_all_pass_there_is_a_notice(
     assert "100" in line
     passing = replace(result, checks=tuple(c for c in result.checks if c.passed))
     assert gate.annotations(passing).startswith("::notice ")
-
-
-def test_a_gate_that_cannot_judge_is_annotated() -> None:
-    error = InputError("no such file", hint="make it")
-    text = gate.error_annotation(error, Path("chunkscope.toml"))
-    assert text.startswith("::error file=chunkscope.toml")
-    assert "make it" in text
