@@ -130,7 +130,7 @@ BUDGETS = {
     "models": 1_091,
     "hardware": 1_438,
     "vllm": 2_096,
-    "simulation": 2_308,
+    "simulation": 2_298,
     "planning": 2_418,
     "verification": 3_489,
     "diagnosis": 751,

@@ -36,15 +36,13 @@ class Arrivals:
         return self._coming[0].arrival_s
 
     def is_due(self, now: float) -> bool:
-        free = self._free is None or bool(self._free)
-        return bool(self._coming) and free and self.next_s <= now
+        return bool(self._coming and (self._free is None or self._free) and self.next_s <= now)
 
     def due(self, now: float) -> Iterator[RequestState]:
-        coming, free = self._coming, self._free
-        while coming and coming[0].arrival_s <= now and (free is None or free):
-            request = coming.popleft()
-            if free is not None:
-                request.arrival_s = max(request.arrival_s, free.popleft())
+        while self.is_due(now):
+            request = self._coming.popleft()
+            if self._free is not None:
+                request.arrival_s = max(request.arrival_s, self._free.popleft())
             yield request
 
     def ended(self, requests: int, now: float) -> None:

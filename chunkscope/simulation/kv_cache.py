@@ -46,8 +46,7 @@ class CacheHit:
     @property
     def evictable(self) -> int:
         """Free blocks among them: taking one makes the free ones fewer."""
-        unused = [wanted for wanted in self.shared if not wanted.run.holders]
-        return self.own + sum(wanted.end - wanted.start for wanted in unused)
+        return self.own + sum(end - start for run, start, end in self.shared if not run.holders)
 
 
 NO_HIT = CacheHit()
@@ -202,12 +201,14 @@ class KvCache:
         self._blank -= count  # of a row that was not needed whole
 
     def _touch(self, request: RequestState, hit: CacheHit) -> None:
-        for wanted in hit.shared:
-            run = self._part(wanted)
-            if not run.holders:
-                del self._queue[run]
-                self.num_free -= self.groups.full * len(run)
-            self._hold(request, run)
+        for run, start, end in hit.shared:  # what is wanted becomes a run of its own
+            if end < run.end:
+                self._split(run, end)
+            part = self._split(run, start) if run.start < start else run
+            if not part.holders:
+                del self._queue[part]
+                self.num_free -= self.groups.full * len(part)
+            self._hold(request, part)
         if request.run is not None and hit.own:
             self.num_free -= self.groups.full * hit.own
             request.run.start += hit.own
@@ -230,13 +231,6 @@ class KvCache:
     def _hold(self, request: RequestState, run: SharedRun) -> None:
         run.holders[request.id] = request.tracked
         request.tracked.append(run)
-
-    def _part(self, wanted: WantedRun) -> SharedRun:
-        """What is wanted of a run, as a run of its own."""
-        run, start, end = wanted
-        if end < run.end:
-            self._split(run, end)
-        return self._split(run, start) if run.start < start else run
 
     def _split(self, run: SharedRun, place: int) -> SharedRun:
         """The blocks from `place` on become a run of their own, as old and held as before."""

@@ -1,8 +1,9 @@
 """Requests through the scheduler, with a clock: schedule a step, let it take its time, repeat."""
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from chunkscope.artefacts.figures import Figures, percentiles
 from chunkscope.errors import InputError
@@ -208,14 +209,6 @@ def _timeline_step(step: Step, waiting: int) -> TimelineStep:
     )
 
 
-def _timed(engine: _Replica, first: float) -> Iterator[TimelineStep]:
-    """Steps follow each other without a pause, except where nothing was there to do."""
-    ends = engine.clock.ends
-    for step in engine.timeline:
-        start = ends[step.number - 1] if step.number else first
-        yield replace(step, start_s=start - first, duration_s=ends[step.number] - start)
-
-
 def _result(
     scenario: Scenario,
     settings: Settings,
@@ -244,6 +237,7 @@ def _result(
     output_tokens = sum(state.max_tokens for state in states)
     cached_tokens = sum(state.num_cached_tokens for state in states)
     slo = slo_result(scenario.slo, times, gaps)
+    shown = pairwise((first, *clocks[0].ends))  # without a pause, unless nothing was to do
     figures = Figures(
         makespan_s=makespan_s,
         ttft_s=ttft,
@@ -270,7 +264,10 @@ def _result(
         output_tokens=output_tokens,
         cached_tokens=cached_tokens,
         kv_peak_tokens=round(max(e.peak_blocks for e in engines) * pool.tokens_per_block),
-        timeline=tuple(_timed(engines[0], first)),
+        timeline=tuple(
+            replace(step, start_s=start - first, duration_s=end - start)
+            for step, (start, end) in zip(engines[0].timeline, shown, strict=False)
+        ),
         slo=slo,
         backlog=_backlog(states, times) if scenario.concurrency is None else None,
         most_running=sum(engine.most_running for engine in engines),

@@ -93,7 +93,11 @@ class Scheduler:
                 request, num_new_tokens, hit, full_sequence_must_fit=self.rules.reserves_full_prompt
             ):
                 break
-            self._admit(self.waiting.pop())
+            self.running[self.waiting.pop()] = None
+            if not request.num_preemptions:
+                request.num_cached_tokens = request.num_computed_tokens
+            request.admission = self.num_admissions
+            self.num_admissions += 1
             step.num_scheduled_tokens[request] = num_new_tokens
             token_budget -= num_new_tokens
         self.waiting.prepend(skipped[::-1])  # vLLM, too, turns them around
@@ -132,13 +136,6 @@ class Scheduler:
             victim.num_computed_tokens = victim.caught_up = 0
             self.waiting.prepend([victim])
         return restored
-
-    def _admit(self, request: RequestState) -> None:
-        if not request.num_preemptions:
-            request.num_cached_tokens = request.num_computed_tokens
-        request.admission = self.num_admissions
-        self.num_admissions += 1
-        self.running[request] = None
 
     def _update_after_schedule(self, step: Step) -> None:
         """Tokens count as computed from now on: the next step may be scheduled at once."""

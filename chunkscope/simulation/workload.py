@@ -288,8 +288,7 @@ def usual_order(datasets: Sequence[DatasetProfile]) -> SendOrder:
     """As it is sent if nobody says otherwise. A profile that has only lengths has no order."""
     if all(dataset.log and dataset.log.order == LONGEST_FIRST for dataset in datasets):
         return SendOrder.LONGEST
-    known = any(dataset.sharing for dataset in datasets)
-    return SendOrder.DATA if known else SendOrder.SHUFFLED
+    return SendOrder.DATA if any(d.sharing for d in datasets) else SendOrder.SHUFFLED
 
 
 def _prompts(

@@ -23,19 +23,11 @@ def test_the_first_token_comes_with_the_step_that_ends_the_prompt():
     assert (run.figures.chunked_prompts, run.figures.chunks_max) == (1, 2)
 
 
-def test_a_request_waits_for_the_step_that_runs_when_it_arrives():
-    run = simulate(arriving((100, 1, 0.0), (100, 1, 0.5)), ARGS, STEP)
-    assert run.figures.steps == 2
-    assert run.figures.ttft_s.max == pytest.approx(2.2 - 0.5)
-
-
-def test_with_async_scheduling_it_waits_for_one_step_more():
-    """The next step is already scheduled when it arrives."""
-    three = arriving((100, 3, 0.0), (100, 1, 0.5))
-    plain = simulate(three, ARGS, STEP)
-    late = simulate(three, args(async_scheduling=True), STEP)
-    assert plain.figures.ttft_s.max == pytest.approx(1.1 + 1.101 - 0.5)
-    assert late.figures.ttft_s.max == pytest.approx(1.1 + 1.001 + 1.101 - 0.5)
+@pytest.mark.parametrize(("lag", "wait"), [(False, 1.1 + 1.101), (True, 1.1 + 1.001 + 1.101)])
+def test_a_request_waits_for_the_steps_that_are_scheduled_when_it_arrives(lag, wait):
+    requests = arriving((100, 3, 0.0), (100, 1, 0.5))
+    run = simulate(requests, args(async_scheduling=lag), STEP)
+    assert run.figures.ttft_s.max == pytest.approx(wait - 0.5)
 
 
 def test_the_first_step_waits_for_the_host():
@@ -44,30 +36,27 @@ def test_the_first_step_waits_for_the_host():
     assert simulate([(100, 1)], ARGS, step).figures.makespan_s == pytest.approx(1.4 + 1.1 + 0.6)
 
 
-def test_with_async_scheduling_a_token_waits_until_the_next_step_is_launched():
+@pytest.mark.parametrize(("lag", "first"), [(True, 6.0), (False, 3.0)])
+def test_with_async_scheduling_a_token_waits_until_the_next_step_is_launched(lag, first):
     """The GPU needs a second, launching three: two steps are launched before the first token."""
     step = dataclasses.replace(STEP, host=Host(ungraphed_s=3.0), graphed_tokens=8)
-    setting = args(max_num_seqs=4, async_scheduling=True)
-    run = simulate([(256, 1), (256, 1)], setting, step)
-    assert run.figures.ttft_s.p50 == pytest.approx((6.0 + 6.0) / 2)
-    plain = simulate([(256, 1), (256, 1)], args(max_num_seqs=4), step)
-    assert plain.figures.ttft_s.p50 == pytest.approx((3.0 + 6.0) / 2)
+    run = simulate([(256, 1), (256, 1)], args(max_num_seqs=4, async_scheduling=lag), step)
+    assert run.figures.ttft_s.p50 == pytest.approx((first + 6.0) / 2)
 
 
-@pytest.mark.parametrize(("async_scheduling", "gap"), [(True, 3.0), (False, 4.001)])
-def test_the_host_works_beside_the_gpu_only_with_async_scheduling(async_scheduling, gap):
-    setting = args(async_scheduling=async_scheduling)
+@pytest.mark.parametrize(("lag", "gap"), [(True, 3.0), (False, 4.001)])
+def test_the_host_works_beside_the_gpu_only_with_async_scheduling(lag, gap):
     step = dataclasses.replace(STEP, host=Host(fixed_s=3.0))
-    run = simulate([(100, 9)], setting, step)
+    run = simulate([(100, 9)], args(async_scheduling=lag), step)
     assert run.figures.itl_s.p50 == pytest.approx(gap)
 
 
-def test_few_requests_have_small_graphs():
+@pytest.mark.parametrize(("prompt", "seconds"), [(16, 1.016), (17, 5.0)])
+def test_few_requests_have_small_graphs(prompt, seconds):
     """vLLM captures graphs up to 2 x max_num_seqs tokens: 17 are over it here."""
     step = dataclasses.replace(STEP, host=Host(ungraphed_s=5.0))
-    setting = args(async_scheduling=True)
-    assert simulate([(16, 1)], setting, step).figures.makespan_s == pytest.approx(1.016)
-    assert simulate([(17, 1)], setting, step).figures.makespan_s == pytest.approx(5.0)
+    run = simulate([(prompt, 1)], args(async_scheduling=True), step)
+    assert run.figures.makespan_s == pytest.approx(seconds)
 
 
 def test_an_idle_engine_waits_without_steps():
@@ -77,13 +66,11 @@ def test_an_idle_engine_waits_without_steps():
     assert run.figures.ttft_s.max == pytest.approx(1.01)
 
 
-def test_a_long_prompt_makes_those_who_decode_wait():
+@pytest.mark.parametrize(("threshold", "gap"), [(0, 1.201), (50, 1.051)])
+def test_a_long_prompt_makes_those_who_decode_wait(threshold, gap):
     short_first = arriving((10, 30, 0.0), (200, 1, 0.1))
-    run = simulate(short_first, ARGS, STEP)
-    assert run.figures.itl_s.max == pytest.approx(1.201)
-    capped = args(long_prefill_token_threshold=50)
-    smoother = simulate(short_first, capped, STEP)
-    assert smoother.figures.itl_s.max == pytest.approx(1.051)
+    run = simulate(short_first, args(long_prefill_token_threshold=threshold), STEP)
+    assert run.figures.itl_s.max == pytest.approx(gap)
 
 
 def test_a_preempted_request_has_a_gap_as_long_as_it_waited():
@@ -127,19 +114,15 @@ def test_a_setting_that_vllm_refuses_is_a_usage_error(change, said):
 # -- policies ----------------------------------------------------------------------------------
 
 
-def first_chunks(policy: ChunkPolicy, prompt: int) -> int:
-    setting = args(max_num_batched_tokens=8_192, kv_cache_tokens=100_000)
-    both = [(prompt, 1), (prompt, 1)]
-    run = simulate(both, setting, STEP, policy=policy, timeline=1)
-    chunk = run.timeline[0].chunks[0]
-    return chunk.end - chunk.start
+LARGE = args(max_num_batched_tokens=8_192, kv_cache_tokens=100_000)
 
 
 @pytest.mark.parametrize(
     ("prompt", "chunk"), [(4_095, 512), (4_096, 1_024), (16_383, 1_024), (16_384, 2_048)]
 )
 def test_chunks_by_length_follow_the_prompt(prompt, chunk):
-    assert first_chunks(ChunkPolicy.BY_LENGTH, prompt) == chunk
+    run = simulate([(prompt, 1)] * 2, LARGE, STEP, policy=ChunkPolicy.BY_LENGTH, timeline=1)
+    assert run.timeline[0].chunks[0].end == chunk
 
 
 @pytest.mark.parametrize(
@@ -148,10 +131,9 @@ def test_chunks_by_length_follow_the_prompt(prompt, chunk):
     ids=["slow", "right", "fast"],
 )
 def test_the_adaptive_chunk_follows_the_time_of_a_step(step_s, sizes):
-    setting = args(max_num_batched_tokens=8_192, kv_cache_tokens=100_000)
     requests = arriving((10, 40, 0.0), (12_000, 1, 0.01))
     step = StepModel(fixed_s=step_s)
-    run = simulate(requests, setting, step, policy=ChunkPolicy.ADAPTIVE, timeline=4)
+    run = simulate(requests, LARGE, step, policy=ChunkPolicy.ADAPTIVE, timeline=4)
     chunks = [c.end - c.start for step in run.timeline for c in step.chunks if c.request == 1]
     assert chunks == sizes
 

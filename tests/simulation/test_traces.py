@@ -11,9 +11,9 @@ from chunkscope.artefacts.artefact import plain
 from chunkscope.errors import InputError
 from chunkscope.prefixes.sharing import Stretch
 from chunkscope.simulation.traces import read_trace
-from chunkscope.simulation.workload import VERIFY_SCHEMA, Request, Workload
+from chunkscope.simulation.workload import AS_IN_TRACE, VERIFY_SCHEMA, Workload
 from chunkscope.vllm.enums import Task
-from tests.simulation.common import args, simulate
+from tests.simulation.common import args, arriving, simulate
 
 
 def written(tmp_path, name, text):
@@ -29,9 +29,7 @@ def moon(*rows):
 
 def test_mooncakes_times_are_milliseconds(tmp_path):
     path = written(tmp_path, "trace.jsonl", moon((1_000, 10, 5), (1_500, 20, 6)))
-    first, second = read_trace(path).requests
-    assert (first.prompt_tokens, first.output_tokens, first.arrival_s) == (10, 5, 0.0)
-    assert (second.prompt_tokens, second.output_tokens, second.arrival_s) == (20, 6, 0.5)
+    assert list(read_trace(path).requests) == arriving((10, 5, 0.0), (20, 6, 0.5))
 
 
 def test_azures_times_are_dates(tmp_path):
@@ -50,10 +48,7 @@ def test_azures_times_are_dates(tmp_path):
 
 def test_the_workload_of_a_verify_run_is_taken_as_it_was(tmp_path):
     sent = Workload(
-        requests=(
-            Request(prompt_tokens=10, output_tokens=1),
-            Request(prompt_tokens=20, output_tokens=2, arrival_s=0.25),
-        ),
+        requests=tuple(arriving((10, 1, 0.0), (20, 2, 0.25))),
         seed=3,
         arrivals="4/s",
         task=Task.LOGLIKELIHOOD,
@@ -64,13 +59,7 @@ def test_the_workload_of_a_verify_run_is_taken_as_it_was(tmp_path):
     )
     document = artefact.sealed({"schema": VERIFY_SCHEMA, "workload": plain(sent), "runs": []})
     trace = read_trace(written(tmp_path, "verify.json", json.dumps(document)))
-    assert [(r.prompt_tokens, r.output_tokens, r.arrival_s) for r in trace.requests] == [
-        (10, 1, 0.0),
-        (20, 2, 0.25),
-    ]
-    assert (trace.shared_prefix, trace.task) == (8, Task.LOGLIKELIHOOD)
-    assert trace.concurrency == 7
-    assert trace.stretches == sent.stretches
+    assert trace == replace(sent, arrivals=AS_IN_TRACE)
 
 
 @pytest.mark.parametrize(

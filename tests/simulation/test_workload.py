@@ -51,15 +51,9 @@ def pairs(workload: Workload) -> list[tuple[int, int]]:
 AS_SENT = [(500, 224), (300, 64), (900, 224), (300, 64), (700, 224), (100, 0)]
 
 
-def test_all_prompts_are_sent_in_their_order_with_what_they_share():
-    workload = drawn(known("a"))
-    assert pairs(workload) == AS_SENT
-    assert workload.order is SendOrder.DATA
-    assert workload.stretches == TREE
-
-
 def test_datasets_are_sent_one_after_the_other_and_share_nothing_with_each_other():
-    workload = drawn(known("a"), known("b"))
+    alone, workload = drawn(known("a")), drawn(known("a"), known("b"))
+    assert (pairs(alone), alone.order, alone.stretches) == (AS_SENT, SendOrder.DATA, TREE)
     assert pairs(workload) == AS_SENT * 2
     first, second = ({r.stretch for r in half} - {NOTHING} for half in halves(workload))
     assert first.isdisjoint(second)
@@ -76,22 +70,26 @@ def test_at_a_rate_datasets_come_mixed_each_in_its_order():
     assert lengths == [500, 300, 11, 900, 300, 700, 12, 100]
 
 
+LM_EVAL = {
+    "log": LogSummary(harness="lm-eval", documents=6, requests=6, order=LONGEST_FIRST),
+}
+
+
+@pytest.mark.parametrize(
+    ("data", "asked"), [({}, {"order": SendOrder.LONGEST}), (LM_EVAL, {})], ids=["asked", "lm-eval"]
+)
 @pytest.mark.parametrize("seed", [0, 1])
-def test_longest_first_keeps_together_what_begins_alike(seed):
-    workload = drawn(known("a"), known("b"), order=SendOrder.LONGEST, seed=seed)
+def test_longest_first_keeps_together_what_begins_alike(data, asked, seed):
+    workload = drawn(known("a", **data), known("b", **data), seed=seed, **asked)
+    assert workload.order is SendOrder.LONGEST
     tokens = [request.prompt_tokens for request in workload.requests]
     assert tokens == sorted(LENGTHS * 2, reverse=True)
     equal = [r.stretch for r in workload.requests if r.prompt_tokens == 300]
     assert equal == sorted(equal)
 
 
-def test_lm_eval_sends_all_its_tasks_together_the_longest_first():
-    log = LogSummary(harness="lm-eval", documents=6, requests=6, order=LONGEST_FIRST)
-    workload = drawn(known("a", log=log), known("b", log=log))
-    assert workload.order is SendOrder.LONGEST
-    tokens = [request.prompt_tokens for request in workload.requests]
-    assert tokens == sorted(tokens, reverse=True)
-    assert drawn(known("a", log=log), known("b")).order is SendOrder.DATA
+def test_tasks_of_lm_eval_among_others_stay_in_their_order():
+    assert drawn(known("a", **LM_EVAL), known("b")).order is SendOrder.DATA
 
 
 def test_shuffled_is_another_order_for_another_seed_and_keeps_what_is_shared():
@@ -189,24 +187,15 @@ def test_a_likelihood_eval_generates_one_token(scored, how):
     assert (workload.task, workload.scored) == (Task.LOGLIKELIHOOD, ())
 
 
-@pytest.mark.parametrize(
-    ("longest", "left_out"),
-    [
-        pytest.param(1_024, 0, id="it fills the context with its output"),
-        pytest.param(1_025, 1, id="one token too many"),
-    ],
-)
+@pytest.mark.parametrize(("longest", "left_out"), [(1_024, 0), (1_025, 1)])
 def test_prompts_without_room_for_their_output_are_left_out(longest, left_out):
     workload = drawn(dataset("a", [10, longest]), count=50, room=1_124, output=100)
     assert workload.left_out == left_out
 
 
-def test_outputs_are_cut_to_the_room_that_is_left():
+def test_outputs_are_cut_to_the_room_that_is_left_and_without_any_that_is_an_error():
     workload = drawn(dataset("a", [1_000]), count=1, room=1_100)
     assert workload.requests[0].output_tokens == 100
-
-
-def test_when_no_prompt_fits_that_is_an_error():
     with pytest.raises(InputError):
         drawn(dataset("a", [5_000]), count=50, room=4_096)
 
