@@ -12,7 +12,6 @@ from math import ceil
 from chunkscope.artefacts.note import Fact
 from chunkscope.planning.plan import BEST, DEFAULT, RULE, Advice, AdviceKind, Basis, Reason
 from chunkscope.planning.problem import FEWEST_SEQS, LADDER, Problem
-from chunkscope.planning.request import PlanRequest
 from chunkscope.planning.rule import Decision
 from chunkscope.planning.simulator import NEAR, Simulator
 from chunkscope.simulation.result import SimulatedRun
@@ -194,16 +193,11 @@ def _least(p: Problem, best: Settings, gain: float) -> tuple[float, str | None]:
 # -- the highest rate ------------------------------------------------------------------------------
 
 
-def unit_rate(request: PlanRequest) -> PlanRequest:
-    """As many requests as `recommend` tries at a rate, coming one by one, for `find_rate`."""
-    return replace(request, arrivals=UNIT_RATE, concurrency=None)
-
-
 def better_at(problem: Problem, rate: float) -> Settings | None:
     """What the search finds at a rate that is higher by its margin than what is sustained; None
     where it does not keep the limits."""
-    request = replace(unit_rate(problem.request), arrivals=f"{rate * (1 + WORTH)!r}/s")
-    faster = replace(problem, request=request)
+    arrivals = f"{rate * (1 + WORTH)!r}/s"
+    faster = replace(problem, request=replace(problem.request, arrivals=arrivals, concurrency=None))
     part, every = faster.part, faster.simulator()
     search(part, problem.default)
     near = sorted(part.running(), key=part.cost)[:MOST_RATED]
@@ -213,7 +207,8 @@ def better_at(problem: Problem, rate: float) -> Settings | None:
 
 def sustained(problem: Problem, settings: Settings) -> float | None:
     """The highest rate a second at which this setting, or a better one, keeps the limits."""
-    simulator = replace(problem, request=unit_rate(problem.request)).simulator()
+    one_by_one = replace(problem.request, arrivals=UNIT_RATE, concurrency=None)
+    simulator = replace(problem, request=one_by_one).simulator()
     run = simulator.at_highest_rate(settings, saturation=False)
     rate = run.rate.rate_per_s if run.rate else None
     lowest = run.requests / run.figures.makespan_s  # where none is kept, it is at the lowest tried

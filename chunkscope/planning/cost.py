@@ -161,8 +161,7 @@ def _beginnings(p: Problem, settings: Settings) -> Iterator[Saving]:
         sizes = [at for at in reuse.capacities if memory and at.kv_tokens <= memory.kv_cache_tokens]
         gains = [at.best_order_cached_tokens - at.cached_tokens for at in sizes]
         if gains and dataset.kind != "lengths" and (tokens := reuse.scaled(gains[-1])) > 0:
-            about: dict[str, Fact] = {"dataset": dataset.name}
-            yield _saving("better_order", tokens, tokens * hours, False, **about)
+            yield _saving("better_order", tokens, tokens * hours, False, dataset=dataset.name)
 
 
 def _repeated(p: Problem, cost: Cost) -> Iterator[Saving]:

@@ -13,7 +13,7 @@ from chunkscope.errors import InputError, UsageError
 from chunkscope.hardware.calibration import Calibration
 from chunkscope.hardware.cost_model import CostTarget, cost_model
 from chunkscope.lengths.profile import Profile
-from chunkscope.planning.choose import better_at, unit_rate
+from chunkscope.planning.choose import better_at
 from chunkscope.planning.plan import BEST, DEFAULT, Plan
 from chunkscope.planning.problem import Problem
 from chunkscope.planning.recommend import tokenizer_note
@@ -22,7 +22,7 @@ from chunkscope.planning.simulator import Simulator, draw
 from chunkscope.simulation.policies import FIXED_THRESHOLD
 from chunkscope.simulation.result import SimulatedRun, Simulation, WorkloadInfo
 from chunkscope.simulation.slo import Slo
-from chunkscope.simulation.sweep import FEWEST_REQUESTS, knee, pareto, points
+from chunkscope.simulation.sweep import FEWEST_REQUESTS, UNIT_RATE, knee, pareto, points
 from chunkscope.simulation.traces import read_trace
 from chunkscope.simulation.workload import AS_IN_TRACE, Workload, arrival_times
 from chunkscope.vllm.deployment import OWN, Deployment
@@ -92,7 +92,7 @@ def predict(
     full = there.effective(settings)
     if options.find_rate:  # enough requests to see a queue, coming one by one
         _check_rated(options)
-        request = unit_rate(request)
+        request = replace(request, arrivals=UNIT_RATE, concurrency=None)
     if options.trace is not None:
         workload, notes = _of_trace(options.trace, options, request, full.max_model_len)
     else:

@@ -74,9 +74,11 @@ def recommend(
     if model is None:
         model = local_model(profile.tokenizer.name.partition("@")[0])  # whose tokenizer counted
     outputs = request.outputs(chosen_datasets(profile, request.dataset))
+    logs = [dataset.log for dataset in profile.datasets]  # of harnesses that call vLLM itself?
+    calls = all(log and (log.harness == "lighteval" or log.order == LONGEST_FIRST) for log in logs)
     deployment = Deployment(
         release=release(vllm_version),
-        entry=one_of(Entry, entry, "entry") if entry else _usual_entry(profile),
+        entry=one_of(Entry, entry or (Entry.LLM if calls else Entry.SERVE), "entry"),
         shape=find_model(model) if isinstance(model, (str, os.PathLike)) else model,
         gpu=gpu if isinstance(gpu, Gpu) else find_gpu(gpu),
         logprobs=any(output.is_scored for output in outputs),
@@ -120,13 +122,6 @@ def local_model(name: str) -> ModelShape | None:
     if (Path(name).expanduser() / "config.json").is_file():
         return find_model(name)
     return built_in(name)
-
-
-def _usual_entry(profile: Profile) -> Entry:
-    """Python, where all requests are of a harness that calls vLLM itself; else a server."""
-    logs = [dataset.log for dataset in profile.datasets]
-    calls = [log and (log.harness == "lighteval" or log.order == LONGEST_FIRST) for log in logs]
-    return Entry.LLM if calls and all(calls) else Entry.SERVE
 
 
 def _check_limits(p: Problem) -> None:

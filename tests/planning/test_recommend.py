@@ -120,14 +120,6 @@ def test_the_context_is_set_where_the_models_own_does_not_fit_as_long_as_fits():
     assert why(made, "max_model_len") == "why_needed_max_model_len"
 
 
-def test_a_threshold_that_ties_is_not_set():
-    """As measured on an H200 with the sample data: it tied in time."""
-    made = recommend(SAMPLE, model="llama-3.1-8b", gpu="h200", vllm_version="0.24")
-    assert made.settings.long_prefill_token_threshold is None
-    threshold = made.decision.threshold
-    assert made.rule.long_prefill_token_threshold == threshold, "what the length rule would set"
-
-
 def test_a_plan_is_the_same_every_time():
     first, again, other = (
         advised(MIXED, model="qwen2.5-1.5b", gpu="l4", seed=seed).digest() for seed in (0, 0, 1)
@@ -177,6 +169,8 @@ def test_without_a_model_or_a_gpu_the_length_rule_answers_and_says_so(where):
     assert made.advice.basis is Basis.LENGTHS
     assert made.settings.given() == {"long_prefill_token_threshold": 2_048}
     assert (made.tried, made.cost, made.memory) == ((), None, None)
+    cut_off = advised(TAIL, **where, rule=LengthRule(conservative_threshold=1_500))
+    assert cut_off.settings.long_prefill_token_threshold == 1_500
 
 
 def test_the_profiles_own_model_is_planned_for():
@@ -208,11 +202,6 @@ def test_a_threshold_is_set_only_where_it_bites():
     assert capped.chunks.size == 8_192
 
 
-def test_cut_offs_reach_the_plan():
-    made = advised(TAIL, model=None, gpu=None, rule=LengthRule(conservative_threshold=1_500))
-    assert made.settings.long_prefill_token_threshold == 1_500
-
-
 # -- a forced mode -----------------------------------------------------------------------------
 
 
@@ -234,12 +223,9 @@ def test_a_version_that_ignores_off_is_told_the_truth(version):
     assert "off_is_lost" in codes(made)
 
 
-def test_off_that_does_not_fit_is_a_contradiction():
+def test_off_that_does_not_fit_or_that_vllm_refuses_a_mamba_like_model_is_a_contradiction():
     with pytest.raises(UsageError, match="--mode off"):
         plan(LONG, mode=Mode.OFF, gpu="19GiB")
-
-
-def test_a_model_with_mamba_like_layers_keeps_chunking_where_vllm_requires_it():
     llama = find_model("llama-3.1-8b")
     hybrid = replace(llama, attention=replace(llama.attention, stateful_layers=24))
     assert plan(SHORT, mode=Mode.OFF, model=hybrid, vllm_version="0.25.0")
@@ -352,15 +338,12 @@ def test_requests_of_a_harness_are_planned_for_how_it_starts_vllm(harness, order
 # -- memory ------------------------------------------------------------------------------------
 
 
-def test_a_model_that_cannot_fit_says_how_many_gpus_would():
+def test_what_cannot_fit_says_how_long_a_context_or_how_many_gpus_would():
+    with pytest.raises(InputError, match="131,072"):
+        advised(SHORT, gpu="l4", max_model_len=131_072)
     with pytest.raises(InputError, match="70b") as error:
         advised(MIXED, model="llama-3.1-70b", gpu="h100")
     assert "--tp 2" in error.value.hint
-
-
-def test_a_context_that_was_asked_for_and_fits_no_setting():
-    with pytest.raises(InputError, match="131,072"):
-        advised(SHORT, gpu="l4", max_model_len=131_072)
 
 
 def test_a_likelihood_eval_on_the_v1_runner_gets_a_chunk_whose_logits_fit():

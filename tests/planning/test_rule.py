@@ -36,18 +36,15 @@ def test_the_cut_offs_are_settings():
 
 
 @pytest.mark.parametrize(
-    "cuts",
+    ("name", "value"),
     [
-        {"off_below": 0},
-        {"conservative_threshold": 0},
-        {"aggressive_factor": 0.0},
-        {"aggressive_factor": 1.01},
-        {"aggressive_factor": float("nan")},
+        *(("off_below", 0), ("conservative_threshold", 0)),
+        *(("aggressive_factor", value) for value in (0.0, 1.01, float("nan"))),
     ],
 )
-def test_a_cut_off_that_makes_no_sense_is_a_usage_error(cuts):
+def test_a_cut_off_that_makes_no_sense_is_a_usage_error(name, value):
     with pytest.raises(UsageError):
-        LengthRule(**cuts)
+        LengthRule(**{name: value})
 
 
 def test_a_forced_mode_is_taken_and_the_rules_own_is_kept():
@@ -60,21 +57,10 @@ def test_no_prompts_is_an_input_error():
         decide(LengthHistogram({}))
 
 
-@pytest.mark.parametrize(
-    ("longest", "expected"),
-    [
-        (999, Tier.SKIP),
-        (1_000, Tier.OPTIONAL),
-        (2_047, Tier.OPTIONAL),
-        (2_048, Tier.CONSIDER),
-        (4_095, Tier.CONSIDER),
-        (4_096, Tier.RECOMMENDED),
-        (8_191, Tier.RECOMMENDED),
-        (8_192, Tier.REQUIRED),
-    ],
-)
-def test_the_benefit_tier_follows_the_longest_prompt(longest, expected):
-    assert decide(LengthHistogram.of([longest])).tier is expected
+def test_the_benefit_tier_follows_the_longest_prompt():
+    for number, first in enumerate((1_000, 2_048, 4_096, 8_192)):
+        below, above = (decide(LengthHistogram.of([n])).tier for n in (first - 1, first))
+        assert (below, above) == tuple(list(Tier)[number : number + 2])
 
 
 @pytest.mark.parametrize(

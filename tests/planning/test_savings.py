@@ -64,21 +64,21 @@ def test_contexts_that_are_computed_once_for_each_choice_are_the_largest_saving(
 
 
 def test_many_datasets_of_one_kind_are_one_saving():
-    scored = [
-        dataset(f"mmlu_{n}", LENGTHS, scored=True, prefixes=reuse(scoring=SCORING))
-        for n in range(5)
-    ]
-    one = saved(planned(*scored), "score_contexts_once")
+    scored = {"scored": True, "prefixes": reuse(scoring=SCORING)}
+    datasets = [dataset(f"mmlu_{n}", LENGTHS, **scored) for n in range(5)]
+    one = saved(planned(*datasets), "score_contexts_once")
     assert (one.values["others"], one.tokens) == (4, 5 * 42_000)
 
 
-def test_an_early_difference_is_named_with_what_it_loses():
-    near = NearMiss(prompts=80, lost_tokens=50_000, position=1, other_position=2, text="on Monday",
+def test_an_early_difference_is_named_with_what_it_loses_and_three_savings_are_at_most():
+    miss = NearMiss(prompts=80, lost_tokens=9_000, position=1, other_position=2, text="on Monday",
                     other_text="on Friday", same_before=10)  # fmt: skip
-    one = saved(planned(dataset("a", LENGTHS, prefixes=reuse(near_misses=(near,)))),
-                "early_difference")  # fmt: skip
-    assert (one.tokens, one.simulated) == (50_000, False)
+    plan = planned(dataset("a", LENGTHS, prefixes=reuse(near_misses=(miss,) * 5)))
+    one, *_ = plan.savings
+    assert (one.code, one.tokens, one.simulated) == ("early_difference", 9_000, False)
     assert "on Monday" in words(one)
+    assert len(plan.savings) == 3
+    assert Plan.from_json(plan.to_json()) == plan
 
 
 def test_an_order_that_the_cache_likes_better_is_a_saving_at_the_plans_cache_size():
@@ -112,11 +112,3 @@ def test_a_client_that_keeps_few_in_flight_is_told_how_many_are_enough(asked, lo
     assert one.values["harness"] == (None if asked else "Inspect")
     assert one.simulated
     assert one.hours > plan.cost.hours if logged else one.hours < plan.cost.hours
-
-
-def test_three_savings_at_most_and_the_plan_is_read_back():
-    miss = NearMiss(prompts=80, lost_tokens=9_000, position=1, other_position=2, text="a",
-                    other_text="b", same_before=1)  # fmt: skip
-    plan = planned(dataset("a", LENGTHS, prefixes=reuse(near_misses=(miss,) * 5)))
-    assert len(plan.savings) == 3
-    assert Plan.from_json(plan.to_json()) == plan

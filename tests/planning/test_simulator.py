@@ -77,10 +77,8 @@ def test_a_setting_is_simulated_once_and_what_cannot_run_is_none():
 
 
 def test_a_measured_kv_cache_or_another_setting_can_be_asked_for():
-    plan = advised(SHORT)
-    data = profile(data=SHORT)
     asked = SimulateOptions(asked=Settings(max_num_batched_tokens=256), kv_cache_tokens=50_000)
-    run = predict(plan, data, asked).runs[0]
+    run = predict(advised(SHORT), profile(data=SHORT), asked).runs[0]
     assert (run.settings.step_tokens, run.pool.tokens) == (256, 50_000)
     assert (run.setting, run.settings.max_num_seqs) == ("asked", 256)
 

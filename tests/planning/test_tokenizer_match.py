@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -52,29 +51,20 @@ def test_another_tokenizer_is_said_with_both_names(counted: str, model: str) -> 
 )
 def test_models_that_share_a_tokenizer_raise_no_alarm(counted: str, model: str) -> None:
     assert tokenizer_note(info(counted), find_model(model)) is None
+    assert tokenizer_note(info("no tokenizer", kind="none"), find_model(model)) is None
 
 
-def test_lengths_that_came_with_the_data_have_no_tokenizer_to_doubt() -> None:
-    none = info("none (the lengths came with the data)", kind="none")
-    assert tokenizer_note(none, find_model("llama-3.1-8b")) is None
+def test_a_folder_is_known_by_its_files_and_what_cannot_be_told_is_said_as_such(tmp_path) -> None:
+    from chunkscope.tokenizers.tokenizer import Tokenizer
 
-
-def test_what_cannot_be_told_is_said_as_such(tmp_path: Path) -> None:
     unknown = info("somebody/unknown")
     assert tokenizer_note(unknown, find_model("llama-3.1-8b")).code == "tokenizer_not_known"
     (tmp_path / "config.json").write_text(json.dumps(MODELS["gpt2"].config))
-    note = tokenizer_note(info("x"), find_model(str(tmp_path)))
-    assert note.code == "tokenizer_not_known"
-
-
-def test_a_folder_is_known_by_its_files(tmp_path: Path) -> None:
-    from chunkscope.tokenizers.tokenizer import Tokenizer
-
+    model = find_model(str(tmp_path))
+    assert tokenizer_note(unknown, model).code == "tokenizer_not_known"
     tokenizer = {"model": {"vocab": {f"t{n}": n for n in range(99)}}, "added_tokens": []}
     (tmp_path / "tokenizer.json").write_text(json.dumps(tokenizer))
-    (tmp_path / "config.json").write_text(json.dumps(MODELS["gpt2"].config))
     digest = Tokenizer(str(tmp_path)).digest
-    model = find_model(str(tmp_path))
     assert tokenizer_note(info("/where/it/was", digest=digest), model) is None
     assert tokenizer_note(info("/where/it/was", digest="other"), model) is not None
 
