@@ -43,22 +43,11 @@ def test_what_is_written_is_read_back_equal(tmp_path: Path) -> None:
     assert BASKET.to_json()["figures"] == {"items": 1}
 
 
-@pytest.mark.parametrize(
-    ("changed", "same"),
-    [
-        pytest.param(
-            Basket(parts=BASKET.parts, counts=BASKET.counts, version="9"), True, id="time"
-        ),
-        pytest.param(
-            replace(BASKET, parts=(Part(name="b", share=3), Part())),
-            True,
-            id="an incidental field, and 3 for 3.0",
-        ),
-        pytest.param(replace(BASKET, counts={"apples": 4}), False, id="content"),
-    ],
-)
-def test_the_digest_is_that_of_the_content(changed: Basket, same: bool) -> None:
-    assert (changed.digest() == BASKET.digest()) is same
+def test_the_digest_is_that_of_the_content() -> None:
+    digest = BASKET.digest()
+    assert replace(BASKET, created="later", version="9").digest() == digest
+    assert replace(BASKET, parts=(Part(name="b", share=3), Part())).digest() == digest, "incidental"
+    assert replace(BASKET, counts={"apples": 4}).digest() != digest
 
 
 @pytest.mark.parametrize(
