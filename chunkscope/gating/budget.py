@@ -140,9 +140,7 @@ TABLES: dict[str, Any] = {
     ),
 }
 Budget = _table("Budget", **{name: (table | None, None) for name, table in TABLES.items()})
-KEYS = sorted(
-    {key for table in (Budget, MemoryLimits, *TABLES.values()) for key in table.model_fields}
-)
+KEYS = {key for table in (Budget, MemoryLimits, *TABLES.values()) for key in table.model_fields}
 
 
 # -- the file ------------------------------------------------------------------------------------

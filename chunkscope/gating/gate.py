@@ -72,9 +72,7 @@ _NOT_AGAIN = re.compile(r" --(?:sample|seed|emit)[= ]\S+| --(?:check|json|anyway
 # The artefact that a check rests on, by how its name begins.
 _RESTS_ON = {
     "analyze": ("freshness.data", "data.", "drift."),
-    "recommend": (
-        *("freshness.plan", "memory.predicted.", "slo.", "settings.equal", "settings.as-good"),
-    ),
+    "recommend": ("freshness.plan", "memory.predicted.", "slo.", "settings.equal", "settings.as"),
     "verify": ("freshness.verification", "memory.measured.", "speed.", "outputs."),
 }
 

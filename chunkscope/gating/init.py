@@ -205,12 +205,10 @@ def _move_limit(table: Any, prefix: Key, check: Check, value: float) -> None:
         table = table.get(name, {})
     if check.table in ("drift", "doctor") or key not in LIMITS or key not in table:
         return  # no limit of --init's: a name, or how far something may drift
-    if (limit := limit_of(check.place, value)) is None:
-        return
-    written, today = table[key].unwrap(), round(value, 6)
+    limit, written, today = limit_of(check.place, value), table[key].unwrap(), round(value, 6)
     dated = isinstance(written, dict)
     untouched = dated and limit_of(check.place, written["today"]) == written["limit"]
-    if check.passed and not untouched:
+    if limit is None or (check.passed and not untouched):
         return
     if not dated:
         table[key] = limit  # with the comment of the old one
