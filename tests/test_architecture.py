@@ -131,7 +131,7 @@ BUDGETS = {
     "hardware": 1_438,
     "vllm": 2_096,
     "simulation": 2_298,
-    "planning": 2_408,
+    "planning": 2_400,
     "verification": 3_489,
     "diagnosis": 751,
     "reference": 978,

@@ -49,9 +49,8 @@ def choose(p: Problem, decision: Decision) -> tuple[Advice, tuple[SimulatedRun, 
         raise AssertionError(f"vLLM {p.deployment.release.text} refuses {refusals[0]}")
     names = (DEFAULT, RULE if decision.forced else BEST)
     rows = dict(zip(dict.fromkeys((p.default, best)), names, strict=False))
-    every = p.simulator() if p.can_simulate else None
-    runs = {name: every.attempt(one) for one, name in rows.items()} if every else {}
-    return advice, tuple(replace(run, setting=name) for name, run in runs.items() if run)
+    tried = [(name, p.simulator().attempt(one)) for one, name in rows.items() if p.can_simulate]
+    return advice, tuple(replace(run, setting=name) for name, run in tried if run)
 
 
 # -- by simulation -------------------------------------------------------------------------------

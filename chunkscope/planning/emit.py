@@ -78,11 +78,9 @@ def _notes(plan: Plan, target: Target) -> Iterator[Note]:
             yield note("emit_lm_eval_cuts", context=context)
     if target is Target.INSPECT and plan.requests_in_flight is None:
         yield note("emit_inspect_connections")
-    folder = _folder(plan)
-    if target is Target.KUBERNETES and folder:
-        yield note("emit_node_folder", folder=folder)
-    elif target is Target.KUBERNETES:
-        yield note("emit_token_secret")
+    if target is Target.KUBERNETES:
+        folder = _folder(plan)
+        yield note("emit_node_folder", folder=folder) if folder else note("emit_token_secret")
     if target is Target.DOCKER_COMPOSE:
         yield note("emit_token_variable")
     served = target.entry is Entry.SERVE and not plan.request.is_open

@@ -91,7 +91,12 @@ def predict(
     cost = cost_model(target, calibration)
     full = there.effective(settings)
     if options.find_rate:  # enough requests to see a queue, coming one by one
-        _check_rated(options)
+        for name in ("arrivals", "concurrency", "sweep", "timeline", "policy"):
+            if getattr(options, name) != getattr(SimulateOptions(), name):
+                raise UsageError(f"--find-rate tries rates of its own: leave --{name} out")
+        if (options.requests or FEWEST_REQUESTS) < FEWEST_REQUESTS:
+            few = f"--find-rate needs at least {FEWEST_REQUESTS:,} requests to see a queue"
+            raise UsageError(few)
         request = replace(request, arrivals=UNIT_RATE, concurrency=None)
     if options.trace is not None:
         workload, notes = _of_trace(options.trace, options, request, full.max_model_len)
@@ -182,20 +187,10 @@ def _settings(plan: Plan, options: SimulateOptions, there: Deployment) -> Settin
 
 # -- the requests ------------------------------------------------------------------------------
 
-Sent = tuple[Workload, tuple[Note, ...]]
-
-
-def _check_rated(options: SimulateOptions) -> None:
-    for name in ("arrivals", "concurrency", "sweep", "timeline", "policy"):
-        if getattr(options, name) != getattr(SimulateOptions(), name):
-            raise UsageError(f"--find-rate tries rates of its own: leave --{name} out")
-    if (options.requests or FEWEST_REQUESTS) < FEWEST_REQUESTS:
-        raise UsageError(f"--find-rate needs at least {FEWEST_REQUESTS:,} requests to see a queue")
-
 
 def _of_trace(
     path: Path, options: SimulateOptions, request: PlanRequest, limit: int | None
-) -> Sent:
+) -> tuple[Workload, tuple[Note, ...]]:
     for name in ("order", "shared_prefix"):
         if getattr(options, name) is not None:
             raise UsageError(f"a trace has its own {name}", hint=f"leave out {name} or --trace")
@@ -230,7 +225,7 @@ def _of_trace(
 
 def _of_profile(
     plan: Plan, profile: Profile | None, request: PlanRequest, context: int | None
-) -> Sent:
+) -> tuple[Workload, tuple[Note, ...]]:
     if profile is None:
         raise InputError(
             "there is no profile to draw requests from", hint="count the data: `chunkscope analyze`"
