@@ -121,7 +121,7 @@ def lines_of(part: str) -> int:
 # Lines of Python at most: what a folder has today. It only shrinks; the aim is 30,000 in all.
 BUDGETS = {
     "top level": 600,
-    "sources": 1_884,
+    "sources": 1_880,
     "prompts": 3_095,
     "tokenizers": 1_381,
     "prefixes": 885,

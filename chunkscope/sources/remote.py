@@ -77,14 +77,11 @@ _HUB = (
     "check the name; a gated or private one needs HF_TOKEN; without a network load it beforehand "
     "(`datasets.load_dataset`) or set HF_DATASETS_CACHE to a cache that has it"
 )
-# By the names of exceptions, for their libraries may not be there: what is wrong, and the hint.
-_EXPLANATIONS = (
-    ("NoCredentialsError PartialCredentialsError GoogleAuthError PermissionError", _ACCESS),
-    (
-        "EndpointConnectionError ConnectTimeoutError ConnectionError ConnectError TimeoutError "
-        "ClientConnectorError gaierror",
-        _NETWORK,
-    ),
+# By the names of exceptions, for their libraries may not be there.
+_NO_ACCESS = "NoCredentialsError PartialCredentialsError GoogleAuthError PermissionError"
+_NO_NETWORK = (
+    "EndpointConnectionError ConnectTimeoutError ConnectionError ConnectError TimeoutError "
+    "ClientConnectorError gaierror"
 )
 _NOT_FROM_THE_HUB = (
     "ConnectionError TimeoutError HTTPError TransportError HfHubHTTPError "
@@ -133,8 +130,9 @@ def explained(shown: str, error: BaseException) -> ChunkscopeError:
         return InputError(what, hint=_AGAIN)
     if isinstance(error, FileNotFoundError):
         return InputError(f"there is no {shown}", hint="check the name; folders need files in them")
-    hints = (hint for names, hint in _EXPLANATIONS if _is_one_of(names, *chain))
-    return InputError(what, hint=next(hints, _AGAIN))
+    if _is_one_of(_NO_ACCESS, *chain):
+        return InputError(what, hint=_ACCESS)
+    return InputError(what, hint=_NETWORK if _is_one_of(_NO_NETWORK, *chain) else _AGAIN)
 
 
 def _is_one_of(names: str, *errors: BaseException) -> bool:

@@ -50,9 +50,7 @@ def csv_rows(reader: RecordReader, _: Sequence[str] | None) -> Iterator[Chunk]:
     if not start.strip():
         return
     if reader.options.delimiter is not None:
-        delimiter = {"\\t": "\t", "tab": "\t"}.get(
-            reader.options.delimiter, reader.options.delimiter
-        )
+        delimiter = reader.options.delimiter.replace("\\t", "\t")
         if len(delimiter) != 1 or delimiter in '\r\n"\0':
             hint = r"one character, such as ';' or '\t' for a tab"
             raise UsageError(f"not a delimiter: {delimiter!r}", hint=hint)
