@@ -135,7 +135,7 @@ BUDGETS = {
     "verification": 3_489,
     "diagnosis": 751,
     "reference": 978,
-    "gating": 1_605,
+    "gating": 1_601,
     "report": 2_783,
     "commands": 1_241,
 }

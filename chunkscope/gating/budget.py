@@ -50,11 +50,7 @@ class Limit:
 
 
 _FIGURES = tuple(
-    Limit(
-        key,
-        figure.unit,
-        Relation.AT_MOST if figure.less_is_better else Relation.AT_LEAST,
-    )
+    Limit(key, figure.unit, Relation.AT_MOST if figure.less_is_better else Relation.AT_LEAST)
     for key, figure in BY_PROMISE.items()
 )
 LENGTHS = (
