@@ -163,9 +163,8 @@ def test_compose_runs_the_versions_image_with_the_model_as_a_word_of_its_own():
     service = compose(given=given, model="llama-3.1-70b", tp=4)
     assert service["image"] == "vllm/vllm-openai:v0.24.0"
     assert service["entrypoint"] == ["vllm", "serve"]
-    assert service["command"] == [
-        "meta-llama/Llama-3.1-70B", *FLAGS, "--tensor-parallel-size", "4"
-    ]  # fmt: skip
+    words = ["meta-llama/Llama-3.1-70B", *FLAGS, "--tensor-parallel-size", "4"]
+    assert service["command"] == words
     (device,) = service["deploy"]["resources"]["reservations"]["devices"]
     assert (device["driver"], device["count"]) == ("nvidia", 4)
 
