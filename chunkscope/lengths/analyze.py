@@ -102,7 +102,19 @@ def profile_of(
 ) -> Profile:
     """The profile of counted datasets; an error when not one prompt was counted."""
     if not any(dataset.lengths.counts for dataset in datasets):
-        raise _why_nothing(datasets)
+        for dataset in datasets:
+            if failure := dataset.failure:
+                raise InputError(failure.message, hint=failure.hint)
+        for dataset in datasets:
+            if dataset.bad_rows:
+                first = dataset.bad_rows[0]
+                raise InputError(
+                    f"none of the {dataset.skipped:,} rows of {dataset.path} could be used; "
+                    f"{dataset.unit} {first.position}: {first.reason}",
+                    hint="another field (--field) or format (see `chunkscope help config`)?",
+                )
+        names = ", ".join(dataset.path for dataset in datasets[:3])
+        raise InputError(f"there are no rows in {names}", hint="is the file empty?")
     engines = engines_of(datasets)
     used = replace(info, engine=engines) if info and engines else NO_TOKENIZER
     return Profile(
@@ -115,20 +127,3 @@ def profile_of(
 
 def engines_of(datasets: Sequence[DatasetProfile]) -> str:
     return " + ".join(sorted({e for d in datasets for e in (d.engine or "").split(" + ") if e}))
-
-
-def _why_nothing(datasets: Sequence[DatasetProfile]) -> Exception:
-    """The first failure; else the first bad row; else there are no rows."""
-    for dataset in datasets:
-        if failure := dataset.failure:
-            return InputError(failure.message, hint=failure.hint)
-    for dataset in datasets:
-        if dataset.bad_rows:
-            first = dataset.bad_rows[0]
-            return InputError(
-                f"none of the {dataset.skipped:,} rows of {dataset.path} could be used; "
-                f"{dataset.unit} {first.position}: {first.reason}",
-                hint="another field (--field), or another format (see `chunkscope help config`)?",
-            )
-    names = ", ".join(dataset.path for dataset in datasets[:3])
-    return InputError(f"there are no rows in {names}", hint="is the file empty?")

@@ -155,7 +155,7 @@ class PromptCounter:
             problems.bad(position, error.message)
             return None
         self.media_rows += bool(item.media)
-        self.ignored_tools += bool(item.tools) and tokenizer.ignores_tools(item)
+        self.ignored_tools += tokenizer.ignores_tools(item)
         return prompt
 
     # -- batches -> tokens, in other threads -----------------------------------------------------

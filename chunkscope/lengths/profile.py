@@ -192,8 +192,8 @@ class Profile(Artefact):
     def figures(self) -> dict[str, Any]:
         """Percentiles and shares, of all and by dataset."""
         return {
-            "overall": _figures(self.datasets),
-            "datasets": {dataset.name: _figures([dataset]) for dataset in self.datasets},
+            "overall": _figures(self.overall),
+            "datasets": {dataset.name: _figures(dataset.lengths) for dataset in self.datasets},
         }
 
     def to_frame(self) -> "pd.DataFrame":
@@ -225,6 +225,5 @@ def shares(lengths: LengthHistogram) -> dict[str, float | None]:
     return {label: lengths.share_over(length) for label, length in LONG_LENGTHS.items()}
 
 
-def _figures(datasets: Iterable[DatasetProfile]) -> dict[str, Any]:
-    lengths = together(datasets)
+def _figures(lengths: LengthHistogram) -> dict[str, Any]:
     return {"tokens": lengths.summary(), "over": shares(lengths)}

@@ -236,7 +236,7 @@ class DatasetScan:
             return
         prefix = options.prefix_of(source.name)
         self.selection = selection = selected(
-            reader, head, options.select, prefix=prefix, earlier=self.scan.selections
+            reader, head, options.select, self.scan.selections, prefix=prefix
         )
         if not source.is_whole:
             # A log's requests belong together, as do the blocks that a trace's prompts name.

@@ -63,21 +63,17 @@ class _LruCache:
                 self.held -= self.partial[first]
                 self.running -= 1
             self.first_running += 1
-        while self.held > self.room:
-            self._forget()
+        while self.held > self.room:  # goes what was used longest ago, from its end
+            over, oldest = self.held - self.room, self.oldest
+            rest = self.last_used[oldest] - over
+            if rest > 0:
+                self.last_used[oldest], self.reach, self.held = rest, self.reach - over, self.room
+            else:
+                self.held -= self.last_used[oldest]
+                self.last_used[oldest] = 0
+                self.oldest += 1
+                self.reach = self.full[self.oldest]
         return known
-
-    def _forget(self) -> None:
-        """What does not fit, of the request that was used longest ago, from its end."""
-        over, oldest = self.held - self.room, self.oldest
-        rest = self.last_used[oldest] - over
-        if rest > 0:
-            self.last_used[oldest], self.reach, self.held = rest, self.reach - over, self.room
-        else:
-            self.held -= self.last_used[oldest]
-            self.last_used[oldest] = 0
-            self.oldest += 1
-            self.reach = self.full[self.oldest]
 
 
 def lru_cached_tokens(

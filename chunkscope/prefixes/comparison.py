@@ -137,7 +137,9 @@ def measure(
     from chunkscope.prefixes.cache_curve import curve
 
     best = tree.in_order(tree.depth_first())
-    as_sent = tree.in_order(tree.longest_first()) if longest_first else tree
+    as_sent = tree
+    if longest_first:  # lm-eval's order: of one length those that begin alike are together
+        as_sent = best.in_order(np.argsort(-best.tokens, kind="stable"))
     cached = found_if_read = int(as_sent.ideal.sum())
     if not tree.reads.all():
         found_if_read = int(replace(as_sent, reads=np.ones_like(tree.reads)).ideal.sum())

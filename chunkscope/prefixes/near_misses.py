@@ -23,9 +23,6 @@ _LEAST_LOST = 0.05  # of all tokens: less is not worth a line
 _AROUND = 24  # characters that are shown on each side of a difference
 
 S = TypeVar("S", str, bytes)
-# A text that has a part of an earlier one, which no cache finds: how many characters, and the
-# places of both in the sample.
-_Miss = tuple[int, int, int]
 
 
 def same_start(one: S, other: S) -> int:
@@ -75,8 +72,9 @@ def near_misses(
     )
 
 
-def _misses(texts: Sequence[str], enough: float) -> list[_Miss]:
-    """Texts that have much of earlier ones, behind what they and others begin with."""
+def _misses(texts: Sequence[str], enough: float) -> list[tuple[int, int, int]]:
+    """Texts that have much of an earlier one, behind what they and others begin with: how many
+    characters, and the places of both."""
     shared = [0] * len(texts)  # by text, the longest beginning that another has too
     for one, other in pairwise(sorted(range(len(texts)), key=lambda place: texts[place])):
         same = same_start(texts[one], texts[other])
@@ -86,7 +84,7 @@ def _misses(texts: Sequence[str], enough: float) -> list[_Miss]:
     if sum(may_lose) < enough:
         return []
     first_with: dict[str, int] = {}  # by what is at a word's place: the first text that has it
-    misses: list[_Miss] = []
+    misses = []
     for number, text in enumerate(texts):
         words = [(match.start(), match.end()) for match in _WORD.finditer(text)]
         windows = [(start, end, text[start : start + _WINDOW]) for start, end in words]

@@ -14,13 +14,7 @@ from numpy.typing import NDArray
 
 from chunkscope.artefacts.artefact import Numbers
 from chunkscope.prefixes.reuse import BLOCK_SIZE
-from chunkscope.prefixes.sharing import (
-    NOTHING,
-    Path,
-    Sharing,
-    Stretch,
-    block_paths,
-)
+from chunkscope.prefixes.sharing import NOTHING, Path, Sharing, Stretch, block_paths
 from chunkscope.tokenizers.reference import ID_BYTES
 
 _BLOCK_BYTES = BLOCK_SIZE * ID_BYTES
@@ -89,8 +83,6 @@ class PromptTree:
             first[up] = min(first[up], first[stretch])
         return counts[:-1], first[:-1]
 
-    # -- orders ----------------------------------------------------------------------------------
-
     def depth_first(self) -> Ints:
         """The order in which each prompt follows one that it shares most with."""
         ways: list[tuple[int, ...]] = []  # by stretch, the first prompt of each on the way to it
@@ -101,11 +93,6 @@ class PromptTree:
         rows = zip(self.ends.tolist(), goes_on, strict=True)
         keys = [(*ways[end], row) if own else ways[end] for row, (end, own) in enumerate(rows)]
         return np.array(sorted(range(len(keys)), key=keys.__getitem__))
-
-    def longest_first(self) -> Ints:
-        """lm-eval's order: by falling length, and of one length those that begin alike together."""
-        order = self.depth_first()
-        return order[np.argsort(-self.tokens[order], kind="stable")]
 
     # -- what is kept ----------------------------------------------------------------------------
 

@@ -20,6 +20,10 @@ from chunkscope.sources.json_rows import ROLES
 Message = dict[str, Any]
 
 Release = tuple[int, int]  # of vLLM, whose server writes a request before a template sees it
+NEWEST: Release = (
+    99,
+    0,
+)  # where none is named; the others were read in vLLM's sources
 
 
 def release_of(version: str) -> Release:
@@ -31,11 +35,6 @@ def release_of(version: str) -> Release:
     if match is None:
         raise UsageError(f"{version!r} is no vLLM version", hint="write it like 0.24 or 0.24.0")
     return int(match[1]), int(match[2])
-
-
-def _since(first: Release, vllm: Release | None) -> bool:
-    """Whether vLLM has what came with `first` (read in its sources, 0.16 to 0.32); None: newest."""
-    return vllm is None or vllm >= first
 
 
 _PLAIN_ROLES = ("user", "assistant", "system", "tool")
@@ -66,7 +65,7 @@ class Conversation:
     media: int = 0
 
 
-def conversation(value: Any, row: Mapping[str, Any], vllm: Release | None = None) -> Conversation:
+def conversation(value: Any, row: Mapping[str, Any], vllm: Release = NEWEST) -> Conversation:
     """Normalise one row. Raises UnusableError where a server would refuse the request.
 
     >>> conversation([{"from": "human", "value": "hi"}], {}).messages
@@ -83,7 +82,7 @@ def conversation(value: Any, row: Mapping[str, Any], vllm: Release | None = None
     )
 
 
-def _message(message: Any, number: int, vllm: Release | None) -> Message:
+def _message(message: Any, number: int, vllm: Release) -> Message:
     if not isinstance(message, dict):
         raise UnusableError(f"message {number} is {json_type(message)}, not an object")
     plain = message.get("role"), message.get("content")
@@ -146,7 +145,7 @@ def _part(part: Any, number: int) -> dict[str, Any] | None:
     return None if text is None else {"type": "text", "text": text}
 
 
-def _tool_call(call: Any, number: int, vllm: Release | None) -> dict[str, Any]:
+def _tool_call(call: Any, number: int, vllm: Release) -> dict[str, Any]:
     """Templates want arguments as an object: vLLM reads text as JSON, and takes nothing for an
     empty object."""
     function = call.get("function") if isinstance(call, dict) else None
@@ -157,14 +156,14 @@ def _tool_call(call: Any, number: int, vllm: Release | None) -> dict[str, Any]:
         try:
             arguments = json.loads(arguments)
         except (ValueError, RecursionError):
-            if vllm is None or not _since((0, 29), vllm):  # without a version as older ones do
+            if vllm == NEWEST or vllm < (0, 29):  # without a version as older ones do
                 raise UnusableError(
                     f"the arguments of a tool call of message {number} are not valid JSON: vLLM "
                     "before 0.29 refuses the request (chunkscope.toml can set vllm_version)"
                 ) from None
             arguments = {}
-    is_empty = arguments is None and _since((0, 23), vllm)
-    if is_empty or (not isinstance(arguments, dict) and _since((0, 29), vllm)):
+    is_empty = arguments is None and vllm >= (0, 23)
+    if is_empty or (not isinstance(arguments, dict) and vllm >= (0, 29)):
         arguments = {}
     return {**call, "function": {**function, "arguments": arguments}}
 
@@ -172,7 +171,7 @@ def _tool_call(call: Any, number: int, vllm: Release | None) -> dict[str, Any]:
 # --- tools ----------------------------------------------------------------------------------------
 
 
-def _tools(row: Mapping[str, Any], vllm: Release | None) -> list[dict[str, Any]] | None:
+def _tools(row: Mapping[str, Any], vllm: Release) -> list[dict[str, Any]] | None:
     """The first of a row's fields that holds some."""
     for name in TOOL_FIELDS:
         tools = json_in(row.get(name)) or None
@@ -196,7 +195,7 @@ def has_functions(name: str, row: Any) -> bool:
     )
 
 
-def _tool(tool: Any, vllm: Release | None) -> dict[str, Any]:
+def _tool(tool: Any, vllm: Release) -> dict[str, Any]:
     """A tool as vLLM's request model writes it: its own keys first, and what else was given."""
     if not isinstance(tool, dict):
         raise UnusableError(f"a tool is {json_type(tool)}, not an object")
@@ -209,8 +208,8 @@ def _tool(tool: Any, vllm: Release | None) -> dict[str, Any]:
         raise UnusableError(f"a tool is of type {shorten(kind)}, not function")
     named = dict.fromkeys(_FUNCTION_KEYS) | function
     # Keys that it knows are left out where they are null.
-    strict = ["strict"] if _since((0, 24), vllm) else []
-    deferred = ["defer_loading"] if _since((0, 21), vllm) else []
+    strict = ["strict"] if vllm >= (0, 24) else []
+    deferred = ["defer_loading"] if vllm >= (0, 21) else []
     if deferred and named.get("defer_loading") is None:
         named["defer_loading"] = extra.get("defer_loading")
     return {
@@ -221,12 +220,12 @@ def _tool(tool: Any, vllm: Release | None) -> dict[str, Any]:
 
 
 def _written(
-    given: dict[str, Any], always: Sequence[str], optional: Sequence[str], vllm: Release | None
+    given: dict[str, Any], always: Sequence[str], optional: Sequence[str], vllm: Release
 ) -> dict[str, Any]:
     """What the server passes on: keys it knows in its own order, then the others as they came."""
     written = {name: given[name] for name in always}
     written |= {name: given[name] for name in optional if given.get(name) is not None}
-    if _since((0, 27), vllm):
+    if vllm >= (0, 27):
         return written
     return written | {k: v for k, v in given.items() if k not in (*always, *optional)}
 

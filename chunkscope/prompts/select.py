@@ -41,34 +41,31 @@ def selected(
     reader: RecordReader,
     head: Sequence[Any],
     options: SelectOptions,
+    earlier: dict[Any, Selection],
     *,
     prefix: str = "",
-    earlier: dict[Any, Selection] | None = None,
 ) -> Selection:
     """What the prompts of a source are: the requests of a harness's log, or a part of each row.
 
     `earlier` keeps what the same options select of small files, for others of the same shape.
     """
     named = options.fields or options.each or options.template is not None
-    shape = () if named or earlier is None else shape_of(head, prefix)
-    if earlier and shape in earlier:
+    shape = () if named else shape_of(head, prefix)
+    if shape in earlier:
         return earlier[shape]
     # A harness's log has certain keys in most of its first rows.
     rows = [row for record in head for row in rows_in(record)]
     keys = [row.keys() for row in rows if isinstance(row, dict)]
-    logs: list[type[HarnessLog]] = [InspectLog]
-    if reader.format != INSPECT:
-        logs = [
-            log
-            for log in LOGS
-            if sum(any(row >= form for form in log.keys) for row in keys) * 2 > len(rows)
-        ]
-    if named or not logs:
+    kinds: list[type[HarnessLog]] = [InspectLog] if reader.format == INSPECT else []
+    for kind in LOGS:
+        if sum(any(row >= form for form in kind.keys) for row in keys) * 2 > len(rows):
+            kinds.append(kind)
+    if named or not kinds:
         selection = select(head, options, prefix=prefix)
-        if earlier is not None and shape and selection.log is None:
+        if shape and selection.log is None:
             earlier[shape] = selection
         return selection
-    log = logs[0](head, reader)
+    log = kinds[0](head, reader)
     given = {
         "--prefix-file": prefix,
         "--choices": options.choices,
@@ -156,7 +153,9 @@ def select(head: Sequence[Any], options: SelectOptions, *, prefix: str = "") -> 
 def _chosen(head: Sequence[Any], options: SelectOptions, answers: Sequence[Steps]) -> Selection:
     """By the template, by the fields, or by the first records; without prefix and output."""
     resolve, version = partial(_resolve, head=head), options.vllm_version
-    select_chat = partial(chat_of, vllm=None if version is None else chat.release_of(version))
+    select_chat = partial(
+        chat_of, vllm=chat.NEWEST if version is None else chat.release_of(version)
+    )
     if options.template is not None:
         parts = paths.parse_template(options.template, lambda name: resolve(name, "--template"))
         if all(isinstance(part, str) for part in parts):

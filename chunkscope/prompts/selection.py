@@ -351,7 +351,7 @@ def template_of(parts: Sequence[Part]) -> Selection:
 
 
 def chat_of(
-    path: FieldPath, vllm: chat.Release | None = None, uncounted: Sequence[Note] = ()
+    path: FieldPath, vllm: chat.Release = chat.NEWEST, uncounted: Sequence[Note] = ()
 ) -> Selection:
     # What holds the messages: of `question[0]` the record, of `body.messages` the body.
     keys = [place for place, step in enumerate(path.steps) if isinstance(step, str)]
@@ -375,15 +375,11 @@ def chat_of(
 
 
 def with_choices(question: Selection, choices: Choices) -> Selection:
-    def prompt(record: Any) -> str:
-        text: str = question.prompt(record)
-        return text.strip() + choice_lines(choices, record)
-
     return replace(
         question,
         label=f"{question.label} + choices",
         paths=(*question.paths, *choices),
-        prompt=prompt,
+        prompt=lambda record: question.prompt(record).strip() + choice_lines(choices, record),
         is_plain=False,
     )
 

@@ -37,8 +37,7 @@ class MistralChat:
         """The token ids, and the text they stand for with its special tokens spelled out."""
         from mistral_common.tokens.tokenizers.base import SpecialTokenPolicy
 
-        tokens = self._tokens(chat)
-        keep = SpecialTokenPolicy.KEEP
+        tokens, keep = self._tokens(chat), SpecialTokenPolicy.KEEP
         return tokens, str(self._tokenizer.decode(tokens, special_token_policy=keep))
 
     def _tokens(self, chat: Conversation) -> list[int]:
@@ -47,6 +46,5 @@ class MistralChat:
             request = self._request.from_openai(messages=messages, tools=chat.tools)
             tokens: list[int] = self._tokenizer.encode_chat_completion(request).tokens
         except Exception as error:  # pydantic and mistral-common raise many kinds
-            reason = first_line(error)
-            raise TemplateRefused(f"mistral-common refuses this conversation: {reason}") from error
+            raise TemplateRefused(f"mistral-common refuses it: {first_line(error)}") from error
         return tokens

@@ -178,9 +178,8 @@ class Tokenizer:
 
     def ignores_tools(self, chat: Conversation) -> bool:
         """Whether there are tools in it that the chat template never mentions."""
-        if not chat.tools or self.counts_chats_itself:
-            return False
-        return not self._chat_template(has_tools=True).uses_tools
+        is_rendered = chat.tools and not self.counts_chats_itself
+        return bool(is_rendered) and not self._chat_template(has_tools=True).uses_tools
 
     @property
     def counts_chats_itself(self) -> bool:

@@ -55,6 +55,17 @@ def figures_of(
         RequestTimes(ttft_s=one.first_s, e2e_s=one.all_s, output_tokens=sum(one.counts))
         for one in answers
     ]
+    scheduled: dict[str, Any] = {}
+    if steps is not None:
+        count, chunks = len(steps["duration_s"]), steps["chunks"].values()  # of each prompt
+        tokens = sum(steps["prefill_tokens"]) + sum(steps["decode_requests"])
+        scheduled = {
+            "steps": count,
+            "tokens_per_step": tokens / count if count else None,
+            "chunked_prompts": sum(of_one > 1 for of_one in chunks),
+            "chunks_max": max(chunks, default=None),
+            "preemptions": steps["preemptions"],
+        }
     met = slo_result(slo, times, ((gap, 1) for answer in answers for gap in answer.gaps_s))
     return Figures(
         makespan_s=makespan,
@@ -70,22 +81,8 @@ def figures_of(
         ),
         goodput_per_s=met.good_requests / makespan if met else None,
         slo_use=met.use if met else None,
-        **_scheduled(steps),
+        **scheduled,
     )
-
-
-def _scheduled(steps: Mapping[str, Any] | None) -> dict[str, Any]:
-    if steps is None:
-        return {}
-    count, chunks = len(steps["duration_s"]), steps["chunks"].values()  # chunks of each prompt
-    tokens = sum(steps["prefill_tokens"]) + sum(steps["decode_requests"])
-    return {
-        "steps": count,
-        "tokens_per_step": tokens / count if count else None,
-        "chunked_prompts": sum(of_one > 1 for of_one in chunks),
-        "chunks_max": max(chunks, default=None),
-        "preemptions": steps["preemptions"],
-    }
 
 
 def _latencies(answers: Sequence[Answer]) -> Latencies | None:

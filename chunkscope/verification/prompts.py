@@ -165,7 +165,7 @@ def _prompts(source: Source, options: AnalyzeOptions) -> Iterator[Chunk]:
     problems, prefix = Problems(), options.prefix_of(source.name)
     with RecordReader(source, options.read, problems) as reader:
         head = reader.head()
-        selection = selected(reader, head, options.select, prefix=prefix) if head else None
+        selection = selected(reader, head, options.select, {}, prefix=prefix) if head else None
         if selection is None or selection.kind == "lengths":
             return
         columns = sorted(selection.columns) if selection.columns is not None else None

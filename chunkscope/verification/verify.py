@@ -136,8 +136,7 @@ def verify(
     )
     engine_model, shape = model_for_engine(name, options.load_format)
     check_vocabulary(prompts, shape)
-    parameters = shape.parameters.total
-    subject = Subject(name=name, load_format=options.load_format, parameters=parameters)
+    subject = replace(begun.model, name=name, parameters=shape.parameters.total)
     begun = replace(begun, model=subject, options=options.for_every_engine)
     if resume is not None:
         begun = resumed(begun, Verification.load(resume), rows)

@@ -25,7 +25,7 @@ def requests_in(folder: Path) -> dict[str, list]:
     for source in discover([str(folder)], options=ReadOptions())[0]:
         problems = Problems()
         with RecordReader(source, ReadOptions(), problems) as reader:
-            selection = selected(reader, reader.head(), SelectOptions())
+            selection = selected(reader, reader.head(), SelectOptions(), {})
             assert selection.log
             for chunk in reader.chunks():
                 found[selection.log.task] += selection.extract(chunk, problems).items

@@ -51,7 +51,7 @@ def read_log(path: Path) -> ReadLog:
     (source,) = discover([str(path)], options=ReadOptions())[0]
     problems = Problems()
     with RecordReader(source, ReadOptions(), problems) as reader:
-        selection = selected(reader, reader.head(), SelectOptions())
+        selection = selected(reader, reader.head(), SelectOptions(), {})
         assert selection.log, selection.label
         result = ReadLog(selection.log)
         columns = None if selection.columns is None else sorted(selection.columns)

@@ -60,7 +60,7 @@ def test_reasoning_is_given_under_every_name_a_template_may_read() -> None:
 def tool_calls(arguments: Any, version: str | None) -> Any:
     call = {"type": "function", "function": {"name": "f", "arguments": arguments}}
     chat = conversation(
-        [{"role": "assistant", "tool_calls": [call]}], {}, version and release_of(version)
+        [{"role": "assistant", "tool_calls": [call]}], {}, release_of(version or "99.0")
     )
     return chat.messages[0]["tool_calls"][0]["function"]["arguments"]
 
@@ -106,7 +106,7 @@ def test_null_and_unknown_keys_of_a_tool_are_dropped_by_version(
 ) -> None:
     odd = {"strict": None, "x-id": 3, "defer_loading": None}
     given = [{"type": "function", "function": {"name": "f"} | odd, "version": 2}]
-    (written,) = conversation([USER], {"tools": given}, version and release_of(version)).tools or ()
+    (written,) = conversation([USER], {"tools": given}, release_of(version or "99.0")).tools or ()
     assert list(written["function"]) == ["name", "description", "parameters", *function]
     assert list(written) == ["type", "function", *tool]
 

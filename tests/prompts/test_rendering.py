@@ -14,12 +14,7 @@ from pathlib import Path
 import pytest
 
 from chunkscope.errors import MissingError, UsageError
-from chunkscope.prompts.harness.rendering import (
-    PROGRAM,
-    Rendering,
-    RenderOptions,
-    failure,
-)
+from chunkscope.prompts.harness.rendering import PROGRAM, Rendering, RenderOptions, failure
 from tests.commands.helpers import Run, analyze, command, environment, write_jsonl
 from tests.processes import PATIENCE_S, ended_by_ctrl_c, members, started, wait_until
 from tests.prompts.helpers import lengths, lm_eval_sample

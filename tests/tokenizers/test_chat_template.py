@@ -11,11 +11,7 @@ import pytest
 
 from chunkscope.errors import InputError
 from chunkscope.prompts.chat import Conversation, conversation, part_content, string_content
-from chunkscope.tokenizers.chat_template import (
-    ChatTemplate,
-    choose_template,
-    read_template,
-)
+from chunkscope.tokenizers.chat_template import ChatTemplate, choose_template, read_template
 from chunkscope.tokenizers.foreign import TemplateRefused
 
 WITH_TEMPLATES = ["llama3.1", "qwen3", "deepseek-v3", "mistral-nemo"]

@@ -3,12 +3,7 @@
 import pytest
 
 from chunkscope.simulation.slo import read_slo
-from chunkscope.verification.latencies import (
-    Answer,
-    distribution_of,
-    figures_of,
-    median_of,
-)
+from chunkscope.verification.latencies import Answer, distribution_of, figures_of, median_of
 from tests.build import WORKLOAD
 
 SHORT = Answer(sent=0.0, times=(1.0, 1.5, 2.5), counts=(1, 1, 2), cached=0)
@@ -31,10 +26,7 @@ def test_times_are_counted_from_the_moment_of_sending(made) -> None:
     assert (made.short.ttft_s.max, made.long.ttft_s.max, made.long.e2e_s.max) == (1.0, 2.5, 3.5)
     assert made.makespan_s == 4.0  # from the first sent to the last token
     assert (made.input_tokens_per_s, made.output_tokens_per_s) == (5_100 / 4, 6 / 4)
-
-
-def test_tokens_that_come_together_share_the_wait(made) -> None:
-    assert SHORT.gaps_s == [0.5, 0.5, 0.5]
+    assert SHORT.gaps_s == [0.5, 0.5, 0.5]  # tokens that come together share the wait
     assert made.itl_s.max == 1.0
 
 

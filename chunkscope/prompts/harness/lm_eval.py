@@ -106,8 +106,7 @@ class LmEvalLog(HarnessLog):
             self.order, self.concurrency = LONGEST_FIRST, batch  # "auto" sends all at once
         elif batch and is_api:
             self.concurrency = batch * (as_count(arguments.get("num_concurrent")) or 1)
-        names = ("max_length", "max_model_len")
-        limits = (results.get("max_length"), *map(arguments.get, names))
+        limits = (results.get("max_length"), *map(arguments.get, ("max_length", "max_model_len")))
         self._max_length = next(filter(None, map(as_count, limits)), None)
         # Likelihood requests are cut: vLLM wants room for one more token, left since 0.4.10.
         numbers = [int(number) for number in re.findall(r"\d+", self.version or "")[:3]]

@@ -1,7 +1,8 @@
 """Prompts of random token ids that share what the data's prompts share, and nothing else."""
 
 import random
-from collections import Counter
+from collections import defaultdict
+from itertools import count
 from typing import Any
 
 
@@ -15,9 +16,9 @@ class SharingIds:
 
     def __init__(self, stretches: "list[Any]", ends: "list[int]", ids: "tuple[int, int]") -> None:
         self._stretches, self._ends, self._ids = stretches, ends, ids
-        turns: Counter[int] = Counter()  # by stretch, how many ways it goes on
-        self._turn_of_stretch = [_next(turns, parent) for parent, _ in stretches]
-        self._turn_of_prompt = [_next(turns, end) for end in ends]
+        turns: defaultdict[int, count[int]] = defaultdict(count)  # by stretch, the ways it goes on
+        self._turn_of_stretch = [next(turns[parent]) for parent, _ in stretches]
+        self._turn_of_prompt = [next(turns[end]) for end in ends]
         self._made: dict[int, list[int]] = {}
         self._made_of = ""  # the seed
 
@@ -45,11 +46,6 @@ class SharingIds:
             shift = random_ids(f"{seed}/after/{after}", 1, self._ids)[0]
             ids[0] = first + (shift + turn) % (end - first)
         return ids
-
-
-def _next(turns: "Counter[int]", after: int) -> int:
-    turns[after] += 1
-    return turns[after] - 1
 
 
 def random_ids(seed: str, length: int, ids: "tuple[int, int]") -> "list[int]":

@@ -116,11 +116,21 @@ class Sender:
         places: asyncio.Semaphore,
         tell: "Callable[[], None]",
     ) -> "dict[str, Any]":
+        from vllm import SamplingParams
+        from vllm.sampling_params import RequestOutputKind
+
         if (wait := when - time.perf_counter()) > 0:
             await asyncio.sleep(wait)
         async with places:
             sent, cached, tokens = time.perf_counter(), None, []
-            params = self._params(output, likelihood=self._is_scored(name))
+            params = SamplingParams(
+                temperature=0.0,
+                max_tokens=output,
+                ignore_eos=True,
+                detokenize=False,
+                prompt_logprobs=1 if self._is_scored(name) else None,
+                output_kind=RequestOutputKind.FINAL_ONLY,
+            )
             async for answer in self._engine.generate({"prompt_token_ids": ids}, params, name):
                 tokens += answer.outputs[0].token_ids
                 cached = getattr(answer, "num_cached_tokens", None)
@@ -134,19 +144,6 @@ class Sender:
         if kind == WARM_UP or kind.isdigit():
             return int(place) - (kind == WARM_UP) in self._scored
         return kind != OUTPUTS and len(self._scored) == len(self._task["requests"])
-
-    def _params(self, output: int, *, likelihood: bool) -> Any:
-        from vllm import SamplingParams
-        from vllm.sampling_params import RequestOutputKind
-
-        return SamplingParams(
-            temperature=0.0,
-            max_tokens=output,
-            ignore_eos=True,
-            detokenize=False,
-            prompt_logprobs=1 if likelihood else None,
-            output_kind=RequestOutputKind.FINAL_ONLY,
-        )
 
 
 class Tokens:
