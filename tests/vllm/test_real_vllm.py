@@ -234,7 +234,7 @@ def test_every_mode_model_and_gpu_is_asked_about(answers):
 
 @pytest.mark.parametrize("name", ["matrix", "any_profile", "emitted"])
 def test_what_a_plan_says_is_accepted_and_means_the_plan(answers, name):
-    assert len(answers[name]) > 60
+    assert len(answers[name]) >= 60
     for question, verdict in answers[name]:
         agree(question, verdict)
 
