@@ -114,7 +114,7 @@ class Scan:
             try:
                 datasets = self._pass(sources)
             finally:  # also when it was interrupted: what is done is done
-                if agrees := self.tokenizer.sample_agrees():
+                if (agrees := self.tokenizer.sample_agrees()) and self._counted:
                     key = self.tokenizer.counting_key or ""
                     try:
                         for entry, dataset in self._counted:

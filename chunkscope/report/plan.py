@@ -208,12 +208,12 @@ def _time(plan: Plan, cost: Cost) -> str:
     varied = ", ".join(dict.fromkeys(VARIATIONS[code][1] for code in cost.varied))
     hours, price = (cost.hours, cost.least_hours, cost.most_hours), plan.request.price_per_hour
     _, least, most = map(duration, hours)
-    text = f"{least} to {most}{f', depending on {varied}' if varied else ''}; simulated"
+    text = f"{least} to {most}, depending on {varied}; simulated, without loading the model"
     if price is None:
-        return f"{text}, without loading the model"
-    price *= plan.effective.parallel.gpus
-    usual, least, most = (f"{max(one * price, 0.01):,.2f}" for one in hours)
-    return f"{text}, without loading the model; price {usual} ({least} to {most})"
+        return text
+    prices = [one * price * plan.effective.parallel.gpus for one in hours]
+    usual, least, most = ("under 0.01" if one < 0.01 else f"{one:,.2f}" for one in prices)
+    return f"{text}; price {usual} ({least} to {most})"
 
 
 # -- tables --------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import sys
+import time
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -38,7 +39,9 @@ def test_a_chunk_is_at_least_one_token(tmp_path: Path, sizes: str) -> None:
 def test_the_command_as_it_is_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Short requests are answered sooner with chunks, and all that is measured is kept."""
     monkeypatch.setenv("COLUMNS", "80")
+    before = time.process_time()
     run = chunkscope(tmp_path, "demo")
+    assert time.process_time() - before < 60, "two cores, half a minute"
     assert (run.code, "reports/demo" in run.err) == (0, True), run.err
     assert max(map(len, run.out.splitlines())) <= 80
     assert "2.0 M parameters" in run.out
@@ -50,8 +53,8 @@ def test_the_command_as_it_is_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     whole, chunked = (run.figures for run in read.runs)
     assert (whole.chunks_max, chunked.chunks_max) == (1, 12)
     assert (whole.chunked_prompts, chunked.chunked_prompts) == (0, 2)
-    assert whole.short.ttft_s.mean > chunked.short.ttft_s.mean, "several times, on idle cores"
-    assert whole.itl_s.max > chunked.itl_s.max
+    assert whole.short.ttft_s.mean > 3 * chunked.short.ttft_s.mean
+    assert whole.itl_s.max > 3 * chunked.itl_s.max
 
 
 @pytest.fixture(scope="module")

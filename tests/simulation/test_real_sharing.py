@@ -60,15 +60,12 @@ def token_ids(rows: list[Row], tokenizer: Tokenizer) -> list[list[int]]:
 
 
 def cases(longest: int) -> Iterator[dict[str, Any]]:
-    """Room for two of the longest, for some more, and for everything; other blocks and requests.
-
-    None is preempted while its prompt is read: steps do not show how much of it was cached.
-    """
+    """Room for two of the longest, for some more, and for everything; other blocks and requests."""
     for blocks in (2 * longest // 16, 6 * longest // 16, AMPLE):
         for likelihood in (False, True):
             yield {"num_blocks": blocks, "prompt_logprobs": likelihood}
     yield {"num_blocks": 4 * longest // 32, "block_size": 32}
-    yield {"num_blocks": 4 * longest // 16, "max_num_seqs": 64, "output": 40}
+    yield {"num_blocks": 3 * longest // 16, "max_num_seqs": 64, "output": 40}
 
 
 def asked(workload: Workload, ids: list[list[int]], case: dict[str, Any]) -> dict[str, Any]:
@@ -145,8 +142,10 @@ def test_the_same_tokens_are_cached_request_for_request(probe: Any, sent: dict[s
             hits = cached(question, real)
             assert cached(question, mine) == hits
             assert mine == real
-            assert in_the_end(sent[name][0], question, told["vllm"]) == sum(hits)
-            found.append(sum(hits))
+            # A hit is of whole blocks: other rests are of prompts preempted while they were read.
+            whole = sum(hit for hit in hits if hit % question["engine"]["block_size"] == 0)
+            assert in_the_end(sent[name][0], question, told["vllm"]) == whole
+            found.append(whole)
         tight, _, middle, _, ample, _, *_ = found
         assert 0 < tight <= middle <= ample
         assert tight < 0.9 * ample or name != "few_shot_mmlu"
