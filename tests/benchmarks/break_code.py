@@ -2,11 +2,12 @@
 
     python tests/benchmarks/break_code.py --seed 24 --breaks 40 > table.md
     python tests/benchmarks/break_code.py --part 1/2 > one.md &   # every second one, side by side
+    python tests/benchmarks/break_code.py --seed 7 --folder sources --folder lengths
 
 A break turns a comparison, changes a number, drops a branch or swaps two arguments. Breaks are
 drawn by the seed, spread over the folders by their lines, none of them in words, help or messages.
-Each is tried in a copy of the checkout: the folder's tests, then the golden files, up to the first
-failure. A break that no test notices is listed as a survivor.
+Each is tried in a copy of the checkout: the folder's tests, the examples in its docstrings, then
+the golden files, up to the first failure. A break that no test notices is listed as a survivor.
 """
 
 import argparse
@@ -20,6 +21,8 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+import pytest
 
 REPOSITORY = Path(__file__).parents[2]
 TURNED: dict[type[ast.cmpop], type[ast.cmpop]] = {
@@ -105,15 +108,20 @@ def _outside_words(node: ast.AST) -> Iterator[ast.AST]:
             yield from _outside_words(child)
 
 
-def drawn(seed: int, count: int) -> list[Break]:
-    """So many breaks: folders by their share of lines (each at least once), then kinds in turn."""
+def drawn(seed: int, count: int, folders: list[str]) -> list[Break]:
+    """So many breaks: folders by their share of lines (each at least once), then kinds in turn.
+
+    Of these folders; of all where none is named.
+    """
     chance = random.Random(seed)
     package = REPOSITORY / "chunkscope"
     files: dict[str, list[Path]] = {}
     for path in sorted(package.rglob("*.py")):
         name = path.relative_to(package).as_posix()
         if not any(part in name for part in LEFT_OUT):
-            files.setdefault(name.split("/")[0] if "/" in name else "top level", []).append(path)
+            part = name.split("/")[0] if "/" in name else "top level"
+            if part in folders or not folders:
+                files.setdefault(part, []).append(path)
     lines = {
         part: sum(path.read_bytes().count(b"\n") for path in paths) for part, paths in files.items()
     }
@@ -128,14 +136,15 @@ def drawn(seed: int, count: int) -> list[Break]:
 
 
 def tests_of(broken: Break) -> list[list[str]]:
-    """What is run on it, in turn: the folder's tests, then what people see.
+    """What is run on it, in turn: the folder's tests, its examples, then what people see.
 
     The top level has no folder of tests: it is reached through Python's names and the commands.
     """
     part = broken.path.relative_to(REPOSITORY / "chunkscope").parts[0]
     own = REPOSITORY / "tests" / part
     first = [f"tests/{part}"] if own.is_dir() else ["tests/test_python.py", "tests/commands"]
-    return [first, ["tests/test_golden.py"]]
+    examples = ["tests/test_doctests.py", "-k", f"chunkscope.{part.removesuffix('.py')}"]
+    return [first, examples, ["tests/test_golden.py"]]
 
 
 def caught_by(broken: Break, checkout: Path) -> str | None:
@@ -159,7 +168,7 @@ def caught_by(broken: Break, checkout: Path) -> str | None:
                 )
             except subprocess.TimeoutExpired:
                 return f"{tests[0]} does not end"
-            if done.returncode:
+            if done.returncode not in (0, pytest.ExitCode.NO_TESTS_COLLECTED):
                 failed = [x for x in done.stdout.splitlines() if x.startswith(("FAILED", "ERROR"))]
                 return failed[0].split(" - ")[0].split()[1] if failed else tests[0]
     finally:
@@ -171,12 +180,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seed", type=int, default=24)
     parser.add_argument("--breaks", type=int, default=40)
+    parser.add_argument("--folder", action="append", default=[], help="only there; repeatable")
     parser.add_argument("--part", default="1/1", help="2/3: the second of three parts")
     parser.add_argument("--list", action="store_true", help="show the breaks, run nothing")
     options = parser.parse_args()
     print("| where | break | line with it | caught by |\n|---|---|---|---|")
     part, parts = map(int, options.part.split("/"))
-    chosen = drawn(options.seed, options.breaks)[part - 1 :: parts]
+    chosen = drawn(options.seed, options.breaks, options.folder)[part - 1 :: parts]
     caught = 0
     with tempfile.TemporaryDirectory() as folder:
         checkout = Path(folder) / "checkout"
