@@ -10,7 +10,7 @@ from chunkscope import console
 from chunkscope.commands import api
 from chunkscope.commands import options as opt
 from chunkscope.commands.options import LIMITS, MACHINE, OUTPUT, PLAN, PROFILE, WORKLOAD
-from chunkscope.errors import EngineError, UsageError
+from chunkscope.errors import UsageError
 from chunkscope.vllm.enums import Entry, KvCacheType, Mode, Target, Task
 
 if TYPE_CHECKING:
@@ -78,10 +78,8 @@ def recommend(
         plan = api.recommend(files, tick=tick, **options)
     plan = replace(plan, source=_with_files(plan, files))
     if check:
-        answer = vllm.check(plan.deployment, plan.settings, python=vllm.vllm_python())
-        if not answer.accepted:
-            raise EngineError(f"vLLM {answer.vllm_version} refuses the arguments: {answer.message}")
-        console.say(f"vLLM {answer.vllm_version} accepts these arguments")
+        version = vllm.check(plan.deployment, plan.settings, python=vllm.vllm_python())
+        console.say(f"vLLM {version} accepts these arguments")
     if emit is not None:
         _emit(plan, emit, output, anyway=anyway)
         console.say(f"\nwrote {output}")

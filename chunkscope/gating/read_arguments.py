@@ -35,7 +35,7 @@ def refusal(argument: str, why: str, code: str = "argument_refused") -> Refusal:
 class CommittedArguments:
     """`others` are arguments that no setting here stands for, each as it is written.
 
-    `defaults` are those of who starts vLLM; `words` are what its own parser would be given.
+    `defaults` are those of who starts vLLM.
     """
 
     settings: Settings = OWN
@@ -44,7 +44,6 @@ class CommittedArguments:
     refusals: tuple[Refusal, ...] = ()
     entry: Entry = Entry.SERVE
     defaults: Settings = OWN
-    words: tuple[str, ...] = ()
 
 
 def read_arguments(path: Path, version: Version, form: str | None = None) -> CommittedArguments:
@@ -129,7 +128,6 @@ def _from_list(
         model=values.get("model", model),
         others=others,
         refusals=tuple(faults),
-        words=tuple(words),
     )
 
 

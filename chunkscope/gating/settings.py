@@ -1,8 +1,7 @@
 """[gate.settings]: are the committed engine arguments still what `recommend` says?
 
 Three questions, and each must have a yes:
-- Would that vLLM take them? By its version's options and rules, and by its own parser where it is
-  installed.
+- Would that vLLM take them? By its version's options and rules.
 - Is there nothing that nobody judges? Another model, or an argument that may change memory or speed
   and is none of the plan's, has to be named in `allow`.
 - Are they equal to the plan, or as good? As good means: the same GPUs, no prompt refused that the
@@ -23,7 +22,7 @@ from chunkscope.artefacts.numbers import exceeds
 from chunkscope.errors import ChunkscopeError, InputError, UsageError
 from chunkscope.gating.check import Check, Relation
 from chunkscope.gating.checks import Evidence, refused_prompts, served_check
-from chunkscope.gating.read_arguments import CommittedArguments, read_arguments, refusal
+from chunkscope.gating.read_arguments import CommittedArguments, read_arguments
 from chunkscope.lengths.profile import Profile
 from chunkscope.models.find import built_in, find_model
 from chunkscope.models.shape import ModelShape
@@ -31,9 +30,9 @@ from chunkscope.planning.choose import WORTH
 from chunkscope.planning.plan import Plan
 from chunkscope.planning.request import chosen_datasets
 from chunkscope.planning.simulator import Simulator, draw
-from chunkscope.vllm.check import read_by_vllm
 from chunkscope.vllm.deployment import Deployment, Refusal
 from chunkscope.vllm.flags import NEVER_WORKED, Release, release
+from chunkscope.vllm.rules import NEWEST
 from chunkscope.vllm.settings import NAMES, UNUSUAL, Settings
 
 
@@ -86,13 +85,10 @@ def _accepted(
 
 
 def _refusals(committed: CommittedArguments, running: Release) -> Iterator[Refusal]:
-    """By what is known here; an installed vLLM of that version knows better which flags it has."""
-    answer = read_by_vllm(running, committed.words)
+    """A vLLM newer than those known here may have more flags: they have to be allowed."""
     for one in committed.refusals:
-        if answer is None or one.code != "argument_unknown":
+        if one.code != "argument_unknown" or running.version <= NEWEST:
             yield one
-    if answer is not None and not answer.accepted:
-        yield refusal("vLLM's own parser", answer.message)
     for name, value in committed.others.items():
         if name in NEVER_WORKED and value != "1":
             yield Refusal(argument=name, code="argument_partial_prefills")

@@ -2,11 +2,11 @@
 
 import csv
 import os
+import shlex
 
 import pytest
 
-from chunkscope.gating.read_arguments import from_model_args, from_words
-from chunkscope.vllm.check import check_many, read_by_vllm
+from chunkscope.gating.read_arguments import from_words
 from chunkscope.vllm.flags import release
 from tests.vllm.serve_flag_rows import TABLE, known_flags, rows_of
 
@@ -50,25 +50,14 @@ WORDS = (
     *("--max-num-seqs 1K", "--max-model-len 25.6k", "--enable-chunked-prefill false"),
     "-tp 2 -pp 8 --hf-overrides.num_hidden_layers 1",
 )
-PAIRS = "pretrained=m,dtype=auto,max_num_seqs=8,enforce_eager=True,async_scheduling=False"
 
 
-def test_what_is_a_fault_here_is_refused_there_and_nothing_else(installed):
+def test_what_is_a_fault_here_is_refused_there_and_nothing_else(installed, probe):
     """Asked all at once: vLLM takes long to import."""
     running, _ = installed
-    found = [from_words(words, running.version) for words in WORDS]
-    found.append(from_model_args(PAIRS, running.version))
-    cases = [{"words": one.words, "only_read": True} for one in found]
-    answers = check_many(cases, python=PYTHON)
+    answers = probe("check_probe", [{"words": shlex.split(w), "only_read": True} for w in WORDS])
     assert [
-        (text, answer.accepted, answer.message)
-        for text, one, answer in zip((*WORDS, PAIRS), found, answers, strict=True)
-        if answer.accepted is bool(one.refusals)
+        (words, answer)
+        for words, answer in zip(WORDS, answers, strict=True)
+        if answer["accepted"] is bool(from_words(words, running.version).refusals)
     ] == []
-
-
-def test_only_that_version_is_asked(installed):
-    running, _ = installed
-    assert read_by_vllm(release("0.11.2"), ()) is None
-    refused = read_by_vllm(running, ("--bogus-flag-xyz", "3"))
-    assert "unrecognized arguments" in refused.message

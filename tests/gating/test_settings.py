@@ -5,11 +5,9 @@ from dataclasses import replace
 import pytest
 
 from chunkscope.errors import InputError
-from chunkscope.gating import settings
 from chunkscope.planning import simulator
 from chunkscope.planning.emit import emit
 from chunkscope.simulation.slo import read_slo
-from chunkscope.vllm.check import CheckAnswer
 from chunkscope.vllm.enums import Target
 from chunkscope.vllm.settings import Settings
 from tests.build import LONG, MIXED, SHORT
@@ -202,12 +200,14 @@ def test_what_the_named_version_refuses_fails_and_nothing_else(place, line, vers
     assert checks
 
 
-def test_with_that_vllm_installed_its_own_parser_is_asked(place, monkeypatch):
+def test_a_flag_of_a_vllm_newer_than_those_known_has_to_be_allowed(place):
     commit(place, prepare(place))
-    answer = CheckAnswer(accepted=False, message="error: no", vllm_version="0.24.0")
-    monkeypatch.setattr(settings, "read_by_vllm", lambda *_: answer)
-    (check,) = place.gate(ARGS).failed
-    assert check.reason.values == {"why": "error: no"}
+    place.write("vllm.yaml", (place.folder / "vllm.yaml").read_text() + "\nbrand-new-flag: 3\n")
+    newer = f'{ARGS}vllm_version = "0.99"\n'
+    assert "brand_new_flag" in {check.subject for check in place.gate(ARGS).failed}
+    (check,) = place.gate(newer).failed
+    assert (check.name, check.subject) == ("settings.allow", "brand_new_flag")
+    assert place.gate(f'{newer}allow = ["brand-new-flag"]').passed
 
 
 def test_no_plan_and_a_wrong_table_are_errors(place):

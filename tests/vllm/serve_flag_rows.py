@@ -49,8 +49,9 @@ COLUMNS = ("name", "also", "takes", "choices", "default", "effect", "server", "s
 def known_flags(python: str) -> tuple[str, list[dict[str, Any]]]:
     """The version of that vLLM, and every option of `vllm serve` as its parser describes it."""
     program = Path(__file__).parent / "probes" / "flags_probe.py"
-    words = [python, str(program), str(TABLE.parent / "inside")]
-    run = subprocess.run(words, capture_output=True, text=True, check=True, timeout=600)
+    run = subprocess.run(
+        [python, str(program)], capture_output=True, text=True, check=True, timeout=600
+    )
     version, flags = json.loads(run.stdout.splitlines()[-1])
     return version, flags
 

@@ -6,16 +6,11 @@ import sys
 import pytest
 
 from chunkscope.errors import EngineError, MissingError
-from chunkscope.hardware.gpus import find_gpu
 from chunkscope.models import known_model
 from chunkscope.verification.verify import VerifyOptions
-from chunkscope.vllm.check import CheckAnswer, case_of, check, check_many, vllm_python
+from chunkscope.vllm.check import DRY, check, vllm_python
+from chunkscope.vllm.flags import command_line
 from tests.build import MIXED, plan
-
-ECHO = (
-    "results = [{'accepted': True, 'message': '', 'seen': case} for case in task['cases']]\n"
-    "print('chunkscope-check:' + json.dumps({'version': '1', 'results': results}))"
-)
 
 
 def asked(made, *, python):
@@ -25,7 +20,7 @@ def asked(made, *, python):
 def interpreter(tmp_path, body):
     """A "python" that ignores its program and answers as told."""
     path = tmp_path / "python"
-    path.write_text(f"#!{sys.executable}\nimport json, sys\ntask = json.load(sys.stdin)\n{body}\n")
+    path.write_text(f"#!{sys.executable}\nimport json, sys\n{body}\n")
     path.chmod(0o755)
     return str(path)
 
@@ -56,29 +51,15 @@ def test_a_plan_without_a_model_cannot_be_checked():
         asked(plan(MIXED, model=None), python="unused")
 
 
-def test_a_refusal_of_the_keywords_alone_is_a_refusal(tmp_path):
-    words = {"accepted": True, "message": "", "seen": {}}
-    keywords = {"accepted": False, "message": "TypeError: no"}
-    answer = json.dumps({"version": "0.28.0", "results": [words, keywords]})
-    told = f"print('noise'); print('chunkscope-check:' + {answer!r})"
-    verdict = asked(plan(MIXED), python=interpreter(tmp_path, told))
-    assert verdict == CheckAnswer(**keywords, vllm_version="0.28.0")
+def test_a_refusal_is_an_engine_error_that_names_the_version(tmp_path):
+    answer = "print('noise'); print('chunkscope-check:' + json.dumps(['0.28.0', 'TypeError: no']))"
+    with pytest.raises(EngineError, match=r"0\.28\.0.*TypeError: no"):
+        asked(plan(MIXED), python=interpreter(tmp_path, answer))
 
 
-def test_words_keywords_and_gpu_reach_the_other_process(tmp_path):
-    python = interpreter(tmp_path, ECHO)
-    h200 = find_gpu("h200")
-    cases = [case_of(tmp_path, ["--x", "1"]), case_of(tmp_path, {"x": 1}, h200)]
-    words, keywords = (verdict.seen for verdict in check_many(cases, python=python))
-    assert words["words"][:4] == ["--x", "1", "--model", str(tmp_path)]
-    assert "gpu" not in words
-    assert keywords["keywords"]["model"] == str(tmp_path)
-    assert keywords["keywords"]["x"] == 1
-    assert keywords["gpu"] == {"memory_bytes": h200.memory_bytes, "title": h200.title}
-
-
-def test_a_folder_of_the_user_is_used_as_it_is(tmp_path):
+def test_what_the_engine_ends_up_with_is_asked_about_a_folder_of_the_user(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(known_model("llama-3.1-8b").config))
     made = plan(MIXED, model=str(tmp_path))
-    python = interpreter(tmp_path, ECHO)
-    assert asked(made, python=python).seen["words"][-4] == str(tmp_path)
+    words = command_line({**made.effective.given(), "model": str(tmp_path), **DRY})
+    echo = f"print('chunkscope-check:' + json.dumps([sys.argv[2:] == {words}, None]))"
+    assert asked(made, python=interpreter(tmp_path, echo)) == "True"

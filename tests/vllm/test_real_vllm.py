@@ -7,20 +7,21 @@ import ast
 import json
 import shlex
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from itertools import cycle, product
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from chunkscope.errors import ChunkscopeError
+from chunkscope.errors import ChunkscopeError, EngineError
 from chunkscope.hardware.gpus import CARDS
 from chunkscope.models import find_model
 from chunkscope.planning.emit import emit
 from chunkscope.planning.rule import LengthRule
-from chunkscope.vllm.check import Case, CheckAnswer, case_of, cases_of, check, check_many
+from chunkscope.vllm.check import DRY, check
 from chunkscope.vllm.deployment import Deployment
 from chunkscope.vllm.enums import Entry, Mode, Target, Task
 from chunkscope.vllm.flags import command_line, flags_of, release, spelled
@@ -45,7 +46,7 @@ GPUS = ("h200", "b200", "a100", "l40s", None)
 class Question:
     """A case, what it is about, and what to say when the answer is wrong."""
 
-    case: Case
+    case: dict[str, Any]
     about: Any
     told: str = ""
 
@@ -53,12 +54,24 @@ class Question:
 # -- the questions -----------------------------------------------------------------------------
 
 
+def case_of(folder, arguments, gpu=None):
+    """Words for `vllm serve`, or keywords for its `LLM` class, on a GPU (None: on this machine)."""
+    card, dry = gpu and (gpu.memory_bytes, gpu.title), {"model": str(folder), **DRY}
+    if isinstance(arguments, dict):
+        return {"gpu": card, "keywords": {**arguments, **dry}}
+    return {"gpu": card, "words": [*arguments, *command_line(dry)]}
+
+
 def both_ways(made, folder, told=""):
     """As words for `vllm serve` and as keywords for `LLM`."""
     told = f"{told} -> {made.cli_args()}"
+    served, offline = (
+        made.deployment.started_as(entry, made.settings).given()
+        for entry in (Entry.SERVE, Entry.LLM)
+    )
     return [
-        Question(case=case, about=made, told=told)
-        for case in cases_of(made.deployment, made.settings, folder)
+        Question(case=case_of(folder, arguments, made.gpu), about=made, told=told)
+        for arguments in (command_line(served), offline)
     ]
 
 
@@ -198,12 +211,14 @@ MAKERS = (matrix, any_profile, emitted, left_alone, limits, any_settings, nonsen
 
 
 @pytest.fixture(scope="session")
-def answers(vllm_python, installed, folders) -> dict[str, list[tuple[Question, CheckAnswer]]]:
+def answers(probe, installed, folders) -> dict[str, list[tuple[Question, SimpleNamespace]]]:
     asked = {make.__name__: list(make(installed[0], folders)) for make in MAKERS}
     cases = {repr(q.case): q.case for questions in asked.values() for q in questions}
-    verdicts = dict(zip(cases, check_many([*cases.values()], python=vllm_python), strict=True))
+    verdicts = dict(zip(cases, probe("check_probe", [*cases.values()]), strict=True))
     return {
-        name: [(question, verdicts[repr(question.case)]) for question in questions]
+        name: [
+            (question, SimpleNamespace(**verdicts[repr(question.case)])) for question in questions
+        ]
         for name, questions in asked.items()
     }
 
@@ -284,6 +299,7 @@ def test_common_advice_is_refused_with_the_words_of_our_notes(answers):
 
 def test_a_plan_checks_itself_with_nothing_but_its_model(vllm_python, installed):
     made = plan(SHORT, vllm_version=installed[0])
-    verdict = check(made.deployment, made.settings, python=vllm_python)
-    agree(Question(case=None, about=made), verdict)
-    assert verdict.vllm_version == installed[0]
+    assert check(made.deployment, made.settings, python=vllm_python) == installed[0]
+    refused = replace(made.settings, max_num_batched_tokens=4, max_num_seqs=8)
+    with pytest.raises(EngineError, match="max_num_batched_tokens"):
+        check(made.deployment, refused, python=vllm_python)

@@ -1,15 +1,9 @@
-"""Every option of `vllm serve` as that vLLM's own parser describes it. Run by serve_flag_rows.py.
-
-python flags_probe.py CHUNKSCOPE/vllm/inside
-"""
+"""Every option of `vllm serve` as that vLLM's own parser describes it, for serve_flag_rows.py."""
 
 import json
-import sys
-
-sys.path.insert(0, sys.argv[1])
 
 import vllm
-from chunkscope_check import ENGINE_PARSER, serve_parser
+from check_probe import ENGINE_PARSER, serve_parser
 
 
 def described(action):
