@@ -7,8 +7,7 @@ from chunkscope.artefacts.artefact import Artefact, now
 from chunkscope.artefacts.note import Note
 from chunkscope.diagnosis.phases import Bound, LoadPhase
 from chunkscope.hardware.memory import Memory
-from chunkscope.vllm.log.reader import EngineStart
-from chunkscope.vllm.log.timeline import peak
+from chunkscope.vllm.log.reader import EngineStart, peak
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +77,7 @@ class Diagnosis(Artefact):
     <Diagnosis kv-bound>
     """
 
-    schema: ClassVar = "chunkscope/doctor/5"
+    schema: ClassVar = "chunkscope/doctor/6"
     made_by: ClassVar = "chunkscope doctor vllm.log"
 
     engines: tuple[EngineReport, ...]

@@ -66,7 +66,7 @@ def doctor(
         if name not in urls:
             logs.append(LogReader())
             notes += read_log(name, logs[-1])
-            reports += reports_of(logs[-1], name, context)
+            reports += [report_of(start, name, context) for start in logs[-1].starts()]
     for reading in watch(urls, seconds) if urls else ():
         notes += reading.notes
         reports.append(report_of(reading.start, reading.address, context, reading.finished))
@@ -78,15 +78,6 @@ def doctor(
         notes=tuple({note.code + repr(note.values): note for note in notes}.values()),
         version=__version__,
     )
-
-
-def reports_of(log: LogReader, source: str, context: Context = NOTHING) -> list[EngineReport]:
-    starts = log.starts()
-    several = len({start.replica for start in starts}) > 1
-    return [
-        report_of(start, f"{source} ({start.replica})" if several else source, context)
-        for start in starts
-    ]
 
 
 def report_of(

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from chunkscope.vllm.log.timeline import LogWindow
+from chunkscope.vllm.log.reader import LogWindow
 
 FULL = 0.9  # of the KV cache: the next prompt may not find room
 _MUCH = 0.5  # of it: where less is used, a prompt that is not begun waits for something else

@@ -10,8 +10,7 @@ from chunkscope.diagnosis.phases import FULL, Bound, LoadPhase
 from chunkscope.lengths.profile import Profile
 from chunkscope.prefixes.reuse import reuse_together
 from chunkscope.vllm.log.failures import Failure
-from chunkscope.vllm.log.reader import EngineStart
-from chunkscope.vllm.log.timeline import LogWindow
+from chunkscope.vllm.log.reader import EngineStart, LogWindow
 
 SMALLEST_DEFAULT = 2_048  # the least token budget that any version takes by itself
 LITTLE = 0.05  # of the busy time: not worth a word

@@ -22,8 +22,7 @@ from chunkscope.verification.endpoint.server import (
     scrape,
 )
 from chunkscope.vllm.log.facts import EngineFacts
-from chunkscope.vllm.log.reader import EngineStart
-from chunkscope.vllm.log.timeline import LogWindow
+from chunkscope.vllm.log.reader import EngineStart, LogWindow
 
 _READINGS = 60  # at most, over the whole time
 _RUNNING = ("vllm:num_requests_running",)

@@ -13,7 +13,6 @@ from chunkscope.diagnosis.doctor import (
     Context,
     doctor,
     report_of,
-    reports_of,
 )
 from chunkscope.diagnosis.phases import Bound
 from chunkscope.errors import InputError, UsageError
@@ -29,8 +28,8 @@ LOGS = Path(__file__).parent / "logs"
 def report(*lines: str, context: Context = NOTHING) -> EngineReport:
     reader = LogReader()
     reader.feed("".join(f"{line}\n" for line in lines).encode())
-    (found,) = reports_of(reader, "vllm.log", context)
-    return found
+    (start,) = reader.starts()
+    return report_of(start, "vllm.log", context)
 
 
 def rules(found: EngineReport) -> list[str]:

@@ -93,15 +93,18 @@ SIGNS = (
 )
 LOGPROB_FRAMES = ("_get_prompt_logprobs_dict", "compute_logprobs", "compute_prompt_logprobs")
 STOPPING = "[shutdown] "
+# A parent process tells a cause after its consequence, and the sampler's after the error it came
+# from: of several kinds the lowest counts, then the first.
+_RANKS = {Failure.OOM_SAMPLER: 0, Failure.DIED: 2}
 # What the parent process raises when a child of its died: true, and no cause.
 CONSEQUENCES = ("Engine core initialization failed", "EngineDeadError", "EngineCore encountered")
 # Raised by vLLM when arguments or the model do not go together.
 REFUSALS = ("ValueError", "ValidationError", "AssertionError", "NotImplementedError", "TypeError")
 _DEPTH = 60  # lines of a traceback before the line that names the error
-_ERROR = re.compile(r"(?:^|[\s.])([A-Z]\w{0,40}(?:Error|Exception|Interrupt))(?:: (.+))?$")
-_REASON = re.compile(r"(?:Value error, |error: )(.+?)(?: \[type=|$)")
+_ERROR = re.compile(r"(?:^|[\s.])([A-Z]\w{0,40}(?:Error|Exception|Interrupt))(?:: (.+))?$", re.M)
+_REASON = re.compile(r"(?:Value error, |error: )(.+?)(?: \[type=|$)", re.M)
 _LONGEST_REASON = 240
-_SIZE = r"([\d.]+ [GM]iB)"
+_SIZE = r"([\d.]+) ([GM])iB"
 _FIGURES = {
     "asked_gib": rf"Tried to allocate {_SIZE}",
     "left_gib": rf"of which {_SIZE} is free",
@@ -128,7 +131,7 @@ class LoggedFailure:
 
 
 class FailureReader:
-    """Of one engine, line by line. The first cause counts: what follows is its consequence."""
+    """Of one engine, line by line."""
 
     def __init__(self) -> None:
         self.failure: LoggedFailure | None = None
@@ -147,7 +150,8 @@ class FailureReader:
         # An engine that is ended is missed by its server for a moment; and while it serves, the
         # values that are refused are those of a request.
         passing = (kind is Failure.DIED and self._stopping) or (kind is Failure.REFUSED and serving)
-        if kind and not passing and (self.failure is None or self._is_cause(kind)):
+        rank = _RANKS.get(self.failure.kind, 1) if self.failure else 3
+        if kind and not passing and _RANKS.get(kind, 1) < rank:
             self.failure = self._failure(kind, text, line)
         self._stopping = self._stopping or STOPPING in text
         error, before = _ERROR.search(text), self._error.line if self._error else -1
@@ -159,10 +163,10 @@ class FailureReader:
         figures = dict(self.failure.figures) if self.failure else {}
         for name, pattern in _FIGURES.items():
             if match := re.search(pattern, text):
-                figures[name] = _number(match[1])
+                figures[name] = float(match[1]) / (1024 if "M" in match.groups() else 1)
         reason = _REASON.search(text) if kind is Failure.REFUSED else None
-        said = shortened(reason[1]) if reason else None
-        return LoggedFailure(kind=kind, line=line, figures=figures, reason=said)
+        words = shortened(reason[1]) if reason else None
+        return LoggedFailure(kind=kind, line=line, figures=figures, reason=words)
 
     def ended(self, *, ready: bool, last_line: int) -> LoggedFailure | None:
         """What ended it: if it never was ready, an error after which it said nothing more."""
@@ -171,16 +175,6 @@ class FailureReader:
             return error if error and not ready and error.line > last_line else None
         named = error and failure.kind is Failure.DIED and failure.line - error.line < _DEPTH
         return error if named else failure
-
-    def _is_cause(self, kind: Failure) -> bool:
-        """A cause told after its consequence, as tracebacks of parent processes have it.
-
-        The sampler's is told after the error that it came from.
-        """
-        failure = self.failure
-        if failure is not None and failure.kind in (Failure.OOM_LOADING, Failure.OOM_START):
-            return kind is Failure.OOM_SAMPLER
-        return failure is not None and failure.kind is Failure.DIED and kind is not Failure.DIED
 
 
 def cause_in(log: str, *, started: bool) -> tuple[Status, str] | None:
@@ -201,8 +195,3 @@ def cause_in(log: str, *, started: bool) -> tuple[Status, str] | None:
 def shortened(text: str) -> str:
     """The first sentence or two: torch's goes on with advice."""
     return textwrap.shorten(text, _LONGEST_REASON, placeholder="\N{HORIZONTAL ELLIPSIS}")
-
-
-def _number(text: str) -> float:
-    number, _, unit = text.partition(" ")
-    return float(number) / (1024 if unit == "MiB" else 1)

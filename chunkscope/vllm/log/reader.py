@@ -6,6 +6,7 @@ may hold a prompt or a key.
 
 import re
 from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -13,7 +14,6 @@ from chunkscope.vllm.log import facts
 from chunkscope.vllm.log.facts import EngineFacts
 from chunkscope.vllm.log.failures import FailureReader, LoggedFailure
 from chunkscope.vllm.log.lines import CUT, LogLine, peeled, seconds_between
-from chunkscope.vllm.log.timeline import LogWindow, RefusedPrompts, StepTally, Timeline
 from chunkscope.vllm.settings import Settings
 
 # Lines of clients are many, and what they hold is not looked at.
@@ -23,11 +23,162 @@ _OF_A_REQUEST = re.compile(
 _ACCESS, _BAD_REQUEST = b"HTTP/1.", b"400 Bad Request"
 _SIGN = re.compile(b"|".join(re.escape(sign) for sign, _ in facts.SIGNS))
 _BEGINS = (facts.STARTED, facts.ARGUMENTS, facts.BANNER)
+# A log of weeks has millions of windows: past so many, two neighbours become one.
+MOST_WINDOWS = 2_048
+INTERVAL_S = 10.0  # VLLM_LOG_STATS_INTERVAL, unless the lines say otherwise
+_LONGEST_S = 600.0  # farther apart, nothing was logged between: the engine was idle
+
+
+# -- what an engine did ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogWindow:
+    """Rates are means over it, counts are of its end; peaks where windows were joined."""
+
+    end_s: float
+    seconds: float
+    prompt_tokens_per_s: float
+    output_tokens_per_s: float
+    running: int
+    waiting: int
+    kv_use: float  # a share
+    hit_rate: float | None = None
+    deferred: int = 0  # of those waiting: for KV from elsewhere or a grammar, not for room
+    line: int = 0
+    engine: str = ""  # "000", where it says
+    engines: int = 1  # that are added up in it
+
+    @property
+    def idle(self) -> bool:
+        tokens = self.prompt_tokens_per_s + self.output_tokens_per_s
+        return not (self.running or self.waiting or tokens)
+
+    def joined(self, later: "LogWindow") -> "LogWindow":
+        seconds = self.seconds + later.seconds
+        mine, its = self.seconds / seconds, later.seconds / seconds
+        return replace(
+            later,
+            seconds=seconds,
+            prompt_tokens_per_s=mine * self.prompt_tokens_per_s + its * later.prompt_tokens_per_s,
+            output_tokens_per_s=mine * self.output_tokens_per_s + its * later.output_tokens_per_s,
+            running=max(self.running, later.running),
+            waiting=max(self.waiting, later.waiting),
+            kv_use=max(self.kv_use, later.kv_use),
+            deferred=min(self.deferred, later.deferred),
+            line=self.line,
+        )
+
+
+def peak(windows: Iterable[LogWindow], name: str) -> int:
+    """The most of a count, such as `running`: of all engines, each as it said last."""
+    now: dict[str, int] = {}
+    most = 0
+    for window in windows:
+        now[window.engine] = getattr(window, name)
+        most = max(most, sum(now.values()))
+    return most
+
+
+class Timeline:
+    """The windows of one engine as they come."""
+
+    def __init__(self) -> None:
+        self.windows: list[LogWindow] = []
+        self._interval: float | None = None  # the least time between two lines
+
+    def add(self, words: Mapping[str, str], at: float | None, line: int) -> None:
+        seconds, values = self._length(at), facts.values_of(LogWindow, words)
+        shares = {name: values[name] / 100 for name in ("kv_use", "hit_rate") if name in values}
+        before = self.windows[-1].end_s if self.windows else 0.0
+        end_s = before + seconds if at is None else at
+        window = LogWindow(**values | shares, end_s=end_s, seconds=seconds, line=line)
+        self.windows.append(window)
+        if len(self.windows) == MOST_WINDOWS:
+            pairs = zip(self.windows[::2], self.windows[1::2], strict=True)
+            self.windows = [one.joined(other) for one, other in pairs]
+
+    def _length(self, at: float | None) -> float:
+        """A rate is over the time since vLLM last reckoned, which it does silently while idle."""
+        last = self.windows[-1] if self.windows else None
+        if at is None or last is None:
+            return self._interval or INTERVAL_S
+        passed = at - last.end_s
+        if 0 < passed <= _LONGEST_S:
+            first, usual = self._interval is None, INTERVAL_S if last.idle else passed
+            self._interval = interval = min(self._interval or usual, passed)
+            if first and interval < last.seconds:  # nobody knew how long the first line's was
+                self.windows[-1] = replace(last, seconds=interval)
+            if not (last.idle and passed > 1.5 * interval + 1):
+                return passed
+        return self._interval or INTERVAL_S
+
+
+@dataclass(slots=True, kw_only=True)
+class StepTally:
+    """Steps of an engine that logs each, added up (`--enable-logging-iteration-details`).
+
+    Decoding alone, and decoding with a prompt: the difference is what a prompt costs.
+    """
+
+    steps: int = 0
+    decoding: int = 0
+    decoding_ms: float = 0.0
+    mixed: int = 0
+    mixed_ms: float = 0.0
+    longest_ms: float = 0.0  # of those that made somebody's token wait
+    longest_line: int = 0
+
+    def add(self, words: Mapping[str, str], line: int) -> None:
+        prefills, decodes, ms = int(words["prefills"]), int(words["decodes"]), float(words["ms"])
+        self.steps += 1
+        if decodes and prefills:
+            self.mixed += 1
+            self.mixed_ms += ms
+        elif decodes:
+            self.decoding += 1
+            self.decoding_ms += ms
+        if decodes and ms > self.longest_ms:
+            self.longest_ms, self.longest_line = ms, line
+
+    @property
+    def slowdown(self) -> float | None:
+        """How many times longer a decode step is with a prompt beside it."""
+        if not (self.mixed and self.decoding and self.decoding_ms):
+            return None
+        return (self.mixed_ms / self.mixed) / (self.decoding_ms / self.decoding)
+
+
+@dataclass(slots=True, kw_only=True)
+class RefusedPrompts:
+    """Prompts longer than the context: how many lines say so, the longest, and the first line.
+
+    A server may log no more than that it answered 400: for length, or for something else.
+    """
+
+    count: int = 0
+    unexplained: int = 0
+    longest: int = 0
+    limit: int = 0
+    first_line: int = 0
+
+    def add(self, words: Mapping[str, str]) -> None:
+        self.limit = int(words.get("limit", 0)) or self.limit
+        self.count += 1
+        self.longest = max(self.longest, int(words.get("length", 0)))
+
+    @property
+    def most(self) -> int:
+        """A prompt that a line tells of was answered 400, too."""
+        return max(self.count, self.unexplained)
+
+
+# -- engines ---------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True, kw_only=True)
 class EngineStart:
-    """One engine, or several that were started together (data parallel)."""
+    """One engine, or several in one log: data parallel, or servers that a collector mixes."""
 
     first_line: int = 0
     last_line: int = 0
@@ -40,7 +191,6 @@ class EngineStart:
     refused: RefusedPrompts | None = None
     failure: LoggedFailure | None = None
     preemptions: int | None = None  # of a server: logs do not say
-    replica: str = ""  # which server of several, where a collector says so
 
     @property
     def settings(self) -> Settings:
@@ -120,7 +270,7 @@ class LogReader:
     def __init__(self) -> None:
         self.lines = 0
         self.understood = 0
-        self._engines: dict[str, list[_Engine]] = {}  # by server
+        self._engines: list[_Engine] = []
         self._first: float | None = None  # the time of the first line that has one
         self._rest = b""
 
@@ -132,8 +282,7 @@ class LogReader:
         for raw in [*lines, rest] if last and rest else lines:
             self.lines += 1
             if _ACCESS in raw:
-                engines = self._engines_of(raw) if _BAD_REQUEST in raw else []
-                for engine in engines[-1:]:
+                for engine in self._engines[-1:] if _BAD_REQUEST in raw else ():
                     engine.refused = engine.refused or RefusedPrompts(first_line=self.lines)
                     engine.refused.unexplained += 1
             elif _SIGN.search(raw) and not _OF_A_REQUEST.search(raw):
@@ -141,18 +290,11 @@ class LogReader:
                 self._take(name, peeled(raw, self.lines))
 
     def starts(self) -> tuple[EngineStart, ...]:
-        starts = [engine.settle() for engines in self._engines.values() for engine in engines]
-        return tuple(sorted(starts, key=lambda start: start.first_line))
-
-    def _engines_of(self, raw: bytes) -> list[_Engine]:
-        """Of the server that wrote a line of which no more is looked at."""
-        if len(self._engines) == 1:
-            return next(iter(self._engines.values()))
-        return self._engines.get(peeled(raw[:400], 0).replica, [])
+        return tuple(engine.settle() for engine in self._engines)
 
     def _take(self, name: str, line: LogLine) -> None:
         if name == facts.ERROR:
-            for engine in self._engines.get(line.replica, [])[-1:]:
+            for engine in self._engines[-1:]:
                 engine.fail(line)
             return
         self._first = line.at if self._first is None else self._first
@@ -165,7 +307,7 @@ class LogReader:
         engine.last_line = number
         match name:
             case facts.PERIODIC:
-                which = words.get("engine", "")
+                which = words["engine"] = line.server + words.get("engine", "")
                 engine.timelines.setdefault(which, Timeline()).add(words, at, number)
             case facts.STEP:
                 engine.steps = engine.steps or StepTally()
@@ -179,19 +321,19 @@ class LogReader:
                 engine.arguments |= facts.arguments_in(words["arguments"])
                 engine.line_of["arguments"] = number
             case _:
-                engine.started |= {line.process} if name == facts.STARTED else set()
+                if name == facts.STARTED:
+                    engine.started.add(line.server + line.process)
                 engine.learn(words, number)
 
     def _engine(self, name: str, line: LogLine) -> _Engine:
         """The engine that a line is of: a new one where one begins that had begun or served."""
-        engines = self._engines.setdefault(line.replica, [])
-        now = engines[-1] if engines else None
+        now = self._engines[-1] if self._engines else None
         if now is not None and name in _BEGINS:
-            begun = line.process in now.started and now.ready
+            begun = line.server + line.process in now.started and now.ready
             over = bool(now.timelines) or now.failures.failure is not None
             if over or (begun if name == facts.STARTED else bool(now.started)):
                 now = None
         if now is None:
-            now = _Engine(first_line=line.number, replica=line.replica)
-            engines.append(now)
+            now = _Engine(first_line=line.number)
+            self._engines.append(now)
         return now
