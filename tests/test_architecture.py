@@ -129,7 +129,7 @@ BUDGETS = {
     "artefacts": 781,
     "models": 1_091,
     "hardware": 1_438,
-    "vllm": 2_096,
+    "vllm": 1_934,
     "simulation": 2_298,
     "planning": 2_400,
     "verification": 3_430,
