@@ -126,7 +126,7 @@ BUDGETS = {
     "tokenizers": 1_343,
     "prefixes": 846,
     "lengths": 1_656,
-    "artefacts": 781,
+    "artefacts": 716,
     "models": 1_091,
     "hardware": 1_438,
     "vllm": 1_934,

@@ -5,28 +5,25 @@ by hand is refused. Figures that follow from the fields are written for people a
 """
 
 import hashlib
-import typing
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
-from datetime import UTC, date, datetime
-from functools import cache
+from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, Union
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import orjson
 
 from chunkscope._version import __version__
-from chunkscope.artefacts.files import read_text, write_atomically
-from chunkscope.artefacts.words import Name
+from chunkscope.artefacts.files import Name, read_text, write_atomically
 from chunkscope.errors import ChunkscopeError, InputError
 
 if TYPE_CHECKING:
     import pandas as pd
 
 CHECKSUM = "sha256"  # the key of a document that holds it
+PRETTY = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
 # Metadata of a field that may differ when the same input is worked on again: no part of the digest.
 INCIDENTAL = {"incidental": True}
 _NEVER_IDENTITY = {"created", "command", "version"}
@@ -35,9 +32,6 @@ _NEVER_IDENTITY = {"created", "command", "version"}
 def now() -> str:
     """When an artefact is `created`."""
     return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-# --- values as JSON and back ----------------------------------------------------------------------
 
 
 class Numbers(tuple[int, ...]):
@@ -53,96 +47,58 @@ class Numbers(tuple[int, ...]):
 NO_NUMBERS = Numbers()
 
 
+def dumped(value: Any, option: int = 0) -> bytes:
+    """As JSON, which `built` takes back; `PRETTY` for people."""
+    return orjson.dumps(
+        value,
+        default=lambda numbers: " ".join(map(str, numbers)),
+        option=option | orjson.OPT_NON_STR_KEYS,
+    )
+
+
 def plain(value: Any) -> Any:
     """The same as JSON gives it back: dataclasses as dictionaries, tuples as lists."""
     return orjson.loads(dumped(value))
 
 
-def dumped(value: Any) -> bytes:
-    """As JSON, which `built` takes back."""
-
-    def written(numbers: Numbers) -> str:
-        return " ".join(map(str, numbers))
-
-    return orjson.dumps(value, default=written, option=orjson.OPT_NON_STR_KEYS)
-
-
-def dump(document: dict[str, Any]) -> bytes:
-    """As JSON for people."""
-    return orjson.dumps(document, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
-
-
-_hints = cache(typing.get_type_hints)
-
-
-def built(kind: Any, value: Any, where: str = "") -> Any:
-    """A value of this type from its JSON; ValueError names a part that is wrong or unknown.
+def built(kind: Any, value: Any) -> Any:
+    """A value of this type from its JSON; ValueError names a part of another type.
 
     >>> built(dict[int, Numbers], {"3": "1 2"})
     {3: (1, 2)}
     """
-    origin, parts = typing.get_origin(kind), typing.get_args(kind)
-    if kind is Any or (origin is Literal and value in parts):
-        return value
-    if origin in (Union, UnionType):
-        *others, last = sorted(parts, key=lambda part: part is not NoneType)
-        for part in others:
-            with suppress(ValueError, TypeError):
-                return built(part, value, where)
-        return built(last, value, where)
-    if origin in (tuple, list) and isinstance(value, list):
-        return origin(built(parts[0], one, f"{where}.{n}") for n, one in enumerate(value))
-    if isinstance(value, dict) and origin in (dict, Mapping):
-        return {parts[0](k): built(parts[1], one, f"{where}.{k}") for k, one in value.items()}
-    if isinstance(value, dict) and is_dataclass(kind):
-        hints = _hints(kind)  # type: ignore[arg-type]
-        if unknown := value.keys() - hints:
-            raise ValueError(f"{where}.{min(unknown)}: unknown".lstrip("."))
-        return kind(**{n: built(hints[n], one, f"{where}.{n}") for n, one in value.items()})  # type: ignore[operator]
-    if isinstance(value, str) and kind is Numbers:
-        return Numbers(map(int, value.split()))
-    if isinstance(value, str) and isinstance(kind, type) and issubclass(kind, str | Path):
-        return kind(value)
-    if isinstance(value, str) and kind is date:
-        return date.fromisoformat(value)
-    if type(value) is kind or (kind is float and type(value) is int):
-        return value
-    raise ValueError(
-        f"{where.lstrip('.')}: {str(value)[:40]!r} is no {getattr(kind, '__name__', kind)}"
-    )
+    import msgspec
+
+    def special(kind: Any, value: Any) -> Any:
+        return Numbers(map(int, value.split())) if kind is Numbers else kind(value)
+
+    try:
+        return msgspec.convert(value, kind, str_keys=True, dec_hook=special)
+    except msgspec.ValidationError as error:
+        raise ValueError(str(error)) from None
 
 
-# --- files ----------------------------------------------------------------------------------------
-
-
-def sealed(document: dict[str, Any]) -> dict[str, Any]:
-    """The document with a checksum of everything else in it, in any order, behind its schema."""
+def checksum(document: dict[str, Any]) -> str:
+    """Of everything else in the document, in any order."""
     body = {name: value for name, value in document.items() if name != CHECKSUM}
-    checksum = hashlib.sha256(orjson.dumps(body, option=orjson.OPT_SORT_KEYS)).hexdigest()
-    return {"schema": body["schema"], CHECKSUM: checksum, **body}
+    return hashlib.sha256(orjson.dumps(body, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 
-def read(path: Path, made_by: str) -> Any:
-    """The JSON in a file; None where it holds something else: data, perhaps."""
-    text = read_text(path, hint=f"run `{made_by}` first")
-    with suppress(ValueError):
-        return orjson.loads(text)
-    return None
-
-
-def checked(document: Any, what: str, schema: str, made_by: str) -> dict[str, Any]:
-    """The document as it was written; InputError where it is another, or damaged."""
+def read(path: Path, schema: str, made_by: str) -> dict[str, Any]:
+    """The document in a file, as it was written; InputError where it is another, or damaged."""
+    text, document = read_text(path, hint=f"run `{made_by}` first"), None
+    with suppress(ValueError):  # it holds something else: data, perhaps
+        document = orjson.loads(text)
     written = document.get("schema") if isinstance(document, dict) else None
-    if written != schema:
+    if document is None or written != schema:
         raise InputError(
-            f"{what} has schema {written!r}; this chunkscope reads {schema!r} here",
+            f"{path} has schema {written!r}; this chunkscope reads {schema!r} here",
             hint=f"`{made_by}` writes it",
         )
-    whole: dict[str, Any] = sealed(document)
-    if document.get(CHECKSUM) != whole[CHECKSUM]:
+    if document.get(CHECKSUM) != checksum(document):
         hint = f"make it again: `{made_by}`"
-        raise InputError(f"{what} is damaged: its checksum is not that of its content", hint=hint)
-    return whole
+        raise InputError(f"{path} is damaged: its checksum is not that of its content", hint=hint)
+    return dict(document)
 
 
 class Artefact:
@@ -163,14 +119,16 @@ class Artefact:
 
     def to_json(self) -> dict[str, Any]:
         """The document as it is written, in plain values."""
-        head = {"schema": self.schema, "chunkscope": self.version or __version__}
+        head = {"schema": self.schema, CHECKSUM: "", "chunkscope": self.version or __version__}
         figures = {"figures": self.figures()} if self.figures() else {}
         content = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "version"}  # type: ignore[arg-type]
-        return sealed(plain(head | figures | content))
+        document: dict[str, Any] = plain(head | figures | content)
+        document[CHECKSUM] = checksum(document)
+        return document
 
     def save(self, path: Name | None = None) -> bytes:
         """Write it; what was written comes back."""
-        data = dump(self.to_json())
+        data = dumped(self.to_json(), PRETTY)
         write_atomically(Path(path or self.default_path).expanduser(), data)
         return data
 
@@ -180,20 +138,12 @@ class Artefact:
         if isinstance(path, cls):
             return path
         file = Path(path or cls.default_path).expanduser()  # type: ignore[arg-type]
-        return cls.from_json(read(file, cls.made_by), str(file))
-
-    @classmethod
-    def from_json(cls, document: Any, what: str = "the artefact") -> Self:
-        """Read back what `to_json` wrote; InputError when it is not that."""
-        body = checked(document, what, cls.schema, cls.made_by)
-        body["version"] = body.pop("chunkscope", None)
-        for name in ("schema", CHECKSUM, "figures"):
-            body.pop(name, None)
+        document = read(file, cls.schema, cls.made_by)
         try:
-            value: Self = built(cls, body)
+            value: Self = built(cls, {**document, "version": document["chunkscope"]})
         except (ChunkscopeError, LookupError, TypeError, ValueError, AttributeError) as error:
             hint = f"make it again: `{cls.made_by}`"
-            raise InputError(f"{what} is damaged: {error}", hint=hint) from None
+            raise InputError(f"{file} is damaged: {error}", hint=hint) from None
         return value
 
     def digest(self) -> str:
@@ -238,9 +188,6 @@ def _identity(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_identity(part) for part in value]
     return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-# --- in a notebook --------------------------------------------------------------------------------
 
 
 def frame(rows: Iterable[Mapping[str, Any]]) -> "pd.DataFrame":

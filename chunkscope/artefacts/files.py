@@ -7,7 +7,7 @@ import secrets
 import shutil
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -15,34 +15,41 @@ from stat import S_IWGRP, S_IWOTH
 
 from chunkscope.errors import InputError
 
+Name = str | os.PathLike[str]  # of a file
 _UNUSED_S = 30 * 24 * 3600  # how long the cache keeps what nobody asks for
+
+
+def several(value: Name | Sequence[Name]) -> tuple[str, ...]:
+    """A single word or path is a list of one, not of its letters.
+
+    >>> several("*.jsonl"), several(["a", "b"])
+    (('*.jsonl',), ('a', 'b'))
+    """
+    return (str(value),) if isinstance(value, str | os.PathLike) else tuple(map(str, value))
 
 
 def write_atomically(path: Path, data: bytes | Iterable[bytes]) -> None:
     """Replace `path` by `data` in one step, so that a full disk or a kill leaves the old file."""
     parts = [data] if isinstance(data, bytes) else data
-    temporary = None
+    path = Path(os.path.realpath(path))  # a link is followed, not replaced
+    temporary = path.parent / f"{path.name[:200]}.{secrets.token_hex(4)}"
     try:
-        path = Path(os.path.realpath(path))  # a link is followed, not replaced
         if path.exists() and not path.is_file() and not path.is_dir():  # -o /dev/stdout
-            with path.open("wb") as special:
-                special.writelines(parts)
-            return
+            temporary = path
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f"{path.name[:200]}.{secrets.token_hex(4)}")
-        with temporary.open("xb") as file:
+        with temporary.open("wb") as file:
             file.writelines(parts)
-        temporary.replace(path)
-    except BaseException as error:
-        if temporary:
-            with suppress(OSError):
-                temporary.unlink()
-        if not isinstance(error, OSError | ValueError):
-            raise
+        if temporary != path:
+            temporary.replace(path)
+    except OSError as error:
         raise InputError(
-            f"cannot write {path}: {getattr(error, 'strerror', None) or error}",
+            f"cannot write {path}: {error.strerror or error}",
             hint="nothing was changed; choose another place with --output",
         ) from error
+    finally:
+        if temporary != path:
+            with suppress(OSError):
+                temporary.unlink()
 
 
 def read_text(path: Path, what: str = "file", *, hint: str) -> str:
@@ -60,8 +67,6 @@ def sha256(path: Path) -> str:
         files = sorted(file for file in path.rglob("*") if file.is_file())
         lines = (f"{file.relative_to(path).as_posix()}\0{sha256(file)}\n" for file in files)
         return hashlib.sha256("".join(lines).encode()).hexdigest()
-    if path.stat().st_size < 1 << 20:  # many are: they need no large buffer
-        return hashlib.sha256(path.read_bytes()).hexdigest()
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

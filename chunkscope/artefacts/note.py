@@ -2,9 +2,20 @@
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeVar
+
+from chunkscope.errors import UsageError
 
 Fact = bool | int | float | str | None
+Word = TypeVar("Word", bound=StrEnum)
+
+
+def one_of(kind: type[Word], value: str, name: str) -> Word:
+    """The choice that a word names; UsageError with all of them when it names none."""
+    try:
+        return kind(value)
+    except ValueError:
+        raise UsageError(f"{name} is {value!r}, not one of: {', '.join(kind)}") from None
 
 
 class Label(StrEnum):

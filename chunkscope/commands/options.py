@@ -184,9 +184,9 @@ def _checked(command: str, name: str, value: Any, types: Mapping[str, Any]) -> A
     if isinstance(value, str) and any(get_origin(kind) in (list, tuple) for kind in kinds):
         value = [value]  # one word is a list of one
     try:
-        return built(types[name], value, name)
+        return built(types[name], value)
     except ValueError as error:
-        raise InputError(f"{CONFIG}: [{command}] {error}") from None
+        raise InputError(f"{CONFIG}: [{command}] {name}: {error}") from None
 
 
 # -- artefacts -----------------------------------------------------------------------------------
@@ -203,9 +203,9 @@ def show(
     artefact: Any, *, details: bool = False, json: bool = False, form: str | None = None
 ) -> None:
     if json:
-        from chunkscope.artefacts.artefact import dump
+        from chunkscope.artefacts.artefact import PRETTY, dumped
 
-        console.emit(dump(artefact.to_json()))
+        console.emit(dumped(artefact.to_json(), PRETTY))
     elif form == "md":
         from chunkscope.report.markdown import markdown
 

@@ -88,9 +88,9 @@ def report(
     usual = suffix if suffix in ("html", "md") else "text" if comparison else "html"
     shown = comparison or findings
     if json or (form is None and suffix == "json"):
-        from chunkscope.artefacts.artefact import dump
+        from chunkscope.artefacts.artefact import PRETTY, dumped
 
-        _deliver(dump(shown.to_json()), output)
+        _deliver(dumped(shown.to_json(), PRETTY), output)
     elif (form or usual) == "md":
         _deliver(markdown(shown).encode(), output)
     elif (form or usual) == "text" and output is not None:
@@ -219,9 +219,9 @@ def _list(
         hint = f"`chunkscope {what}` lists all of them"
         raise InputError(f"no known name contains {part!r}", hint=hint)
     if json:
-        from chunkscope.artefacts.artefact import dump
+        from chunkscope.artefacts.artefact import PRETTY, dumped
 
-        return console.emit(dump({what: rows}))
+        return console.emit(dumped({what: rows}, PRETTY))
     from chunkscope.report import terminal
     from chunkscope.report.section import Section, table_of
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from chunkscope._version import __version__
+from chunkscope.artefacts.files import Name
 from chunkscope.artefacts.note import Note, note
-from chunkscope.artefacts.words import Name
 from chunkscope.diagnosis.diagnosis import Diagnosis, Difference, EngineReport
 from chunkscope.diagnosis.phases import phases
 from chunkscope.diagnosis.rules import Engine, find_symptoms

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
+from chunkscope.artefacts.files import Name, several
 from chunkscope.artefacts.note import note
-from chunkscope.artefacts.words import Name, several
 from chunkscope.errors import InputError
 from chunkscope.lengths.options import AnalyzeOptions
 from chunkscope.lengths.profile import NO_TOKENIZER, DatasetProfile, Profile, TokenizerInfo

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from chunkscope.artefacts.words import several
+from chunkscope.artefacts.files import several
 from chunkscope.errors import UsageError
 from chunkscope.prompts.harness.rendering import RenderOptions
 from chunkscope.prompts.prefix_files import PrefixFile

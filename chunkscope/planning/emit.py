@@ -11,9 +11,8 @@ from string import Template
 
 import orjson
 
-from chunkscope.artefacts.note import Note, note
+from chunkscope.artefacts.note import Note, note, one_of
 from chunkscope.artefacts.numbers import SECONDS
-from chunkscope.artefacts.words import one_of
 from chunkscope.errors import EngineError, UsageError
 from chunkscope.hardware.gpus import GIB
 from chunkscope.planning.plan import AdviceKind, Plan

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from chunkscope._version import __version__
-from chunkscope.artefacts.note import Note, note
-from chunkscope.artefacts.words import Name, one_of
+from chunkscope.artefacts.files import Name
+from chunkscope.artefacts.note import Note, note, one_of
 from chunkscope.errors import ChunkscopeError, UsageError
 from chunkscope.hardware.gpus import Gpu, doubts, find_gpu
 from chunkscope.lengths.profile import Profile, TokenizerInfo

@@ -6,8 +6,7 @@ from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from typing import Any
 
-from chunkscope.artefacts.note import Note, note
-from chunkscope.artefacts.words import one_of
+from chunkscope.artefacts.note import Note, note, one_of
 from chunkscope.errors import InputError, UsageError
 from chunkscope.lengths.profile import DEFAULT_OUTPUT, DatasetProfile, Profile
 from chunkscope.planning.rule import DEFAULT_RULE, LengthRule

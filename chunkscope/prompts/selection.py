@@ -14,8 +14,8 @@ from typing import Any, Literal, NamedTuple
 
 import orjson
 
+from chunkscope.artefacts.files import several
 from chunkscope.artefacts.note import Note
-from chunkscope.artefacts.words import several
 from chunkscope.errors import UsageError
 from chunkscope.prompts import chat
 from chunkscope.prompts.harness.log import HarnessLog, SentRequest, rows_in

@@ -8,7 +8,7 @@ from functools import partial, update_wrapper
 from inspect import signature
 from typing import Any
 
-from chunkscope.artefacts.words import Name
+from chunkscope.artefacts.files import Name
 from chunkscope.errors import MissingError, UsageError
 from chunkscope.lengths.profile import Profile
 from chunkscope.planning.plan import Plan

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from chunkscope.artefacts.artefact import plain
+from chunkscope.artefacts.files import Name
 from chunkscope.artefacts.numbers import share
-from chunkscope.artefacts.words import Name
 from chunkscope.errors import InputError
 from chunkscope.lengths.profile import DatasetProfile, Profile
 from chunkscope.planning.plan import Saving

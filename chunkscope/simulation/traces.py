@@ -13,7 +13,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from chunkscope.artefacts.artefact import built, checked, read
+from chunkscope.artefacts.artefact import built, read
 from chunkscope.errors import InputError
 from chunkscope.prefixes.sharing import Stretch
 from chunkscope.prompts.paths import UnusableError
@@ -127,7 +127,7 @@ def _sharing(path: Path, requests: tuple[Request, ...], blocks: list[list[int]])
 def _verified(path: Path) -> Workload:
     command = "chunkscope verify"
     try:
-        document = checked(read(path, command), str(path), VERIFY_SCHEMA, command)
+        document = read(path, VERIFY_SCHEMA, command)
         sent: Workload = built(Workload, document["workload"])
     except (InputError, LookupError, ValueError) as error:
         raise InputError(str(error), hint=_HINT) from None

@@ -89,10 +89,13 @@ def parse_point(text: str) -> Settings:
     {'max_num_seqs': 64, 'kv_cache_dtype': 'fp8'}
     """
     given = parse_engine_args(text.split(","), option="--also")
+    hint = f"one of {', '.join(NAMES)}"
+    if unknown := given.keys() - {*NAMES}:
+        raise UsageError(f"--also {text!r}: there is no {min(unknown)}", hint=hint)
     try:
         settings: Settings = built(Settings, given)
     except ValueError as error:
-        raise UsageError(f"--also {text!r}: {error}", hint=f"one of {', '.join(NAMES)}") from None
+        raise UsageError(f"--also {text!r}: {error}", hint=hint) from None
     return settings
 
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from chunkscope.artefacts.words import Name, one_of, several
+from chunkscope.artefacts.files import Name, several
+from chunkscope.artefacts.note import one_of
 from chunkscope.console import Progress
 from chunkscope.errors import InputError, MissingError, UsageError
 from chunkscope.lengths.profile import Profile, together

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from chunkscope.artefacts.artefact import frame, plain
-from chunkscope.artefacts.note import Label, Note
-from chunkscope.artefacts.words import one_of
+from chunkscope.artefacts.note import Label, Note, one_of
 from chunkscope.errors import UsageError
 from chunkscope.hardware.gpus import LOCAL, Gpu, doubts, find_gpu
 from chunkscope.hardware.memory import Memory

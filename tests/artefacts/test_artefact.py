@@ -39,7 +39,6 @@ def test_what_is_written_is_read_back_equal(tmp_path: Path) -> None:
     again = Basket.load(tmp_path / "basket.json")
     assert again == BASKET
     assert again.digest() == BASKET.digest()
-    assert Basket.from_json(BASKET.to_json()) == BASKET
     assert BASKET.to_json()["figures"] == {"items": 1}
 
 
@@ -72,7 +71,7 @@ def test_a_changed_torn_or_foreign_file_is_refused_by_name(change: Any, tmp_path
     assert "chunkscope shop" in (raised.value.hint or "")
 
 
-def test_values_of_another_type_are_refused_even_under_a_right_checksum() -> None:
-    strange: Any = Basket(counts={"apples": "many"})  # type: ignore[dict-item]
-    with pytest.raises(InputError, match=r"counts\.apples"):
-        Basket.from_json(strange.to_json())
+def test_values_of_another_type_are_refused_even_under_a_right_checksum(tmp_path: Path) -> None:
+    Basket(counts={"apples": "many"}).save(tmp_path / "basket.json")  # type: ignore[dict-item]
+    with pytest.raises(InputError, match=r"basket\.json.*counts"):
+        Basket.load(tmp_path / "basket.json")

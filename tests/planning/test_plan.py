@@ -2,7 +2,6 @@ import json
 
 import pytest
 
-from chunkscope.artefacts import artefact
 from chunkscope.errors import InputError
 from chunkscope.planning.plan import Plan
 from chunkscope.vllm.enums import Entry, Mode, Task
@@ -39,7 +38,8 @@ def test_the_client_keeps_as_many_in_flight_as_ran_at_once():
 
 
 @pytest.mark.parametrize("change", [{"chunks": None}, {"extra": 1}, {"settings": {}}])
-def test_a_plan_that_was_edited_is_an_input_error(change):
-    document = json.loads(artefact.dump(plan(MIXED).to_json())) | change
+def test_a_plan_that_was_edited_is_an_input_error(tmp_path, change):
+    file = tmp_path / "plan.json"
+    file.write_text(json.dumps(plan(MIXED).to_json() | change))
     with pytest.raises(InputError):
-        Plan.from_json(document)
+        Plan.load(file)

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from chunkscope.artefacts.artefact import built, plain
 from chunkscope.errors import InputError, UsageError
 from chunkscope.hardware.accuracy import nearest_measured
 from chunkscope.hardware.gpus import find_gpu
@@ -429,4 +430,4 @@ def test_any_plan_is_one_its_vllm_accepts(lengths, version, model, gpu, mode, ta
     assert made.refused.prompts == sum(length > room for length in lengths)
     assert advice(made)
     assert all(map(sentence, (*made.reasons, *made.notes)))
-    assert Plan.from_json(made.to_json()) == made
+    assert built(Plan, plain(made)) == made

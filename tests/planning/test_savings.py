@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from chunkscope.artefacts.artefact import built, plain
 from chunkscope.lengths.content import Content
 from chunkscope.planning.plan import Plan, Saving
 from chunkscope.planning.recommend import recommend
@@ -78,7 +79,7 @@ def test_an_early_difference_is_named_with_what_it_loses_and_three_savings_are_a
     assert (one.code, one.tokens, one.simulated) == ("early_difference", 9_000, False)
     assert "on Monday" in words(one)
     assert len(plan.savings) == 3
-    assert Plan.from_json(plan.to_json()) == plan
+    assert built(Plan, plain(plan)) == plan
 
 
 def test_an_order_that_the_cache_likes_better_is_a_saving_at_the_plans_cache_size():
