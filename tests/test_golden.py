@@ -19,6 +19,7 @@ LOGS = REPOSITORY / "tests" / "diagnosis" / "logs"
 ANALYZE = "analyze sample_data"
 RECOMMEND = "recommend --model llama-3.1-8b --gpu h100"
 PAYS = "recommend --model qwen2.5-1.5b --gpu l4"
+DOCTOR = "doctor vllm-0.28-cpu-kv-bound.log"
 FAILS = f"{PAYS} --arrivals 20/s --slo ttft_p95=1s,itl_p99=80ms"
 
 CASES: dict[str, tuple[str, ...]] = {
@@ -31,6 +32,8 @@ CASES: dict[str, tuple[str, ...]] = {
         )
     },
     "analyze": (ANALYZE,),
+    "analyze-details": (f"{ANALYZE} --details",),
+    "analyze-json": ("analyze lm_eval --json",),
     "analyze-one-file": ("analyze sample_data/knowledge_quiz.csv",),
     "analyze-lm-eval-log": ("analyze lm_eval",),
     "analyze-bad-rows": ("analyze bad.jsonl",),
@@ -40,6 +43,7 @@ CASES: dict[str, tuple[str, ...]] = {
     "prefixes": (ANALYZE, "prefixes"),
     "prefixes-lm-eval-log": ("analyze lm_eval", "prefixes"),
     "recommend": (ANALYZE, RECOMMEND),
+    "recommend-details": (ANALYZE, f"{RECOMMEND} --details"),
     "recommend-pays": (ANALYZE, PAYS),
     "recommend-limits-kept": (ANALYZE, f"{PAYS} --slo itl_max=1s"),
     "recommend-limits-broken": (ANALYZE, FAILS),
@@ -53,14 +57,20 @@ CASES: dict[str, tuple[str, ...]] = {
     "emit-limits-broken": (ANALYZE, f"{PAYS} --slo itl_max=5ms --emit kubernetes"),
     "simulate": (ANALYZE, RECOMMEND, "simulate"),
     "simulate-pays": (ANALYZE, PAYS, "simulate"),
+    "simulate-sweep": (ANALYZE, PAYS, "simulate --sweep --slo ttft_p95=9s --details"),
+    "simulate-steps": (ANALYZE, PAYS, "simulate --timeline 9 --concurrency 4 --details"),
     "verify-report": ("report h200/llama-3.1-8b-long --format text",),
+    "verify-details": ("report h200/llama-3.1-8b-long --format md --details",),
+    "report-changes": ("report h200/llama-3.1-8b-long h200/llama-3.1-8b-mixed --details",),
     "memory": ("memory --model llama-3.1-8b --gpu h100",),
     "doctor-kv-bound": ("doctor vllm-0.28-cpu-kv-bound.log",),
     "doctor-does-not-fit": ("doctor vllm-0.28-cpu-does-not-fit.log",),
     "doctor-refused": ("doctor vllm-0.28-cpu-refused.log",),
     "gate-init": (ANALYZE, RECOMMEND, "gate --init"),
     "gate": (ANALYZE, RECOMMEND, "gate --init", "gate"),
-    "gate-broken": (ANALYZE, RECOMMEND, "gate --config strict.toml"),
+    "gate-broken": (ANALYZE, RECOMMEND, DOCTOR, "gate --config strict.toml"),
+    "gate-github": ("gate h200/llama-3.1-8b-long --config measured.toml --format github",),
+    "gate-junit": (ANALYZE, RECOMMEND, DOCTOR, "gate --config strict.toml --format junit"),
     "gpus": ("gpus",),
     "models": ("models",),
 }
@@ -68,13 +78,38 @@ ANSWERS = ("analyze", "prefixes", "recommend", "simulate", "report", "memory", "
 
 
 def is_answer(line: str) -> bool:
-    """Not help, nor arguments for another program."""
-    return line.split()[0] in ANSWERS and "--help" not in line and "--emit" not in line
+    """Not help, details, nor something for another program."""
+    more = ("--help", "--emit", "--details", "--json", "--format junit", "--format github")
+    return line.split()[0] in ANSWERS and not any(word in line for word in more)
 
 
 STRICT = """[gate.data]
 longest_prompt = 8000
 p95 = 2000
+datasets = ["gone"]
+max_model_len = 8000
+[gate.data.of.knowledge_quiz]
+prefix_hit_rate = "99%"
+[gate.settings]
+file = "vllm.yaml"
+[gate.memory.predicted]
+device_peak = "1GiB"
+[gate.slo]
+makespan = "1ms"
+[gate.doctor]
+findings = 0
+kv_use = "50%"
+[gate.freshness]
+plan = true
+"""
+MEASURED = """[gate.memory.measured]
+activation_peak = "1MiB"
+kv_requests_of_p95 = 9000
+[gate.speed]
+ttft_p95 = "1ms"
+output_tokens_per_s = 1
+[gate.outputs]
+equal = "99%"
 """
 
 
@@ -89,6 +124,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "bad.jsonl").write_text('{"prompt": "fine"}\n{"prompt": \n{"prompt": 7}\n')
     (folder / "odd.jsonl").write_text('{"alpha": "some text", "beta": "other text"}\n')
     (folder / "strict.toml").write_text(STRICT)
+    (folder / "measured.toml").write_text(MEASURED)
+    (folder / "vllm.yaml").write_text("max-num-seqs: 2\nenforce-eager: true\n")
     return folder
 
 

@@ -61,7 +61,7 @@ REFUSED = (
     *("--max-model-len 8,192", "--gpu-memory-utilization 90%", "--gpu-memory-utilization nan"),
     *(f"--max-num-seqs {'9' * 400}", "--max-num-seqs", "--max-num-seqs --enable-chunked-prefill"),
     *("--max-num 64", "--Max-Num-Seqs 2", "--bogus-flag-xyz 3", "--scheduling-policy x"),
-    *("--eplb-config x", "--help"),
+    *("--eplb-config x", "--help", "org/m --max-num-seqs 8 -- stray"),
 )
 
 
@@ -91,6 +91,7 @@ def test_yaml_is_turned_into_words_as_vllm_does():
         ("--dtype=half -pp 8", {"dtype": "half", "pipeline_parallel_size": "8"}),
         ("--config other.yaml", {"config": "other.yaml"}),
         ("--who knows this", {"who": "knows this"}),
+        ("--hf-overrides.num_layers 1", {"hf_overrides": "--hf-overrides.num-layers 1"}),
     ],
 )
 def test_what_no_setting_stands_for_is_kept_as_it_is_written(text, others):
@@ -124,6 +125,7 @@ def test_what_is_taken_depends_on_the_version(text, version, known):
             '{"max_model_len": 4096, "enable_chunked_prefill": false}',
             {"max_model_len": 4096, "enable_chunked_prefill": False},
         ),
+        ("enable_chunked_prefill=True", {"enable_chunked_prefill": True}),
     ],
 )
 def test_model_args_are_read_as_lm_eval_reads_them(text, values):
@@ -134,15 +136,16 @@ def test_model_args_are_read_as_lm_eval_reads_them(text, values):
 
 
 def test_model_args_that_neither_the_harness_nor_vllm_has_are_faults():
-    text = "pretrained=m,dtype=auto,port=1,bogus=2,max_num_s=3,max_length=1,max_model_len=2"
-    read = from_model_args(text, V28)
+    text = "pretrained=m,dtype=auto,port=1,bogus=2,max_num_s=3,max_length=1,max_model_len=2,"
+    read = from_model_args(f"{text}max_num_seqs=4K,device=cpu,batch_size=AUTO,max_gen_toks=9", V28)
     faults = [refusal.argument for refusal in read.refusals]
-    assert faults == ["max_length", "port", "bogus", "max_num_s"]
-    assert (read.model, read.others) == ("m", {})
+    assert faults == ["max_length", "port", "bogus", "max_num_s", "max_num_seqs"]
+    assert (read.model, read.others) == ("m", {"max_gen_toks": "9"})
 
 
 YAML = (b"- 1", b"", b"a: [", b"a: " + b"[" * 5000, b"!!python/object:os.system {}")
-TEXT = (b"--x 'open", b"a=1,b", b"{", b"\xff\xfe\x00", None)
+TEXT = (b"--x 'open", b"a=1,b", b"a=1,=2", b"{", b"\xff\xfe\x00", None, b"lm_eval --tasks t")
+TEXT += (b"vllm serve a\nvllm serve b",)
 
 
 @pytest.mark.parametrize(

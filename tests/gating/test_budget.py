@@ -11,7 +11,8 @@ from chunkscope.findings import load_findings
 from chunkscope.gating.budget import find_budget, parse_budget
 from chunkscope.gating.check import Check, GateResult
 from chunkscope.gating.gate import judge
-from chunkscope.gating.init import starting_text, updated_text
+from chunkscope.gating.init import limit_of, starting_text, updated_text
+from chunkscope.lengths.profile import Sample
 from chunkscope.planning.emit import emit
 from chunkscope.vllm.enums import Target
 from tests.build import MIXED, run
@@ -96,6 +97,27 @@ def result_of(place, path):
     return judge(parse_budget(path.read_text(), path), load_findings(place.reports))
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "limit"),
+    [
+        (("data", "bad_rows"), 3, 3),
+        (("data", "min_rows"), 10, 9),
+        (("data", "min_rows"), 1, 1),
+        (("data", "min_rows"), 0, None),
+        (("data", "p95"), 2_000.5, 2_201),
+        (("data", "prefix_hit_rate"), 0.5, "45%"),
+        (("data", "prefix_hit_rate"), 0.01, None),
+        (("speed", "output_tokens_per_s"), 100, 75),
+        (("slo", "makespan"), 1.0, "1100ms"),
+        (("memory.predicted", "device_peak"), 100, "102.0GiB"),
+        (("memory.measured", "activation_peak"), 0.5, "0.55GiB"),
+        (("outputs", "equal"), 1.0, "99%"),
+    ],
+)
+def test_a_limit_leaves_the_room_of_its_kind(key, value, limit):
+    assert limit_of(key, value) == limit
+
+
 def test_what_init_writes_passes_and_says_the_value_of_its_day(full):
     path = start(full)
     gate = tomllib.loads(path.read_text())["gate"]
@@ -107,24 +129,31 @@ def test_what_init_writes_passes_and_says_the_value_of_its_day(full):
 
 
 def test_what_fails_today_is_left_out_and_named(place):
-    place.save_profile()
+    made = place.save_profile()
     path = start(place)
     assert path.read_text().splitlines()[-1].startswith("#")
     assert "freshness.data" in path.read_text().splitlines()[-1], "the profile is of no file"
     assert result_of(place, path).passed
+    sample = replace(made.datasets[0], sample=Sample(rows=50, out_of=99, seed=0))
+    place.save_profile(replace(made, datasets=(sample,)))
+    assert tomllib.loads(start(place).read_text())["gate"]["data"]["allow_sample"] is True
+    (place.reports / "profile.json").unlink()
+    with pytest.raises(InputError):
+        start(place)
 
 
 def test_update_moves_what_init_wrote_and_what_fails_and_leaves_the_rest(place):
     place.save_profile(data=[10, 1000])
     path = start(place)
     chosen = path.read_text().replace("min_rows = { limit = 1, today = 2 }", "min_rows = 2  # mine")
-    path.write_text(f"# my words\n{chosen}")
+    path.write_text(f"# my words\n{chosen}".replace("bad_rows", "p50 = 600  # moved\nbad_rows"))
     place.save_profile(data=[10, 500, 2000])
     file = parse_budget(path.read_text(), path)
     text = updated_text(file, load_findings(place.reports))
     gate = tomllib.loads(text)["gate"]["data"]
     assert gate["longest_prompt"] == {"limit": 2200, "today": 2000}
     assert (gate["min_rows"], "# mine" in text, "# my words" in text) == (2, True, True)
+    assert (gate["p50"], "p50 = 600  # moved" in text) == (600, True), "500 tokens keep it"
     path.write_text(text)
     assert result_of(place, path).passed
     again = updated_text(parse_budget(text, path), load_findings(place.reports))

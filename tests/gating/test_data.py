@@ -10,6 +10,7 @@ import pytest
 import chunkscope
 from chunkscope.errors import InputError
 from chunkscope.lengths.profile import Profile, Sample
+from chunkscope.prefixes.reuse import PrefixReuse
 from tests.build import TOKENIZER, dataset, profile
 
 
@@ -64,12 +65,30 @@ def test_a_dataset_can_have_limits_of_its_own(place):
     place.save_profile(short=[10], long=[5000])
     budget = '[data.of.{}]\nlongest_prompt = 4999\np95 = "5K"'
     checks = place.gate(budget.format("long")).checks
-    assert [(c.name, c.subject, c.passed) for c in checks] == [
-        ("data.longest_prompt", "long", False),
-        ("data.p95", "long", True),
+    assert [(c.place, c.subject, c.passed) for c in checks] == [
+        (("data", "of", "long", "longest_prompt"), "long", False),
+        (("data", "of", "long", "p95"), "long", True),
     ]
     assert place.gate(budget.format("short")).passed
     assert not place.one(budget.format("lung")).passed
+
+
+def test_what_prompts_share_has_limits_where_it_is_known_of_all(place):
+    reuse = PrefixReuse(
+        prompts=2,
+        tokens=200,
+        out_of_prompts=2,
+        out_of_tokens=200,
+        common_tokens=64,
+        cached_tokens=50,
+    )
+    same = dataset("a", [100] * 2, prefixes=reuse)
+    place.save_profile(of(same, dataset("empty", [])))
+    budget = '[data]\nprefix_hit_rate = "{}%"\nshared_prefix_tokens = {}'
+    assert place.gate(budget.format(25, 64)).passed
+    assert [c.value for c in place.gate(budget.format(26, 65)).failed] == [0.25, 64]
+    place.save_profile(of(same, dataset("b", [5])))
+    assert [c.value for c in place.gate(budget.format(1, 1)).failed] == [None, None]
 
 
 @pytest.mark.parametrize("line", ["p95 = 9000", "max_model_len = 9000"])

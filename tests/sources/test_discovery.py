@@ -78,6 +78,9 @@ def test_what_is_left_out_of_a_folder_is_said(tree):
         pytest.param(b"just text", "text", id="text"),
         pytest.param("é".encode() * 3000, "text", id="text cut inside a character"),
         pytest.param(b"question,answer\nwhy,x\n", "csv", id="a table"),
+        pytest.param(b"question,answer\n", "text", id="a header alone"),
+        pytest.param(b"question,a\n" + b"b,c\n" * 9 + b"d\n", "csv", id="nearly all of a width"),
+        pytest.param(b"question,a\n" + b"b,c\n" * 8 + b"d\n", "text", id="too few of a width"),
         pytest.param(b"", "json", id="empty"),
     ],
 )

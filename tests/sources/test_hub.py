@@ -1,6 +1,7 @@
 import json
 import shutil
 
+import fsspec
 import pytest
 
 from chunkscope.errors import InputError, MissingError, UsageError
@@ -81,19 +82,79 @@ def test_a_local_folder_of_that_name_is_not_taken_for_the_dataset(cached, tmp_pa
     assert read("hf:org/mini_set@test").records[0]["question"] == "test 0"
 
 
+class AnswerError(FileNotFoundError):
+    """As aiohttp says what a server answered."""
+
+    def __init__(self, status):
+        self.status = status
+
+
+def behind(cause, error):
+    error.__cause__ = cause
+    return error
+
+
 @pytest.mark.parametrize(
-    ("error", "kind"),
+    ("shown", "error", "kind", "hint"),
     [
-        (ConnectionError("no route"), MissingError),
-        (TimeoutError("slow"), MissingError),
-        (FileNotFoundError("Couldn't find it either: LocalEntryNotFoundError: x"), MissingError),
-        (datasets.exceptions.DatasetNotFoundError("Dataset 'x' doesn't exist"), MissingError),
-        (datasets.exceptions.DatasetNotFoundError("Dataset 'x' is a gated dataset"), MissingError),
-        (ValueError("Config name is missing"), InputError),
-        (RuntimeError("Dataset scripts are no longer supported"), InputError),
+        ("hf:org/name", ConnectionError("no route"), MissingError, "HF_TOKEN"),
+        ("hf:org/name", OSError("x: LocalEntryNotFoundError: y"), MissingError, "HF_TOKEN"),
+        ("hf:org/name", datasets.exceptions.DatasetNotFoundError("x"), MissingError, "HF_TOKEN"),
+        ("hf:org/name", ValueError("Config name is missing"), InputError, "@split"),
+        ("s4://bucket/x", ValueError("Protocol not known: s4"), UsageError, "s3, gs"),
+        ("s3://bucket/x", ValueError("odd"), InputError, "again"),
+        ("s3://bucket/x", AnswerError(499), InputError, "name"),
+        ("s3://bucket/x", AnswerError(500), InputError, "again"),
+        ("s3://bucket/x", behind(AnswerError(503), OSError("x")), InputError, "again"),
+        ("s3://bucket/x", FileNotFoundError("x"), InputError, "name"),
+        ("s3://bucket/x", behind(PermissionError("x"), OSError("x")), InputError, "AWS_PROFILE"),
+        ("s3://bucket/x", TimeoutError("slow"), InputError, "AWS_ENDPOINT_URL"),
+        ("data/x", PermissionError(13, "Denied"), InputError, "ls -l data/x"),
+        ("data/x", OSError("cut"), InputError, "damaged"),
     ],
 )
-def test_what_the_library_raises_becomes_one_of_our_errors(error, kind):
-    explained = remote.explained("hf:org/name", error)
-    assert isinstance(explained, kind)
-    assert explained.hint
+def test_what_a_library_raises_becomes_one_of_our_errors(shown, error, kind, hint):
+    explained = remote.explained(shown, error)
+    assert (type(explained), hint in explained.hint) == (kind, True), explained.hint
+    assert shown in explained.message
+
+
+def test_while_files_are_looked_for_a_place_without_access_is_missing():
+    for error, kind in ((PermissionError("x"), MissingError), (OSError("x"), InputError)):
+        with pytest.raises(kind), remote.explaining("s3://bucket/", is_search=True):
+            raise error
+        with pytest.raises(InputError), remote.explaining("s3://bucket/x"):
+            raise error
+    with pytest.raises(MissingError, match="s3fs"), remote.explaining("s3://bucket/x"):
+        raise ImportError("no s3fs")
+
+
+@pytest.fixture
+def bucket():
+    """A folder of another machine, as fsspec shows it."""
+    system = fsspec.filesystem("memory")
+    names = ("few.csv", "more/few.csv", "more/.hidden/x.jsonl", "more/README.md", "more/deep/y.csv")
+    system.pipe({f"/evals/{name}": b"prompt\nhello there\n" for name in names})
+    yield
+    system.rm("/evals", recursive=True)
+
+
+@pytest.mark.parametrize(
+    ("addresses", "names", "groups"),
+    [
+        (["memory://evals/few.csv"], ["few"], [""]),
+        (["memory://evals/*.csv"], ["few"], ["evals"]),
+        (["memory://evals/**/few.csv"], ["few", "more/few"], ["evals", "evals/more"]),
+        (["memory://evals/more"], ["deep/y", "few"], ["more/deep", "more"]),
+        (["memory://evals/few.csv", "memory://evals/*.csv"], ["few"], [""]),
+    ],
+)
+@pytest.mark.usefixtures("bucket")
+def test_addresses_name_files_folders_and_globs(addresses, names, groups):
+    sources, _ = discover(addresses, options=OFFLINE)
+    assert [(source.name, source.group) for source in sources] == [*zip(names, groups, strict=True)]
+    assert {source.bytes for source in sources} == {19}
+    assert read(sources[0]).records == [{"prompt": "hello there"}]
+    for nothing in ("memory://nowhere/", "memory://evals/none.jsonl", "memory://evals/*.none"):
+        with pytest.raises(InputError, match=nothing.replace("*", r"\*")):
+            discover([nothing], options=OFFLINE)

@@ -49,27 +49,6 @@ def test_a_bucket_is_read_as_a_folder_is(bucket: tuple[Path, str], tmp_path: Pat
         assert skipped in far.err
 
 
-@pytest.mark.parametrize(
-    ("words", "names"),
-    [
-        (("s3://evals/few.csv",), ["few"]),
-        (("s3://evals/*.csv",), ["few"]),
-        (("s3://evals/**/few.csv",), ["few", "more/few"]),
-        (("s3://evals/more",), ["few", "pack/few"]),
-        (("s3://evals/few.csv", "s3://evals/*.csv"), ["few"]),
-    ],
-)
-def test_addresses_name_files_folders_and_globs(
-    bucket: tuple[Path, str], tmp_path: Path, words: tuple[str, ...], names: list[str]
-) -> None:
-    assert bucket
-    run = analyze(tmp_path, *words)
-    assert [dataset["name"] for dataset in run.profile["datasets"]] == names, run.err
-    for address in ("s3://nowhere/", "s3://evals/none.jsonl", "s3://evals/*.none"):
-        run = analyze(tmp_path, address)
-        assert (run.code, address in run.err) == (3, True), run.err
-
-
 def test_without_credentials_it_is_said_how_they_are_given(
     bucket: tuple[Path, str], tmp_path: Path
 ) -> None:

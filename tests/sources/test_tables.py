@@ -73,6 +73,11 @@ def test_every_kind_of_csv_gives_the_same_rows(table, data):
         pytest.param("Paris,A\nRome,A\nOslo,B\n", ["column0", "column1"], id="labels come again"),
         pytest.param("What is the point of all this?,A\n", ["column0", "column1"], id="a sentence"),
         pytest.param("Oslo,Rome\n", ["column0", "column1"], id="a single row"),
+        pytest.param("a b c d,beta\n1,2\n", ["a b c d", "beta"], id="four words"),
+        pytest.param("a b c d e,beta\n1,2\n", ["column0", "column1"], id="five words"),
+        pytest.param(f"{'a' * 40},b\n1,2\n", ["a" * 40, "b"], id="a long name"),
+        pytest.param(f"{'a' * 41},b\n1,2\n", ["column0", "column1"], id="too long a name"),
+        pytest.param("Note:,beta\n1,2\n", ["column0", "column1"], id="a colon"),
     ],
 )
 def test_a_header_is_known_by_its_names(table, data, names):
