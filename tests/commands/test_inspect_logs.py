@@ -24,20 +24,6 @@ def counts(profile: Profile) -> dict[int, int]:
     return dict(dataset.lengths.counts)
 
 
-def test_every_length_in_a_real_log_is_what_was_sent(tmp_path: Path, shared: Path) -> None:
-    profile = counted(tmp_path, shared / REAL, "--exclude", "truth.jsonl")
-    truth = list(map(json.loads, (shared / REAL / "truth.jsonl").read_text().splitlines()))
-    assert sum(dataset.log.requests for dataset in profile.datasets) == len(truth)
-    for dataset in profile.datasets:
-        sent = [request for request in truth if dataset.path.endswith(request["log"])]
-        # The mock counted words.
-        words = Counter(
-            sum(len(message["content"].split()) for message in request["messages"])
-            for request in sent
-        )
-        assert dataset.lengths.counts == words
-
-
 def test_a_tokenizer_counts_the_messages_when_they_are_asked_for(
     tmp_path: Path, shared: Path
 ) -> None:

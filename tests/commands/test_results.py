@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from xml.etree import ElementTree
 
 import pytest
 
@@ -43,9 +42,6 @@ def test_markdown_and_json_go_to_stdout_and_the_files_name_says_the_form(place) 
 
 def test_two_folders_are_compared(place) -> None:
     build.profile(short=[7]).save(place / "new" / "profile.json")
-    run = chunkscope(place, "report", "reports", "new")
-    assert run.code == 0, run.err
-    assert "short" in run.out
     changes = json.loads(chunkscope(place, "report", "reports", "new", "--json").out)
     assert {change["subject"] for change in changes["data"]} >= {"short"}
 
@@ -68,15 +64,12 @@ def test_a_budget_is_written_kept_broken_and_written_anew(place) -> None:
     assert (place / "chunkscope.toml.old").exists()
 
 
-def test_a_gate_speaks_json_junit_and_github(place) -> None:
+def test_a_gate_speaks_json_and_python(place) -> None:
     (place / "strict.toml").write_text("[gate.data]\nlongest_prompt = 100\n")
-    words = ("gate", "--config", "strict.toml")
-    assert json.loads(chunkscope(place, *words, "--json").out)["passed"] is False
-    assert ElementTree.fromstring(chunkscope(place, *words, "--format", "junit").out) is not None
-    run = chunkscope(place, *words, "--format", "github")
-    assert run.code == 1
-    assert run.out.startswith("::error file=")
-    assert python.gate(place / "reports", config=place / "strict.toml").passed is False
+    document = json.loads(chunkscope(place, "gate", "--config", "strict.toml", "--json").out)
+    result = python.gate(place / "reports", config=place / "strict.toml")
+    assert (document["passed"], document["failed"], result.passed) == (False, 1, False)
+    assert document["checks"][0]["value"] == result.checks[0].value == 4_000
 
 
 @pytest.mark.parametrize(
@@ -100,7 +93,6 @@ def test_a_gate_that_cannot_judge_never_passes(place, words, code) -> None:
 def test_the_answer_comes_first_and_the_diagnosis_is_kept(place) -> None:
     run = chunkscope(place, "doctor", examples.LOG)
     assert run.code == 0, run.err
-    assert len(run.out.splitlines()) <= 40
     assert python.Diagnosis.load(place / "reports" / "doctor.json").symptoms
     log = examples.LOG.read_bytes()
     assert chunkscope(place, "doctor", "-", "--format", "md", stdin=log).out

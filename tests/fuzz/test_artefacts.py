@@ -19,6 +19,7 @@ from chunkscope.verification.result import Verification
 from tests.commands.helpers import chunkscope
 from tests.conftest import REPOSITORY
 from tests.fuzz.helpers import assert_fine, changed, damaged, explore, fine
+from tests.gating.test_damage import BUDGET
 from tests.hardware.test_kv_groups import CONFIGS
 from tests.report import examples
 
@@ -30,22 +31,6 @@ KINDS = {
     "simulation.json": Simulation,
     "calibration.json": Calibration,
 }
-SHOWN = [("report", "--format", "md"), ("report", "--json"), ("report",), ("gate",)]
-BUDGET = """\
-[gate.data]
-longest_prompt = 100000
-p95 = "90k"
-min_rows = 1
-[gate.drift]
-baseline = "reports/profile.json"
-p95 = "5%"
-[gate.freshness]
-plan = true
-[gate.settings]
-file = "vllm.yaml"
-[gate.speed]
-ttft_p95 = "200ms"
-"""
 SETTINGS = b"model: llama-3.1-8b\nmax-num-seqs: 64\nmax_num_batched_tokens: 4K\nquantization: fp8\n"
 
 
@@ -64,12 +49,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def written(document: Any) -> bytes:
     """As a stranger may write it: also NaN, and half of a character."""
     return json.dumps(document, ensure_ascii=False).encode("utf-8", "surrogatepass")
-
-
-def test_what_is_damaged_is_good_to_begin_with(folder: Path) -> None:
-    assert [kind.load(folder / "reports" / name) for name, kind in KINDS.items()]
-    assert [chunkscope(folder, *words).code for words in SHOWN] == [0, 0, 0, 1]
-    assert read_arguments(folder / "vllm.yaml", version=(0, 24, 0))
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -96,13 +75,8 @@ def test_a_budget_is_judged_or_refused(folder: Path, tmp_path: Path) -> None:
         with fine():
             assert_fine(chunkscope(tmp_path, "gate"))
 
-    past = [
-        (b"[gate.data]\np95 = nan",),
-        (b"gate = 5",),
-        (b"[gate]",),
-        (b"[gate.data]\np95=1e999",),
-    ]
-    explore(check, damaged(BUDGET.encode()), past=past)
+    past = [b"[gate.data]\np95 = nan", b"gate = 5", b"[gate]", b"[gate.data]\np95=1e999"]
+    explore(check, damaged(BUDGET.encode()), past=[(text,) for text in past])
 
 
 @pytest.mark.parametrize("name", ["vllm.yaml", "args.txt", "serve.sh", "compose.yaml"])

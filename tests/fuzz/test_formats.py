@@ -5,8 +5,6 @@ import gzip
 import io
 import json
 import lzma
-import tarfile
-import zipfile
 from dataclasses import asdict
 
 import pyarrow as pa
@@ -27,6 +25,7 @@ from tests.fuzz.helpers import anything, damaged, explore, fine
 from tests.prompts.inspect_logs import event, sample
 from tests.prompts.inspect_logs import members as inspect_members
 from tests.prompts.inspect_logs import zipped as inspect_zip
+from tests.sources.helpers import archive
 
 ROWS = [{"question": f"why é {i}?", "turns": ["a", "b"], "n": i} for i in range(40)]
 LINES = b"".join(json.dumps(row).encode() + b"\n" for row in ROWS)
@@ -69,28 +68,15 @@ def reading(path, **options):
     return check
 
 
-def in_memory(write):
+def table(write):
     raw = io.BytesIO()
-    write(raw)
+    write(pa.Table.from_pylist(ROWS), raw)
     return raw.getvalue()
 
 
-def tarred(raw):
-    with tarfile.open(fileobj=raw, mode="w") as tar:
-        info = tarfile.TarInfo("x.jsonl")
-        info.size = len(LINES)
-        tar.addfile(info, io.BytesIO(LINES))
-
-
-def zipped(raw):
-    with zipfile.ZipFile(raw, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("x.jsonl", LINES)
-
-
-def arrow_stream(raw):
-    table = pa.Table.from_pylist(ROWS)
-    with pa.ipc.new_stream(raw, table.schema) as writer:
-        writer.write_table(table)
+def write_stream(rows, raw):
+    with pa.ipc.new_stream(raw, rows.schema) as writer:
+        writer.write_table(rows)
 
 
 GOOD = {
@@ -99,17 +85,15 @@ GOOD = {
     "x.csv": b"question,answer\n" + b'"why,\n oh ""why""?",x\n' * 40,
     "x.tsv": b"question\tanswer\n" + b"why?\tx\n" * 40,
     "x.txt": "ünïcödé\n".encode() * 40,
-    "x.parquet": in_memory(lambda raw: pq.write_table(pa.Table.from_pylist(ROWS), raw)),
-    "x.feather": in_memory(lambda raw: feather.write_feather(pa.Table.from_pylist(ROWS), raw)),
-    "x.arrow": in_memory(arrow_stream),
+    "x.parquet": table(pq.write_table),
+    "x.feather": table(feather.write_feather),
+    "x.arrow": table(write_stream),
     "x.jsonl.gz": gzip.compress(LINES),
     "x.jsonl.bz2": bz2.compress(LINES),
     "x.jsonl.xz": lzma.compress(LINES),
     "x.jsonl.zst": zstandard.compress(LINES),
-    "x.zip": in_memory(zipped),
     "x.eval": inspect_zip(inspect_members(sample(1, event("why é?")))),
-    "x.tar": in_memory(tarred),
-    "x.tar.gz": gzip.compress(in_memory(tarred)),
+    **{name: archive(name, {"x.jsonl": LINES}) for name in ("x.zip", "x.tar", "x.tar.gz")},
 }
 
 

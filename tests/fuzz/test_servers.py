@@ -2,16 +2,12 @@
 
 import json
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import Any
 
 import orjson
 import pytest
 from hypothesis import strategies as st
 
-from chunkscope.verification.endpoint import metrics
-from chunkscope.verification.endpoint.server import RequestFailed
-from chunkscope.verification.endpoint.stream import Received
 from tests.fuzz.helpers import anything, changed, damaged, explore, fine
 from tests.verification.odd_server import DONE, OddServer, raw, says, usage
 from tests.verification.odd_server import event as text_event
@@ -47,35 +43,6 @@ PAST = [
 ]
 
 
-def test_a_stream_of_events() -> None:
-    def check(parts: list[bytes]) -> None:
-        received = Received()
-        with fine(), suppress(RequestFailed):  # which makes a row that is not usable
-            for number, line in enumerate(b"".join(parts).split(b"\n")):
-                received.take(line, 1.0 + number)
-            received.answer(0.5, 1e6)
-
-    explore(check, st.lists(EVENTS, max_size=6), past=[(case,) for case in PAST])
-
-
-NUMBERS = st.sampled_from(["nan", "inf", "-inf", "-1", "1e308", "9" * 400, "None", "x", "", "0"])
-
-
-def test_metrics() -> None:
-    def check(one: bytes, other: bytes, number: str) -> None:
-        before, after = (metrics.parse(data.decode(errors="replace")) for data in (one, other))
-        with fine():
-            metrics.counted(before, after, metrics.PREEMPTIONS)
-            metrics.prefix_hit_rate(before, after)
-            metrics.kv_cache(after, 100)
-            metrics.kv_cache(metrics.parse(COUNTERS.replace("100", number)), 100)
-
-    endless = VLLM.format(preemptions="+Inf", finished="NaN", queries="-Inf", hits="1e999").encode()
-    some = damaged(COUNTERS.encode())
-    past = [(endless, endless, "nan"), (COUNTERS.encode(), endless, "inf")]
-    explore(check, some, some, NUMBERS, past=past)
-
-
 @pytest.fixture
 def server() -> Iterator[OddServer]:
     with OddServer() as serving:
@@ -94,6 +61,8 @@ def test_a_whole_run(server: OddServer) -> None:
             orjson.dumps(found[1:])  # what of it goes into verify.json
 
     some = st.just(MODELS) | changed(MODELS) | anything
+    endless = VLLM.format(preemptions="+Inf", finished="NaN", queries="-Inf", hits="1e999").encode()
     past = [(case, MODELS, COUNTERS.encode()) for case in PAST]
+    past += [([DONE], MODELS, odd) for odd in (endless, COUNTERS.replace("100", "nan").encode())]
     counters = damaged(COUNTERS.encode())
     explore(check, st.lists(EVENTS, max_size=6), some, counters, past=past)

@@ -143,7 +143,6 @@ def test_what_ray_cannot_do_is_refused(place: Path, tmp_path: Path) -> None:
     (tmp_path / "ray.py").write_text("raise ImportError('not here')")
     lacking = {"PYTHONPATH": f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
     assert analyze_apart(tmp_path, few, "--ray", "-q", env=lacking).code == 4
-    assert analyze_apart(tmp_path, few, "--ray", "--export-trace", "x.jsonl").code == 2
     assert analyze_apart(tmp_path, "-", "--ray", input=b'{"prompt": "x"}').code == 2
 
 

@@ -12,7 +12,6 @@ from chunkscope.errors import InputError
 from chunkscope.lengths.analyze import analyze as run
 from chunkscope.lengths.scan import Listener, draw
 from chunkscope.sources.base import Chunk
-from tests.commands.helpers import analyze as command
 from tests.commands.helpers import prompts, write_jsonl
 
 
@@ -65,14 +64,6 @@ def test_beside_others_it_is_in_the_profile(tmp_path: Path) -> None:
     assert failed.failure.hint
 
 
-def test_the_command_says_why_it_failed(tmp_path: Path) -> None:
-    write_jsonl(tmp_path / "a.jsonl", prompts(3))
-    (tmp_path / "b.parquet").write_bytes(b"PAR1 and nothing more")
-    errors = command(tmp_path, ".").err
-    assert "b.parquet" in errors
-    assert "Failure(" not in errors
-
-
 def test_a_sample_is_the_same_on_every_machine(tmp_path: Path) -> None:
     data = write_jsonl(tmp_path / "a.jsonl", [{"prompt": "so " * n} for n in range(1, 201)])
     options = chunkscope.AnalyzeOptions(sample=20, seed=3, use_cache=False)
@@ -87,13 +78,6 @@ def test_every_row_is_as_likely_to_be_in_a_sample() -> None:
     seen = Counter(row for seed in range(400) for row in draw(chunks, 20, seed)[0].positions)
     assert sum(seen.values()) == 400 * 20
     assert all(20 < seen[row] < 65 for row in range(200))
-
-
-def test_lengths_that_came_with_the_data_need_no_tokenizer(tmp_path: Path) -> None:
-    data = write_jsonl(tmp_path / "a.jsonl", [{"input_length": 5, "output_length": 2}])
-    profile = chunkscope.analyze(data)
-    assert profile.tokenizer.kind == "none"
-    assert profile.datasets[0].engine is None
 
 
 def test_a_file_that_changed_is_counted_again_and_one_that_did_not_is_not(tmp_path: Path) -> None:

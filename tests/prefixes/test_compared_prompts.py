@@ -22,17 +22,7 @@ from tests.commands.helpers import write_jsonl
 from tests.prefixes.test_reuse import brute_ideal, reuse
 
 WORDS = [
-    "the",
-    "of",
-    "naïve",
-    "Größe",
-    "東京",
-    "x9",
-    "1234",
-    "<s>",
-    "<|im_end|>",
-    "é",
-    "🙂",
+    *["the", "of", "naïve", "Größe", "東京", "x9", "1234", "<s>", "<|im_end|>", "é", "🙂"],
     "def\treturn\n\n",
 ]
 

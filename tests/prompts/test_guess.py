@@ -4,7 +4,6 @@ The rows of public evaluation sets are made up here after their schemas: names a
 fields are the sets' own, the text is not.
 """
 
-import re
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -14,12 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import chunkscope
 from chunkscope.artefacts.note import Note
 from chunkscope.errors import InputError
 from chunkscope.prompts.select import select, shape_of
 from chunkscope.prompts.selection import SelectOptions
-from chunkscope.report.words.data import SENTENCES
 from tests.commands.helpers import analyze, write_jsonl
 from tests.prompts.helpers import CHAT, choose, extract, items, lengths
 
@@ -349,12 +346,3 @@ def selected_or_none(record: Row) -> Any:
         selection = choose(record)
         return selection.kind, selection.label, selection.uncounted
     return None
-
-
-def test_every_note_has_words() -> None:
-    package = Path(chunkscope.__file__).parent
-    files = [*package.glob("prompts/**/*.py"), *package.glob("lengths/*.py")]
-    text = "".join(file.read_text(encoding="utf-8") for file in files)
-    codes = {*re.findall(r'\bnote\(\s*"(\w+)"', text)}
-    assert len(codes) > 15
-    assert codes <= SENTENCES.keys()

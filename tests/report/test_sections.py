@@ -86,17 +86,6 @@ def test_of_many_datasets_the_longest_are_listed_and_folders_are_one_line() -> N
 # -- the plan ------------------------------------------------------------------------------------
 
 
-def test_a_plan_that_breaks_its_limits_shows_no_arguments() -> None:
-    plan = examples.limits_broken()
-    assert plan.cli_args()
-    assert " ".join(plan.cli_args()) not in shown(plan)
-
-
-def test_without_a_gpu_the_answer_says_what_is_missing() -> None:
-    plan = examples.recommend(examples.profile(), model="qwen3-8b", vllm_version="0.24.0")
-    assert "--gpu" in next(iter(sections(plan))).sentences[0]
-
-
 def test_what_did_better_on_an_engine_is_the_plan_to_use(tmp_path) -> None:
     findings = examples.folder(tmp_path, "profile", "plan", "verify")
     assert plan_to_use(findings).settings == findings.verification.run("plan").settings

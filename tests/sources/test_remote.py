@@ -3,7 +3,6 @@
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -84,36 +83,6 @@ def test_without_a_network_it_is_said(tmp_path: Path) -> None:
         run = analyze(tmp_path, "s3://evals/few.csv")
     assert run.code == 4
     assert "s3://evals" in run.err
-
-
-def test_without_the_hub_it_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from huggingface_hub import HfFileSystem
-
-    refused = ConnectionRefusedError(111, "Connection refused")
-    monkeypatch.setattr(HfFileSystem, "info", lambda *_, **__: (_ for _ in ()).throw(refused))
-    run = analyze(tmp_path, "hf://datasets/openai/gsm8k/main/test.parquet")
-    assert run.code == 4
-    assert "hf://datasets" in run.err
-
-
-def test_a_file_that_may_not_be_read_is_a_failure_and_the_others_count(
-    bucket: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import s3fs
-
-    usual = s3fs.S3FileSystem.open
-
-    def guarded(self: Any, path: str, *words: Any, **more: Any) -> Any:
-        if path.endswith("more/few.csv"):
-            raise PermissionError("Access Denied")
-        return usual(self, path, *words, **more)
-
-    assert bucket
-    monkeypatch.setattr(s3fs.S3FileSystem, "open", guarded)
-    run = analyze(tmp_path, "s3://evals/**/few.csv")
-    few, denied = run.profile["datasets"]
-    assert (run.code, bool(few["lengths"]["counts"]), denied["lengths"]["counts"]) == (3, True, {})
-    assert "s3://evals/more/few.csv" in str(denied["failure"])
 
 
 def test_secrets_are_left_out_of_addresses() -> None:

@@ -16,7 +16,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from chunkscope.prompts.chat import Conversation
 from chunkscope.tokenizers import reference
 from chunkscope.tokenizers.tokenizer import Tokenizer
-from tests.tokenizers.helpers import WORDS, bpe, lengths, save, splitting
+from tests.tokenizers.helpers import WORDS, lengths, save, splitting
 
 TEXTS = ["", "the answer is 12345", "naïve  東京\n\n", "the" * 40, "<s> a </s>"]
 SPECIALS = [
@@ -195,14 +195,3 @@ def test_a_damaged_tokenizer_in_the_cache_is_prepared_again(
     damage(file)
     assert Tokenizer(str(path)).facts == before
     assert file.read_bytes() == content
-
-
-def test_a_cache_that_cannot_be_written_is_done_without(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "export.json"
-    bpe("t h").save(str(path))
-    expected = lengths(path, ["the x"])
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv("CHUNKSCOPE_CACHE_DIR", str(tmp_path / "file" / "cache"))
-    assert lengths(path, ["the x"]) == expected
