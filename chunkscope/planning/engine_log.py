@@ -10,11 +10,10 @@ from chunkscope.artefacts.note import Note, note
 from chunkscope.errors import InputError, UsageError
 from chunkscope.sources.base import Source
 from chunkscope.sources.streams import as_utf8, decompressed, open_raw
-from chunkscope.vllm.deployment import Deployment
+from chunkscope.vllm.deployment import Deployment, FailedStart, MeasuredFit
 from chunkscope.vllm.flags import release
 from chunkscope.vllm.log.failures import Failure
 from chunkscope.vllm.log.reader import EngineStart, LogReader
-from chunkscope.vllm.measured import FailedStart, MeasuredFit
 from chunkscope.vllm.settings import Settings
 
 STDIN = "-"

@@ -20,7 +20,7 @@ from chunkscope.simulation.slo import RequestTimes, Slo, slo_result
 from chunkscope.simulation.workload import Request, read_together
 from chunkscope.vllm.enums import ChunkPolicy
 from chunkscope.vllm.rules import Rules
-from chunkscope.vllm.settings import KvPool, Settings, check_settings
+from chunkscope.vllm.settings import KvPool, Settings, check_sizes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +51,7 @@ def run_setting(
     `times` say how long steps take: those of reference/ are measured. Of several replicas in data
     parallel each gets every n-th request.
     """
-    check_settings(settings, scenario.rules)
+    check_sizes(settings)
     check_requests(scenario.requests, settings, pool, scenario.rules)
     states, model = _states(scenario, pool.block_size), _step_model(scenario, settings)
     start, concurrency = states[0].arrival_s, scenario.concurrency

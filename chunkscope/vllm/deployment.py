@@ -3,20 +3,27 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from chunkscope.artefacts.note import Fact, Note
+from chunkscope.artefacts.note import Fact, Label, Note, note
 from chunkscope.hardware.accuracy import unlike_measured
-from chunkscope.hardware.gpus import Gpu
-from chunkscope.hardware.memory import Memory, MemoryModel, Runner
+from chunkscope.hardware.gpus import GIB, Gpu
+from chunkscope.hardware.memory import Memory, MemoryLine, MemoryModel, Runner
 from chunkscope.models.layers import KvKind
 from chunkscope.models.shape import ModelShape
 from chunkscope.vllm.enums import Entry
 from chunkscope.vllm.flags import Release, dotted, flags_of
-from chunkscope.vllm.measured import MeasuredFit
+from chunkscope.vllm.log.failures import Failure
 from chunkscope.vllm.settings import NAMES, UNUSUAL, KvPool, Settings
 
 OWN = Settings()  # everything left to vLLM
 THRESHOLD = "long_prefill_token_threshold"
 POSITIVE = ("max_model_len", "max_num_batched_tokens", "max_num_seqs", "max_num_active_seqs")
+_SIZES = ("step_tokens", "max_num_seqs", "gpu_memory_utilization", "max_model_len")
+_ASKED_FOR = {
+    Failure.OOM_LOGPROBS: ("chunk_tokens",),
+    Failure.CONTEXT_TOO_LONG: ("step_tokens", "step_requests", "max_model_len"),
+}
+# What more memory for the KV cache would have mended; all else ran out of what was left free.
+_TOO_LITTLE = (Failure.NO_CACHE_BLOCKS, Failure.CONTEXT_TOO_LONG)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +31,65 @@ class Refusal(Note):
     """Why vLLM would not start with an argument, or not do what it says."""
 
     argument: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailedStart:
+    """An engine that ran out of memory; `settings` are complete."""
+
+    settings: Settings
+    why: Failure
+    line: int
+
+    def covers(self, other: Settings) -> bool:
+        """Would these run out of it, too? They are if they ask for no less in any way."""
+        mine, low = self.settings, self.why in _TOO_LITTLE
+        names = _ASKED_FOR.get(self.why, ("step_tokens", "step_requests"))
+        asks = all((getattr(other, n) or 0) >= (getattr(mine, n) or 0) for n in names)
+        shares = [s.gpu_memory_utilization or 0.0 for s in (mine, other)]
+        leaves_less = shares == sorted(shares, reverse=low)
+        return asks and leaves_less and mine.parallel == other.parallel
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredFit:
+    """Of the last engine in a log that got so far: it goes before what the memory model says.
+
+    The model is shifted as a whole: at the log's own settings the KV cache has the tokens that the
+    log says, and elsewhere as many fewer or more than predicted as it was off there.
+    """
+
+    log: str
+    settings: Settings  # complete: what that engine ran with
+    cuda_graphs: bool = True
+    kv_cache_tokens: int | None = None  # None as well where its size was given, not measured
+    failed: tuple[FailedStart, ...] = ()
+
+    def failed_as(self, settings: Settings) -> FailedStart | None:
+        return next((one for one in self.failed if one.covers(settings)), None)
+
+    def applied(
+        self, bill: Memory, settings: Settings, *, at_log: Memory, model: MemoryModel
+    ) -> Memory:
+        """A predicted bill, off by as much as `at_log`: what is predicted at the log's settings."""
+        if self.kv_cache_tokens is None:
+            return bill
+        layout, sizes = model.kv_layout, [_sizes(s, model) for s in (self.settings, settings)]
+        held = layout.blocks_with(self.kv_cache_tokens, **sizes[0]) * layout.block_bytes
+        off = at_log.kv_cache_bytes - held
+        why = note("memory_correction", log=self.log, tokens=self.kv_cache_tokens)
+        line = MemoryLine(name="correction", gib=off / GIB, label=Label.MEASURED, note=why)
+        blocks = layout.blocks(bill.kv_cache_bytes - off)
+        same = all(getattr(settings, name) == getattr(self.settings, name) for name in _SIZES)
+        is_log = same and model.cuda_graphs == self.cuda_graphs
+        return replace(
+            bill,
+            lines=(*bill.lines, line),
+            kv_cache_bytes=bill.kv_cache_bytes - off,
+            kv_cache_blocks=blocks,
+            kv_cache_tokens=layout.tokens(blocks, **sizes[1]),
+            kv_cache_label=Label.MEASURED if is_log else None,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,10 +176,7 @@ class Deployment:
     def requests_of(self, tokens: int, memory: Memory, settings: Settings = OWN) -> int:
         """How many decoding requests of that many tokens the KV cache of a GPU holds at once."""
         model = self.memory_model(settings)
-        if model is None:
-            return 0
-        layout = model.kv_layout
-        return layout.blocks(memory.kv_cache_bytes) // max(1, layout.blocks_of(tokens))
+        return memory.kv_cache_blocks // max(1, model.kv_layout.blocks_of(tokens)) if model else 0
 
     def kv_pool(self, settings: Settings, tokens: int) -> KvPool:
         """A KV cache of so many tokens; in groups where layers keep different parts of them."""
@@ -136,15 +199,15 @@ class Deployment:
         if self.shape and (unlike := unlike_measured(self.shape, self.gpu, parallel.gpus)):
             yield unlike
         if parallel.data > 1 and self.shape and self.shape.experts:
-            yield Note(code="replicas_wait")
+            yield note("replicas_wait")
         if s.kv_cache_dtype:
-            yield Note(code="unmeasured_kv_cache", values={"dtype": s.kv_cache_dtype})
+            yield note("unmeasured_kv_cache", dtype=s.kv_cache_dtype)
         model = self.memory_model()
         if simulated and model and not model.kv_layout.is_plain and s.enable_prefix_caching:
             kinds = {group.kind for group in model.kv_layout.groups}
-            yield Note(code="window_hits" if KvKind.FULL in kinds else "no_window_hits")
+            yield note("window_hits" if KvKind.FULL in kinds else "no_window_hits")
             if KvKind.STATE in kinds:
-                yield Note(code="states_not_aligned")
+                yield note("states_not_aligned")
 
     def started_as(self, entry: Entry, settings: Settings) -> Settings:
         """The same engine started another way: what it would take there is spelled out."""
@@ -162,10 +225,11 @@ class Deployment:
                 short = without
         return short
 
-    def refusals(self, settings: Settings = OWN) -> tuple[Refusal, ...]:
+    def refusals(self, settings: Settings = OWN, bill: Memory | None = None) -> tuple[Refusal, ...]:
         """vLLM's own start-up checks, and two of ours where it would silently do something else.
 
-        What is not known breaks no rule.
+        What is not known breaks no rule; with a bill, it has to fit and to live through the first
+        prompts.
         """
         s = self.effective(settings)
         version, rules = self.release.version, self.release.rules
@@ -191,6 +255,12 @@ class Deployment:
         values: dict[str, Fact | list[Fact]] = {**s.given()}
         values |= {"limit": limit, "version": dotted(version)}
         broken = [(argument, code) for argument, code, is_broken in checks if is_broken]
+        if bill and _over(context, bill.kv_cache_tokens):
+            values |= {"tokens": bill.kv_cache_tokens, "missing_gib": max(-bill.kv_cache_gib, 0.01)}
+            broken.append(("max_model_len", "kv_cache" if bill.kv_cache_tokens else "no_memory"))
+        if bill and not bill.survives_logprobs:
+            values |= {"taken_gib": bill.unprofiled_gib, "free_gib": max(0.0, bill.headroom_gib)}
+            broken.append(("gpu_memory_utilization", "logprobs"))
         if self.measured and (failed := self.measured.failed_as(s)):
             values |= {"why": failed.why, "log": self.measured.log, "line": failed.line}
             broken.append(("gpu_memory_utilization", "failed"))
@@ -199,3 +269,8 @@ class Deployment:
 
 def _over(one: float | None, other: float | None) -> bool:
     return one is not None and other is not None and one > other
+
+
+def _sizes(settings: Settings, model: MemoryModel) -> dict[str, int]:
+    step = settings.step_tokens or 1
+    return {"context": settings.max_model_len or model.shape.limit or step, "step": step}

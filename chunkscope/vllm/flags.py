@@ -33,9 +33,9 @@ V2_ARCHITECTURES = tuple(
 # What vLLM takes by itself: tokens per step and running requests, of `vllm serve` and of the LLM
 # class, since a version, on GPUs with so many GiB; it leaves the A100 out by its name.
 GPU_CLASSES = (
-    ((0, 28, 0), 160, None, (16384, 1024), (16384, 1024)),
-    (OLDEST, 70, "a100", (8192, 1024), (16384, 1024)),
-    (OLDEST, 0, None, (2048, 256), (8192, 256)),
+    ((0, 28, 0), 160, (), (16384, 1024), (16384, 1024)),
+    (OLDEST, 70, ("a100",), (8192, 1024), (16384, 1024)),
+    (OLDEST, 0, (), (2048, 256), (8192, 256)),
 )
 OTHER_DEFAULTS = (2048, 128)  # of run-batch, AsyncLLM and LLMEngine
 
@@ -54,13 +54,14 @@ class Release:
 
     def batch_defaults(self, gpu: Gpu, entry: Entry) -> Settings:
         title = f"{gpu.name} {gpu.title}".lower()
-        for since, gib, but_not, serve, llm in GPU_CLASSES:
-            named = but_not is not None and but_not in title
-            if self.version >= since and gpu.memory_gib >= gib and not named:
-                others = {Entry.LLM: llm, Entry.OTHER: OTHER_DEFAULTS}
-                budget, seqs = others.get(entry, serve)
-                return Settings(max_num_seqs=seqs).at_budget(budget)
-        raise ValueError(f"no GPU class fits {gpu.name}")
+        by_entry = next(
+            {Entry.SERVE: serve, Entry.LLM: llm, Entry.OTHER: OTHER_DEFAULTS}
+            for since, gib, without, serve, llm in GPU_CLASSES
+            if self.version >= since and gpu.memory_gib >= gib
+            if not any(name in title for name in without)
+        )
+        budget, seqs = by_entry[entry]
+        return Settings(max_num_batched_tokens=budget, max_num_seqs=seqs)
 
     def runner(self, architecture: str, *, dense: bool) -> Runner:
         listed = architecture in V2_ARCHITECTURES
@@ -221,8 +222,8 @@ def _parser(version: Version) -> _Parser:
     parser = _Parser(prog="vllm", add_help=False, argument_default=argparse.SUPPRESS)
     actions = {"switch": argparse.BooleanOptionalAction, "on": "store_true"}
     for flag in flags_of(version).values():
-        how: dict[str, Any] = {"nargs": {"maybe": "?", "texts": "*"}.get(flag.takes)}
-        how = {"action": actions[flag.takes]} if flag.takes in actions else how
+        several = {"nargs": {"maybe": "?", "texts": "*"}.get(flag.takes)}
+        how: Any = {"action": actions[flag.takes]} if flag.takes in actions else several
         parser.add_argument(*flag.spellings, dest=flag.name, **how)
     return parser
 

@@ -57,20 +57,7 @@ class Footprint:
     @property
     def refusals(self) -> tuple[Refusal, ...]:
         """Why vLLM would not start with this, or die of its first prompts; empty when it runs."""
-        memory, tokens = self.memory, self.memory.kv_cache_tokens
-        refusals = list(self.deployment.refusals(self.settings))
-
-        def refuse(argument: str, code: str, **values: Any) -> None:
-            refusals.append(Refusal(argument=argument, code=f"refused_{code}", values=values))
-
-        if tokens == 0:
-            refuse("max_model_len", "no_memory", missing_gib=max(-memory.kv_cache_gib, 0.01))
-        elif tokens < self.context:
-            refuse("max_model_len", "kv_cache", context=self.context, tokens=tokens)
-        if not memory.survives_logprobs:
-            taken, free = memory.unprofiled_gib, max(0.0, memory.headroom_gib)
-            refuse("gpu_memory_utilization", "logprobs", taken_gib=taken, free_gib=free)
-        return tuple(refusals)
+        return self.deployment.refusals(self.settings, self.memory)
 
     @property
     def notes(self) -> tuple[Note, ...]:

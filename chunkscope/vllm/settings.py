@@ -11,7 +11,6 @@ from chunkscope.errors import UsageError
 from chunkscope.hardware.kv_groups import KvGroup
 from chunkscope.hardware.parallel import Parallel
 from chunkscope.models.shape import BLOCK_TOKENS, BYTES
-from chunkscope.vllm.rules import Rules
 
 Value = int | float | bool | str
 
@@ -107,12 +106,8 @@ NAMES = tuple(field.name for field in fields(Settings))
 UNUSUAL = NAMES[-5:]
 
 
-def check_settings(settings: Settings, rules: Rules) -> None:
-    """The combinations with which vLLM would not start; settings are complete."""
-    if rules.lone_request_is_capped and settings.given().keys() & UNUSUAL[:2]:
-        raise UsageError(f"{' and '.join(UNUSUAL[:2])} came with vLLM 0.31")
-    if (settings.long_prefill_token_threshold or 0) < 0:
-        raise UsageError("long_prefill_token_threshold must not be negative")
+def check_sizes(settings: Settings) -> None:
+    """The sizes with which vLLM would not start; settings are complete."""
     budget, seqs, running = settings.step_tokens, settings.step_requests, settings.most_running
     if not budget >= seqs >= running >= 1:
         raise UsageError(

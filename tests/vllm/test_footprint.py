@@ -57,7 +57,7 @@ def test_requests_fit_as_the_kv_cache_holds_their_tokens():
 def test_a_context_longer_than_the_kv_cache_does_not_start():
     found = memory("llama-3.1-8b", "l4")
     (why,) = found.refusals
-    assert (why.code, why.values["context"]) == ("refused_kv_cache", 131_072)
+    assert (why.code, why.values["max_model_len"]) == ("refused_kv_cache", 131_072)
     assert not found.to_json()["starts"]
     assert not memory("llama-3.1-8b", "l4", max_model_len=found.memory.kv_cache_tokens).refusals
 

@@ -145,8 +145,8 @@ SENTENCES: dict[str, Template] = {
     "refused_off_ignored": "vLLM {version} ignores chunked prefill off",
     "refused_unknown": "vLLM {version} does not know this argument",
     "refused_no_memory": "the model does not fit: {missing_gib:,.2f} GiB are missing per GPU",
-    "refused_kv_cache": "one request of {context} tokens (max_model_len) needs more KV cache than "
-    "the {tokens} tokens that fit",
+    "refused_kv_cache": "one request of {max_model_len} tokens (max_model_len) needs more KV cache "
+    "than the {tokens} tokens that fit",
     "refused_logprobs": "prompt_logprobs take {taken_gib:,.2f} GiB that vLLM does not set aside, "
     "and {free_gib:,.2f} GiB are free",
     "refused_failed": "it did not fit when it was tried: {why} ({log}, line {line})",

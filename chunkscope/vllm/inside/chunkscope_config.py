@@ -5,13 +5,10 @@ from typing import Any
 
 def facts(config: Any) -> "dict[str, Any]":
     scheduler, cache, model = config.scheduler_config, config.cache_config, config.model_config
-    chunked = getattr(scheduler, "enable_chunked_prefill", None)
-    if chunked is None:
-        chunked = getattr(scheduler, "chunked_prefill_enabled", None)
-    names = ("max_num_batched_tokens", "max_num_seqs", "long_prefill_token_threshold")
+    names = ("max_num_batched_tokens", "max_num_seqs", "long_prefill_token_threshold",
+             "enable_chunked_prefill")  # fmt: skip
     return {
         **{name: getattr(scheduler, name) for name in names},
-        "enable_chunked_prefill": chunked,
         "async_scheduling": getattr(scheduler, "async_scheduling", None),
         "enable_prefix_caching": cache.enable_prefix_caching,
         "gpu_memory_utilization": cache.gpu_memory_utilization,
