@@ -39,7 +39,7 @@ def traits_of(shape: ModelShape) -> frozenset[Trait]:
         Trait.LATENT: a.latent is not None,
         Trait.WINDOWS: a.sliding_layers > 0,
         Trait.STATES: shape.hybrid,
-        Trait.EIGHT_BIT: q is not None and q.bits > 4,
+        Trait.EIGHT_BIT: q is not None and 4 < q.bits <= 8,
         Trait.FOUR_BIT: q is not None and q.bits <= 4,
     }
     return frozenset(trait for trait, has in traits.items() if has)

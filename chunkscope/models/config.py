@@ -7,7 +7,7 @@ from typing import Any
 from chunkscope.artefacts.note import Note, note
 from chunkscope.models.fields import FAMILIES, LIKE_LLAMA, Config, Fields
 from chunkscope.models.layers import Feed, KvKind, Layer, read_layers
-from chunkscope.models.quantization import read_quantization
+from chunkscope.models.quantization import UNKNOWN, read_quantization
 from chunkscope.models.shape import Attention, Experts, ModelShape
 from chunkscope.models.weights import count_parameters, read_latent, read_state
 
@@ -30,8 +30,6 @@ def shape_from_config(
     family = FAMILIES.get(str(text.get("model_type", "")), LIKE_LLAMA)
     fields = Fields({**family.defaults, **text}, name, family)
     layers, limit = read_layers(fields), _limit(fields)
-    attention = _attention(fields, layers, limit)
-    quantization, notes = read_quantization(text)
     shape = ModelShape(
         name=name,
         source=source,
@@ -41,16 +39,16 @@ def shape_from_config(
         hidden=fields.number("hidden"),
         intermediate=_dense_intermediate(fields, layers),
         vocab=fields.number("vocab"),
-        attention=attention,
-        quantization=quantization,
+        attention=_attention(fields, layers, limit),
+        quantization=read_quantization(text),
         experts=_experts(fields, layers),
         gated=family.gated,
         tied=bool(fields.config.get("tie_word_embeddings", family.tied)),
         limit=limit,
         file_bytes=file_bytes,
-        notes=(*notes, *_notes(config, fields.kind, attention, weighed=bool(file_bytes))),
     )
-    return replace(shape, parameters=count_parameters(fields, layers, shape, _vision(config)))
+    parameters = count_parameters(fields, layers, shape, _vision(config))
+    return replace(shape, parameters=parameters, notes=tuple(_notes(config, fields.kind, shape)))
 
 
 def _text_part(config: Config) -> dict[str, Any]:
@@ -167,17 +165,16 @@ def _dense_intermediate(fields: Fields, layers: tuple[Layer, ...]) -> int:
 
 def _vision(config: Config) -> int:
     """The vision tower, roughly: four square matrices and an MLP per layer."""
-    tower = config.get("vision_config")
-    tower = tower if isinstance(tower, Mapping) else {}
-    names = ("num_hidden_layers depth layers", "hidden_size embed_dim width")
-    layers, hidden, wide = (
-        next((tower[key] for key in keys.split() if isinstance(tower.get(key), int)), 0)
-        for keys in (*names, "intermediate_size mlp_dim")
-    )
-    return int(layers * (4 * hidden * hidden + 2 * hidden * (wide or 4 * hidden)))
+    stated = config.get("vision_config")
+    tower = Fields(stated if isinstance(stated, Mapping) else {}, "the vision tower")
+    layers, hidden = tower.maybe("layers") or 0, tower.maybe("hidden") or 0
+    return layers * (4 * hidden**2 + 2 * hidden * (tower.maybe("intermediate") or 4 * hidden))
 
 
-def _notes(config: Config, kind: str, a: Attention, *, weighed: bool) -> Iterator[Note]:
+def _notes(config: Config, kind: str, shape: ModelShape) -> Iterator[Note]:
+    a, q, weighed = shape.attention, shape.quantization, bool(shape.file_bytes)
+    if q and q.bits == UNKNOWN:
+        yield note("unknown_quantization", method=q.method)
     if kind not in FAMILIES:
         yield note("unknown_model_type", name=kind, weighed=weighed)
     if isinstance(config.get("vision_config"), Mapping):

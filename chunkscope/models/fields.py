@@ -16,8 +16,8 @@ from chunkscope.errors import InputError
 Config = Mapping[str, Any]
 
 NAMES = {
-    "layers": ("num_hidden_layers", "n_layer", "num_layers", "n_layers"),
-    "hidden": ("hidden_size", "n_embd", "d_model", "dim"),
+    "layers": ("num_hidden_layers", "n_layer", "num_layers", "n_layers", "depth"),
+    "hidden": ("hidden_size", "n_embd", "d_model", "dim", "embed_dim"),
     "heads": ("num_attention_heads", "n_head", "n_heads"),
     "kv_heads": ("num_key_value_heads", "num_kv_heads", "n_head_kv", "multi_query_group_num"),
     "intermediate": ("intermediate_size", "ffn_dim", "n_inner", "ffn_hidden_size"),

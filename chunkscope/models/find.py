@@ -14,7 +14,7 @@ import os
 import re
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -72,7 +72,7 @@ def find_model(name: str | os.PathLike[str]) -> ModelShape:
         return shape
     if not HUB_ID.fullmatch(text):
         raise MissingError(f"unknown model: {text}", hint=suggestion(text))
-    return _from_path(_hub_config(text), text, source="the hub", hub_id=text)
+    return replace(_from_path(_hub_config(text), text), source="the hub", hub_id=text)
 
 
 _HINT = "pass a folder with the model's config.json, a hub id, or a name like llama-3.1-8b"
@@ -104,9 +104,7 @@ def built_in(name: str) -> ModelShape | None:
     return shape_from_config(model.config, name=name, source=source, hub_id=hub_id)
 
 
-def _from_path(
-    path: Path, name: str, *, source: str | None = None, hub_id: str | None = None
-) -> ModelShape:
+def _from_path(path: Path, name: str) -> ModelShape:
     file = path / "config.json" if path.is_dir() else path
     text, config = read_text(file, hint=_HINT), None
     with suppress(ValueError):
@@ -116,8 +114,8 @@ def _from_path(
     return shape_from_config(
         config,
         name=name,
-        source=source or str(file),
-        hub_id=hub_id or str(file.parent),
+        source=str(file),
+        hub_id=str(file.parent),
         file_bytes=_loaded_bytes(file.parent, config),
     )
 

@@ -104,8 +104,6 @@ def _states(fields: Fields, count: int) -> set[int]:
         return {i for i in every if i + 1 in linear["kda_layers"]}
     if isinstance(attending := config.get("attn_layer_indices"), list):
         return {i for i in every if i not in attending}
-    if isinstance(kinds := config.get("attn_type_list"), list):
-        return {i for i, kind in enumerate(kinds[:count]) if kind == 0}
     if period := fields.maybe("attn_layer_period"):
         offset = fields.maybe("attn_layer_offset") or 0
         return {i for i in every if i % period != offset}

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from chunkscope.artefacts.note import Note, note
 from chunkscope.models.fields import Config
 
 LINEAR = ("attention", "mlp", "experts")
+UNKNOWN = 16  # bits: as many as without
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,22 +24,16 @@ class Quantization:
         return self.method.startswith("fp8")
 
 
-def read_quantization(config: Config) -> tuple[Quantization | None, tuple[Note, ...]]:
-    """The quantization a config.json states, and notes on what is not known.
+def read_quantization(config: Config) -> Quantization | None:
+    """The quantization a config.json states; of one that is not known, 16 bits.
 
-    >>> read_quantization({"quantization_config": {"quant_method": "awq", "bits": 4}})[0].bits
+    >>> read_quantization({"quantization_config": {"quant_method": "awq", "bits": 4}}).bits
     4
     """
     stated = config.get("quantization_config") or config.get("compression_config")
     if not isinstance(stated, Mapping):
-        return None, ()
+        return None
     method = str(stated.get("quant_method") or stated.get("quant_algo") or "").lower()
-    quantization = _read(stated, method)
-    notes = () if quantization else (note("unknown_quantization", method=method),)
-    return quantization, notes
-
-
-def _read(stated: Config, method: str) -> Quantization | None:
     if method.startswith(("fp8", "fbgemm_fp8")):
         block = stated.get("weight_block_size")
         sized = isinstance(block, list) and [type(n) for n in block] == [int, int]
@@ -64,7 +58,7 @@ def _read(stated: Config, method: str) -> Quantization | None:
         if "fp4" in str(stated.get("quant_algo") or method).lower():
             return Quantization(method="nvfp4", bits=4, extra_bits=8 / 16)
         return Quantization(method="fp8", bits=8)
-    return None
+    return Quantization(method=method, bits=UNKNOWN)
 
 
 def _group_bits(bits: int, group: int) -> float:
@@ -72,7 +66,7 @@ def _group_bits(bits: int, group: int) -> float:
     return (16 + bits) / group if group > 0 else 0.0
 
 
-def _compressed(stated: Config) -> Quantization | None:
+def _compressed(stated: Config) -> Quantization:
     try:
         first = next(iter(stated["config_groups"].values()))
         weights, inputs = first["weights"], first.get("input_activations") or {}
@@ -81,7 +75,7 @@ def _compressed(stated: Config) -> Quantization | None:
         extra = 8 / group if group and weights.get("type") == "float" else _group_bits(bits, group)
         eight = bits == 8 and inputs.get("num_bits") == 8
     except (KeyError, TypeError, AttributeError, StopIteration):
-        return None
+        return Quantization(method="compressed-tensors", bits=UNKNOWN)
     method = "fp8 (compressed-tensors)" if eight else "compressed-tensors"
     return Quantization(method=method, bits=bits, extra_bits=extra)
 

@@ -24,14 +24,14 @@ class Latent:
         return self.nope_dim + self.rope_dim
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class State:
     """What mamba or linear attention keeps of a request, however long it is, in each layer."""
 
     layers: int
     convolution: int  # values in the model's own precision
     memory: int  # values of `memory_bytes` each
-    memory_bytes: int = BYTES
+    memory_bytes: int
     weights: int  # of one such layer
 
     def bytes(self, tp: int = 1) -> int:

@@ -1,29 +1,18 @@
 """How many weights a config describes, by kind; and what layers with a state keep of a request."""
 
-from collections.abc import Mapping
-
 from chunkscope.models.fields import Fields
 from chunkscope.models.layers import Feed, KvKind, Layer
 from chunkscope.models.shape import BYTES, Experts, Latent, ModelShape, Parameters, State
 
+# Values of the convolution and of the memory, bytes of one of the latter, weights of a layer.
+Sizes = tuple[int, int, int, int] | None
+
 
 def read_state(fields: Fields, layers: int) -> State | None:
     """What so many layers keep; None for a kind that is not known."""
-    for read in (_delta_net, _kimi_delta, _mamba_2, _mamba_1, _short_convolution):
-        if layers and (sizes := read(fields)):
-            convolution, memory, memory_bytes, weights = sizes
-            return State(
-                layers=layers,
-                convolution=convolution,
-                memory=memory,
-                memory_bytes=memory_bytes,
-                weights=weights,
-            )
-    return None
-
-
-# Values of the convolution and of the memory, bytes of one of the latter, weights of a layer.
-Sizes = tuple[int, int, int, int] | None
+    readers = (_delta_net, _mamba_2, _mamba_1, _short_convolution)
+    sizes = next(filter(None, (read(fields) for read in readers)), None) if layers else None
+    return State(layers, *sizes) if sizes else None
 
 
 def _delta_net(fields: Fields) -> Sizes:
@@ -37,23 +26,6 @@ def _delta_net(fields: Fields) -> Sizes:
     wide = fields.config.get("mamba_ssm_dtype") == "float32"
     convolution, weights = (2 * keys + values) * (kernel - 1), inward + inside + values * hidden
     return convolution, values * key_dim, 4 if wide else BYTES, weights
-
-
-def _kimi_delta(fields: Fields) -> Sizes:
-    """Kimi's delta attention: gates of low rank, a state in 32 bits."""
-    nested = fields.config.get("linear_attn_config")
-    if isinstance(nested, Mapping):
-        inner = Fields(nested, fields.name)
-        stated = inner.all_of("num_heads", "head_dim", "short_conv_kernel_size")
-    else:
-        stated = fields.all_of("linear_num_heads", "linear_head_dim", "linear_conv_kernel_dim")
-    if not stated:
-        return None
-    (heads, dim, kernel), hidden = stated, fields.number("hidden")
-    wide = heads * dim
-    gates = 2 * (hidden * dim + dim * wide) + hidden * heads
-    weights = 4 * hidden * wide + gates + 3 * wide * kernel + wide + heads + dim
-    return 3 * wide * (kernel - 1), wide * dim, 4, weights
 
 
 def _mamba_2(fields: Fields) -> Sizes:
