@@ -127,7 +127,7 @@ BUDGETS = {
     "prefixes": 846,
     "lengths": 1_656,
     "artefacts": 716,
-    "models": 1_091,
+    "models": 1_050,
     "hardware": 1_438,
     "vllm": 1_905,
     "simulation": 2_298,
