@@ -129,7 +129,7 @@ BUDGETS = {
     "artefacts": 716,
     "models": 1_050,
     "hardware": 1_438,
-    "vllm": 1_905,
+    "vllm": 1_900,
     "simulation": 2_298,
     "planning": 2_400,
     "verification": 3_430,

