@@ -169,7 +169,7 @@ class MemoryModel:
         """
         piece = min(chunk or budget, budget)
         parts = [running * self.shape.vocab * GREEDY_BYTES]
-        parts += [self._reading_bytes(*step) for step in _packed(requests, budget, piece)]
+        parts += [self._reading_bytes(*step) for step in packed_steps(requests, budget, piece)]
         if self.logprobs:
             parts.append(self._logprobs(piece)[1])
         return max(parts) / GIB
@@ -182,7 +182,7 @@ class MemoryModel:
         """
         shape, tp, a = self.shape, self.parallel.tensor, self.shape.attention
         heads, kv_heads = a.heads // tp, max(1, a.kv_heads // tp)
-        splits = 1 if a.latent else _splits(heads, kv_heads, a.head_dim, longest, keys)
+        splits = 1 if a.latent else key_splits(heads, kv_heads, a.head_dim, longest, keys)
         partial = 4 * splits * heads * (a.head_dim + 1)
         return max(
             self._forward_bytes(tokens),
@@ -254,7 +254,7 @@ def _line(
     return MemoryLine(name=name, gib=size / GIB, label=label, note=made_of, profiled=profiled)
 
 
-def _packed(
+def packed_steps(
     requests: Iterable[tuple[int, int]], budget: int, piece: int
 ) -> Iterator[tuple[int, int, int, int]]:
     """Steps that read prompts one after the other, beside those that decode: their tokens, the
@@ -281,7 +281,7 @@ def _packed(
         yield tokens, longest, context, keys
 
 
-def _splits(heads: int, kv_heads: int, head_dim: int, longest: int, keys: int) -> int:
+def key_splits(heads: int, kv_heads: int, head_dim: int, longest: int, keys: int) -> int:
     """Over how many SMs FlashAttention 3 spreads a block (`num_splits_heuristic` in its source).
 
     Up to four blocks of keys are not worth it, and there is no more to spread than blocks. Where

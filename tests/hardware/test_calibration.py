@@ -8,7 +8,7 @@ import pytest
 
 from chunkscope.errors import InputError, MissingError
 from chunkscope.hardware.calibration import Calibration, StepSamples, together
-from chunkscope.hardware.cost_model import CostSource, CostTarget, cost_model
+from chunkscope.hardware.cost_model import COEFFICIENTS, CostSource, CostTarget, cost_model
 from chunkscope.hardware.gpus import find_gpu
 from chunkscope.hardware.parallel import Parallel
 from chunkscope.hardware.step_time import AttentionWindow, Host, StepModel, assumed_host, step_model
@@ -93,6 +93,48 @@ def test_steps_give_their_model_back_and_noise_and_hiccups_hardly_move_it(noise,
     assert error < most
 
 
+WITH_EXPERTS = replace(TRUE, experts_s=8e-3, expert_share=0.05)
+ELSEWHERE = StepModel(
+    fixed_s=4e-3, per_token_s=20e-6, per_prefill_pair_s=1e-9, per_decode_context_s=36e-9,
+    host=Host(fixed_s=0.5e-3, per_request_s=30e-6, per_prompt_s=0.08e-3, ungraphed_s=18e-3),
+)  # fmt: skip
+NO_HOST = (0, 0, 0, 0)
+FITTED = [
+    (TRUE, None, 0.0, (4.9985, 18.065, 1.0988, 38.913, 1.8151, 0), NO_HOST, 0.0099553),
+    (
+        WITH_EXPERTS,
+        None,
+        0.05,
+        (5.0301, 18.071, 1.0988, 39.506, 1.8486, 7.9407),
+        NO_HOST,
+        0.0099724,
+    ),
+    (
+        BESIDE,
+        ELSEWHERE,
+        0.0,
+        (4.9769, 18.208, 1.0938, 36.2, 0, 0),
+        (0.50065, 61.844, 0.080002, 18.0),
+        0.011039,
+    ),
+]
+GPU_UNITS = {"fixed_s": 1e3, "per_token_s": 1e6, "per_prefill_pair_s": 1e9,
+             "per_decode_context_s": 1e9, "per_request_s": 1e6, "experts_s": 1e3}  # fmt: skip
+HOST_UNITS = {"fixed_s": 1e3, "per_request_s": 1e6, "per_prompt_s": 1e3, "ungraphed_s": 1e3}
+
+
+@pytest.mark.parametrize(("true", "prior", "share", "gpu", "host", "error"), FITTED)
+def test_what_is_fitted_to_noisy_steps(true, prior, share, gpu, host, error):
+    """ms, us, ns, ns, us, ms on the GPU; ms, us, ms, ms on the host: to one in five hundred."""
+    step, median = fit_steps(samples(true, count=900, longest=500), expert_share=share, prior=prior)
+    scaled = [getattr(step, name) * by for name, by in GPU_UNITS.items()]
+    assert scaled == pytest.approx(gpu, rel=2e-3)
+    assert [getattr(step.host, name) * by for name, by in HOST_UNITS.items()] == pytest.approx(
+        host, rel=2e-3
+    )
+    assert (step.free_tokens, median) == (128, pytest.approx(error, rel=2e-3))
+
+
 def test_too_few_steps_are_an_input_error():
     with pytest.raises(InputError):
         fit_steps(samples(count=5))
@@ -172,6 +214,7 @@ def test_a_calibration_of_the_same_engine_is_used_as_it_is(vllm):
     cost = cost_model(target(), calibration(vllm=vllm))
     assert (cost.source, cost.notes) == (CostSource.CALIBRATED, ())
     assert (cost.gpu, cost.model, cost.samples) == ("NVIDIA H200", "llama-3.1-8b", 200)
+    assert cost.step.expert_share == 0
 
 
 @pytest.mark.parametrize(
@@ -189,24 +232,30 @@ def test_one_of_another_engine_is_scaled_and_says_why(made_for, differing):
     assert [(note.code, note.values) for note in cost.notes] == [("scaled_steps", differing)]
 
 
-def test_scaling_follows_flops_bytes_and_bandwidth():
+SCALED = {
+    "a slower GPU": ({"gpu": "a100"}, (1.9764, 3.1699, 3.1699, 2.3541, 94, 0, 0, 0)),
+    "a larger model": ({"model": "llama-3.1-70b"}, (7.3752, 9.8075, 5, 2.5, 128, 0, 0, 0)),
+    "experts": ({"model": "qwen3-30b-a3b"}, (0.72583, 0.5156, 1.5, 0.75, 128, 3.0572, 0.0625, 0)),
+    "windows": ({"model": "gemma-2-9b"}, (1.254, 1.1926, 1.3125, 2.8875, 128, 0, 0, 4_096)),
+    "eight GPUs, which communicate": ({"tp": 8}, (0.50188, 0.26368, 0.125, 0.125, 128, 0, 0, 0)),
+    "over PCIe": ({"tp": 8, "gpu": "h100-pcie"}, (0.8273, 2.2437, 0.16353, 0.3, 235, 0, 0, 0)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("made_for", "times"), SCALED.values(), ids=SCALED)
+def test_scaling_follows_flops_bytes_and_bandwidth(made_for, times):
+    """How many times as long, by coefficient; tokens that hide, the experts, a window."""
     here = cost_model(target(), calibration()).step
-    slower = cost_model(target(gpu="a100"), calibration()).step
-    assert slower.per_token_s / here.per_token_s == pytest.approx(989 / 312)
-    assert slower.per_decode_context_s / here.per_decode_context_s == pytest.approx(4800 / 2039)
-    assert slower.fixed_s > 1.9 * here.fixed_s
-    larger = cost_model(target("llama-3.1-70b"), calibration()).step
-    assert 8 < larger.per_token_s / here.per_token_s < 10
-
-
-def test_a_calibration_scaled_to_more_gpus_keeps_their_communication():
-    """8 GPUs compute a step of 8,192 tokens in an eighth of the time, and then have to add up."""
-    one, eight, far = (
-        cost_model(target(tp=tp, gpu=gpu), calibration()).step.gpu_s(8_192, 0, 0, 1)
-        for tp, gpu in ((1, "h200"), (8, "h200"), (8, "h100-pcie"))
+    step = cost_model(target(**made_for), calibration()).step
+    scaled = [getattr(step, name) / getattr(here, name) for name in COEFFICIENTS]
+    found = (
+        *scaled,
+        step.free_tokens,
+        step.experts_s / here.fixed_s,
+        step.expert_share,
+        step.window.tokens,
     )
-    assert one / 8 * 1.1 < eight < one
-    assert far > 4 * eight, "over PCIe"
+    assert found == pytest.approx(times, rel=1e-3)
 
 
 def test_a_gpu_of_unknown_speed_cannot_be_scaled_from():

@@ -13,20 +13,20 @@ import pytest
 
 from chunkscope.artefacts.note import Label
 from chunkscope.hardware.gpus import find_gpu
-from chunkscope.hardware.memory import Runner
+from chunkscope.hardware.memory import Runner, key_splits, packed_steps
 from chunkscope.models import find_model, shape_from_config
 from chunkscope.models.layers import KvKind
-from chunkscope.report.words import sentence
 from chunkscope.vllm.deployment import Deployment
 from chunkscope.vllm.flags import release
-from chunkscope.vllm.footprint import memory as footprint
 from chunkscope.vllm.settings import Settings
 from tests.hardware.kv_models import CONFIGS
 
 
-def engine(model="llama-3.1-8b", gpu="h200", version="0.24.0", tp=1, **more):
-    there = Deployment(shape=find_model(model), gpu=find_gpu(gpu), release=release(version), **more)
-    return there.memory_model(Settings(tensor_parallel_size=tp))
+def engine(model="llama-3.1-8b", version="0.24.0", logprobs=False, tp=1, dp=None, **settings):
+    there = Deployment(
+        shape=find_model(model), gpu=find_gpu("h200"), release=release(version), logprobs=logprobs
+    )
+    return there.memory_model(Settings(tensor_parallel_size=tp, data_parallel_size=dp, **settings))
 
 
 @pytest.mark.parametrize(("budget", "measured_gib"), [(8_192, 0.84), (32_768, 3.36)])
@@ -69,13 +69,6 @@ def test_prompt_logprobs_are_the_measured_ones_and_not_profiled(model, runner, g
     assert line.gib == pytest.approx(gib, rel=0.10)
 
 
-def test_the_sampler_is_a_floor_that_the_budget_does_not_lower():
-    bills = [engine("qwen2.5-7b").memory(budget=b, seqs=512, utilization=0.9) for b in (512, 2_048)]
-    peaks = [bill.line("activation").gib + bill.line("sampler").gib for bill in bills]
-    assert peaks[0] == pytest.approx(peaks[1])
-    assert bills[0].line("sampler").label is Label.ASSUMED
-
-
 @pytest.mark.parametrize(
     ("version", "model", "profiled"),
     [
@@ -90,51 +83,73 @@ def test_cuda_graphs_come_off_the_kv_cache_only_in_some_versions(version, model,
     assert memory.line("cuda_graphs").profiled is profiled
 
 
-def test_tensor_parallel_splits_weights_and_kv_and_costs_communication():
-    one = engine().memory(budget=2_048, seqs=64, utilization=0.9)
-    two = engine(tp=2).memory(budget=2_048, seqs=64, utilization=0.9)
-    assert two.line("weights").gib == pytest.approx(one.line("weights").gib / 2)
-    assert two.line("overhead").gib > one.line("overhead").gib
-    assert two.kv_cache_tokens > 2 * one.kv_cache_tokens
+# MiB with steps of 4,096 tokens, pieces of 2,048 and 512 requests of up to 32,768 tokens.
+LINES = ("weights", "activation", "experts", "sampler", "overhead", "cuda_graphs", "logprobs")
+FOUR = {"tp": 2, "dp": 2}
+BILLS = {
+    "the first runner": ("qwen2.5-7b", {"logprobs": True},
+        (14_525.64, 528, None, 511.5, 307.2, 456.8, 2_984), 128_583, (2_984, 1_457.03, 891)),
+    "two GPUs": ("llama-3.1-8b", {"version": "0.32.0", "tp": 2, "logprobs": True},
+        (7_658.25, 264, None, 111.75, 1_024, 492.8, 517), 119_288, (517, 528, 751.5)),
+    "a latent, whole experts": ("deepseek-v2-lite", {**FOUR, "enable_expert_parallel": True},
+        (8_114.87, 312.5, 456, 0, 1_024, 447.8, None), 250_589, (88.125, 352.5, 600)),
+    "parts of experts": ("qwen3-30b-a3b", {"dp": 4},
+        (16_763.4, 172, 1_024, 866.62, 1_024, 636.8, None), 72_235, (86, 344, 890.25)),
+    "4-bit experts, windows": ("gpt-oss-20b", {},
+        (13_760.16, 292.5, 270, 1_082.12, 307.2, 420.8, None), 300_551, (146.25, 585, 1_178.25)),
+    "an 8-bit KV cache": ("gemma-2-9b", {"kv_cache_dtype": "fp8"},
+        (17_627.16, 420, None, 1_330, 307.2, 582.8, None), 82_721, (210, 840, 1_500)),
+}  # fmt: skip
+PEAKS = ((2_048, 64, None), (8_192, 16, 1_000), (512, 1_024, None))  # budget, running, chunk
 
 
-def test_every_line_says_where_it_comes_from():
-    memory = engine(logprobs=True, tp=2).memory(budget=2_048, seqs=64, utilization=0.9)
-    assert [line.name for line in memory.lines] == [
-        "weights", "activation", "sampler", "overhead", "cuda_graphs", "logprobs",
+@pytest.mark.parametrize(
+    ("model", "options", "sizes", "blocks", "peaks"), BILLS.values(), ids=BILLS
+)
+def test_where_every_mib_goes(model, options, sizes, blocks, peaks):
+    there = engine(model, **options)
+    memory = there.memory(budget=4_096, seqs=512, utilization=0.9, chunk=2_048, context=32_768)
+    lines = {line.name: line.gib * 1_024 for line in memory.lines}
+    assert lines == pytest.approx(
+        {n: s for n, s in zip(LINES, sizes, strict=True) if s is not None}, abs=0.01
+    )
+    assert memory.kv_cache_blocks == blocks
+    assumed = {"sampler", "overhead", "cuda_graphs"} | (
+        {"experts"} & lines.keys() if "dp" in options else set()
+    )
+    assert {line.name for line in memory.lines if line.label is Label.ASSUMED} == assumed
+    requests = [(300, 20)] * 60 + [(5_000, 50)] * 4
+    running = [
+        1_024 * there.running_peak_gib(budget=budget, running=n, chunk=chunk, requests=requests)
+        for budget, n, chunk in PEAKS
+    ]
+    assert running == pytest.approx(peaks, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("shape", "splits"),
+    [
+        ((32, 8, 128, 300, 4_000), 3),
+        ((32, 8, 128, 300, 512), 1),
+        ((32, 8, 128, 300, 513), 3),
+        ((32, 8, 128, 513, 4_000), 1),
+        ((16, 16, 128, 100, 6_000), 9),
+        ((32, 8, 64, 200, 20_000), 3),
+        ((64, 8, 256, 30, 1_000), 7),
+    ],
+)
+def test_a_short_piece_is_split_over_idle_processors(shape, splits):
+    """Heads, those with keys, their size, the piece, the keys before it."""
+    assert key_splits(*shape) == splits
+
+
+def test_prompts_are_packed_into_steps_beside_those_that_decode():
+    """Tokens, the longest piece, the most context behind one, the longest sequence."""
+    steps = packed_steps([(300, 3), (50, 1), (700, 9), (120, 2)], budget=256, piece=128)
+    assert [*steps] == [
+        (256, 128, 128, 256), (256, 128, 256, 300), (256, 128, 290, 417), (256, 128, 545, 672),
+        (148, 120, 672, 700),
     ]  # fmt: skip
-    assert all(sentence(line.note) and line.label in Label for line in memory.lines)
-
-
-# -- several GPUs, prefix caching, 8 bits --------------------------------------------------------
-
-MOE = "qwen3-30b-a3b"
-
-
-def spread(model, **options):
-    return footprint(model, "h200", vllm_version="0.24", **options).memory
-
-
-def test_replicas_of_a_dense_model_hold_all_of_it():
-    one, four, both = (spread("qwen3-8b", **s) for s in ({}, {"dp": 4}, {"tp": 2, "dp": 2}))
-    assert four.line("weights").gib == one.line("weights").gib
-    assert both.line("weights").gib == pytest.approx(one.line("weights").gib / 2)
-    assert 0.98 < four.kv_cache_tokens / one.kv_cache_tokens < 1, "buffers to talk to each other"
-
-
-@pytest.mark.parametrize("ep", [False, True], ids=["parts of experts", "whole experts"])
-def test_replicas_share_the_experts_and_nothing_else(ep):
-    experts = find_model(MOE).bytes_of("experts") / 2**30
-    others = spread(MOE).line("weights").gib - experts
-    for options, share in (({"dp": 4}, others), ({"tp": 2, "dp": 2}, others / 2)):
-        bill = spread(MOE, ep=ep, **options)
-        assert bill.line("weights").gib == pytest.approx(share + experts / 4)
-
-
-def test_the_experts_kernel_takes_the_tokens_of_all_replicas():
-    one, four = (spread(MOE, dp=n, ep=n > 1, max_num_batched_tokens=4_096) for n in (1, 4))
-    assert four.line("experts").gib == pytest.approx(4 * one.line("experts").gib)
-    assert four.line("experts").label is Label.ASSUMED
 
 
 @pytest.mark.parametrize(("caching", "blocks"), [(True, 2), (False, 1), (None, 2)])
@@ -145,8 +160,3 @@ def test_states_are_kept_twice_only_where_the_settings_cache_prefixes(caching, b
     model = there.memory_model(Settings(enable_prefix_caching=caching))
     states = [g for g in model.kv_layout.groups if g.kind is KvKind.STATE]
     assert {group.state_blocks for group in states} == {blocks}
-
-
-def test_eight_bits_hold_twice_as_many_tokens():
-    plain, eight = (spread("gemma-2-9b", kv_cache_dtype=kind) for kind in ("auto", "fp8"))
-    assert eight.kv_cache_tokens == pytest.approx(2 * plain.kv_cache_tokens, rel=1e-4)

@@ -14,10 +14,9 @@ from chunkscope.hardware.step_time import (
     WINDOW_SLOWNESS,
     AttentionWindow,
     StepModel,
-    exchange,
     step_model,
 )
-from chunkscope.models import find_model, shape_from_config
+from chunkscope.models import MODELS, find_model, shape_from_config
 from tests.h200 import FOLDER
 from tests.hardware.kv_models import CONFIGS
 
@@ -76,9 +75,43 @@ def test_the_launch_of_a_large_step_grows_with_the_layers(model, launch_ms):
     assert on("h200", model).host.ungraphed_s * 1e3 == pytest.approx(launch_ms, rel=0.08)
 
 
-@pytest.mark.parametrize(("gpu", "tokens"), [("h200", 84), ("l40s", 171), ("h20", 15)])
-def test_tokens_hide_behind_reading_the_weights_by_the_gpus_flop_per_byte(gpu, tokens):
-    assert on(gpu, "llama-3.1-8b").free_tokens == tokens
+# Models as published, or small ones of kv_models.json: ms to read the weights, us per token,
+# ns per pair and per token of context, us per request, ms to read all experts, the share of
+# them that a token chooses, how many times as long context takes beside prompts, tokens that hide
+# behind the weights, tokens up to which steps are CUDA graphs.
+FP8 = {"quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}}
+STEPS = {
+    "dense, replicas do not talk": ("llama-3.1-8b", {}, "h200", {"data": 2},
+        (4.8185, 22.054, 0.88353, 34.133, 1.6599, 0, 0, 1.55, 84, 512)),
+    "few heads, over PCIe": ("qwen2.5-1.5b", {}, "l40s", {"tensor": 2},
+        (4.5612, 14.257, 0.4277, 20.741, 1.0073, 0, 0, 1.55, 171, 512)),
+    "windows and wide heads": ("gemma-2-9b", {}, "h100-pcie", {"tensor": 4},
+        (6.4311, 53.761, 0.37926, 59.136, 0.94815, 0, 0, 1.3964, 154, 512)),
+    "experts of all replicas": ("qwen3-30b-a3b", {}, "h20", {"tensor": 2, "data": 2},
+        (5.1896, 34.72, 4.4281, 15.36, 3.2851, 4.4194, 0.12109, 1.55, 15, 512)),
+    "8-bit experts and a latent": ("deepseek-v3", {}, "h200", {"tensor": 8},
+        (8.4325, 20.979, 1.2632, 23.241, 15.616, 20.772, 0.03125, 1.55, 84, 512)),
+    "4-bit experts": ("gpt-oss-20b", {}, "h100", {},
+        (2.8724, 11.428, 0.66265, 18.34, 1.8299, 6.1013, 0.125, 1.3964, 120, 1_024)),
+    "6 of 12 layers borrow": ("gemma-4", {"num_kv_shared_layers": 6}, "h200", {},
+        (0.50763, 0.023134, 0.026092, 1.8667, 0.0016566, 0, 0, 1.3099, 84, 512)),
+    "states": ("qwen3-next", {}, "h200", {"tensor": 2},
+        (0.64908, 0.040013, 0.0018637, 0.13333, 0.10038, 0.00079922, 0.25, 1.55, 84, 512)),
+    "8 bits": ("qwen3-8b", FP8, "h200", {},
+        (4.4165, 13.122, 0.99397, 38.4, 1.9664, 0, 0, 1.55, 84, 512)),
+}  # fmt: skip
+NAMES = ("fixed_s", "per_token_s", "per_prefill_pair_s", "per_decode_context_s", "per_request_s",
+         "experts_s", "expert_share", "mixed", "free_tokens", "graphed_tokens")  # fmt: skip
+UNITS = (1e3, 1e6, 1e9, 1e9, 1e6, 1e3, 1, 1, 1, 1)
+
+
+@pytest.mark.parametrize(("model", "changed", "gpu", "spread", "times"), STEPS.values(), ids=STEPS)
+def test_the_times_of_each_kind_of_model(model, changed, gpu, spread, times):
+    config = MODELS[model].config if model in MODELS else CONFIGS[model]
+    shape = shape_from_config({**config, **changed}, name=model, source="test")
+    step = step_model(shape, find_gpu(gpu), Parallel(**spread))
+    found = [getattr(step, name) * unit for name, unit in zip(NAMES, UNITS, strict=True)]
+    assert found == pytest.approx(times, rel=2e-4)
 
 
 # -- shared beginnings, windows, experts -------------------------------------------------------
@@ -143,39 +176,7 @@ def test_a_step_of_few_tokens_reads_the_experts_that_they_choose():
     assert step.per_token_s < 0.15 * on("h200", "qwen3-32b").per_token_s
 
 
-def test_layers_that_borrow_keys_and_values_attend_as_well():
-    """Gemma 4: of 12 layers the last 6 keep nothing, and every sixth has heads twice as wide."""
-    config = CONFIGS["gemma-4"]
-    plain = shape_from_config(config, name="plain", source="test")
-    borrowing = shape_from_config(
-        {**config, "num_kv_shared_layers": 6}, name="borrowing", source="test"
-    )
-    steps = [step_model(shape, find_gpu("h200")) for shape in (borrowing, plain)]
-    for name in ("per_prefill_pair_s", "per_decode_context_s"):
-        assert getattr(steps[0], name) == getattr(steps[1], name) > 0
-    assert 2 * borrowing.kv_bytes_per_token() == plain.kv_bytes_per_token()
-
-
 # -- several GPUs ------------------------------------------------------------------------------
-
-
-def per_token_s(gpu: str, **spread: int) -> float:
-    return exchange(find_model("qwen3-8b"), find_gpu(gpu), Parallel(**spread))[1]
-
-
-@pytest.mark.parametrize("gpu", ["rtx-4090", "h100-pcie"])
-def test_cards_without_nvlink_exchange_ten_times_slower(gpu):
-    assert per_token_s(gpu, tensor=2) > 10 * per_token_s("h200", tensor=2)
-
-
-def test_dense_replicas_do_not_talk():
-    assert per_token_s("h200", tensor=2) > per_token_s("h200", data=2) == 0
-
-
-def test_more_experts_are_read_where_the_tokens_of_all_replicas_choose_them():
-    one, four = (on("h200", "qwen3-30b-a3b", data=n) for n in (1, 4))
-    assert four.experts_s == pytest.approx(one.experts_s / 4)
-    assert four.expert_share == pytest.approx(1 - (1 - one.expert_share) ** 4)
 
 
 @pytest.mark.parametrize(
