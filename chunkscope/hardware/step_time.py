@@ -28,7 +28,9 @@ WEIGHTS = 0.90  # 5.1 ms for 15.0 GB and 2.0 ms for 3.1 GB, launch included
 WEIGHTS_OF_EXPERTS = 0.82  # 14.7 ms for the 58 GB of Qwen3-30B-A3B, once all are chosen
 WEIGHTS_OF_FOUR_BIT_EXPERTS = 0.53  # gpt-oss-20b: 4 ms for 10.2 GB, as they are unpacked on the way
 KV_CACHE = 0.80  # 37 ns per token of 128 KiB (0.74), 7.2 of 28 (0.83), 35 of 144 (0.88)
-USUAL_HEAD, WIDE_HEADS = 128, 1.10  # heads of 256 take longer: 93 ns of 336 KiB (Gemma-2-9B)
+# Heads of 256 read longer: 93 ns of 336 KiB (Gemma-2-9B). Heads of 64 compute and read longer
+# (Llama-3.2-1B), unless 8 of them share keys and values (gpt-oss-20b).
+USUAL_HEAD, WIDE_HEADS, NARROW_HEADS, SHARED_BY = 128, 1.10, 1.22, 8
 LATENT_SLOWNESS = 1.27  # 10.3 ns per token of 30 KiB (DeepSeek-V2-Lite)
 WINDOW_SLOWNESS = 1.22  # a layer with a window reads it so many times slower (Gemma-2-9B)
 # Of that time, where the request before it in the batch has just read the same blocks: they are in
@@ -40,9 +42,9 @@ READ_AGAIN = 0.62
 MIXED = 1.55
 # -- kernels of a layer: seconds on the GPU to start one after the other, and on the host to launch
 # them where a step is over the graphs' size --
-# 50, 45 and 49 us with the rest of a layer (Llama-3.1-8B, Qwen2.5-1.5B, Gemma-2-9B); 18.5 ms are
-# launched with 28 to 36 of them (and Qwen3-8B), and more are taken to need more.
-LAYER_S, LAUNCH_S, LAUNCH_LAYERS = 42e-6, 18.5e-3, 36
+# 50, 45 and 49 us with the rest of a layer (Llama-3.1-8B, Qwen2.5-1.5B, Gemma-2-9B). 18.5 ms are
+# launched with 28 to 36 of them (and Qwen3-8B), 12 with 16 (Llama-3.2-1B).
+LAYER_S, LAUNCH_S, LAUNCH_LAYERS = 42e-6, 18.5e-3, (28, 36)
 # Routing and sorting: 61 us (Qwen3-30B-A3B). Launched in 72 to 98 ms with 48 layers, in 25 to 38
 # with 16 (OLMoE), in 51 with 32 (Granite-3.1-3B-A800M): hosts differ, and are not steady.
 EXPERTS_S, EXPERTS_LAUNCH_S = 19e-6, 1.69e-3
@@ -120,7 +122,8 @@ def _layers_s(shape: ModelShape) -> tuple[float, float]:
     """Of all layers' kernels: to start one by one on the GPU, to be launched by the host."""
     e, layers = shape.experts, shape.layers
     gpu_s = layers * (LAYER_S + QUANTISE_S * _eight_bit(shape))
-    host_s = LAUNCH_S * max(1.0, layers / LAUNCH_LAYERS)
+    fewest, most = LAUNCH_LAYERS
+    host_s = LAUNCH_S * layers / min(max(layers, fewest), most)
     if e is not None:
         four_bit, shared = _four_bit_experts(shape), e.shared_intermediate > 0
         gpu_s += e.layers * (EXPERTS_S + FOUR_BIT_S * four_bit)
@@ -182,7 +185,12 @@ def _pair_flops(shape: ModelShape) -> float:
     full = (shape.kv_layers - a.sliding_layers) * _head_pair_flops(a)
     windows = a.sliding_layers * _head_pair_flops(a, sliding=True)
     flops = _with_borrowers(shape, a.heads * (full + windows))
-    return flops * (WITH_FEW_HEADS if a.heads < FEW_HEADS else 1.0)
+    return flops * _narrow(a) * (WITH_FEW_HEADS if a.heads < FEW_HEADS else 1.0)
+
+
+def _narrow(a: Attention) -> float:
+    few = a.latent is None and a.head_dim < USUAL_HEAD and a.heads < SHARED_BY * a.kv_heads
+    return NARROW_HEADS if few else 1.0
 
 
 def _with_borrowers(shape: ModelShape, amount: int) -> int:
@@ -257,8 +265,9 @@ def step_model(
     expert_bytes = shape.bytes_of("experts") if e else 0
     looked_up = BYTES * (p.by_layer + (0 if shape.tied else p.embedding))
     reading = WEIGHTS_OF_FOUR_BIT_EXPERTS if _four_bit_experts(shape) else WEIGHTS_OF_EXPERTS
-    kv_bytes = _with_borrowers(shape, shape.kv_bytes_per_token(tp, kv_element_bytes))
-    wide = WIDE_HEADS if a.head_dim > USUAL_HEAD else 1.0
+    kv_bytes: float = _with_borrowers(shape, shape.kv_bytes_per_token(tp, kv_element_bytes))
+    by_head = WIDE_HEADS if a.head_dim > USUAL_HEAD else _narrow(a)
+    kv_bytes *= LATENT_SLOWNESS if a.latent else by_head
     state_bytes = a.state.layers * a.state.bytes(tp) if a.state else 0
     exchange_s, exchange_token_s = exchange(shape, gpu, parallel)
     return StepModel(
@@ -268,7 +277,7 @@ def step_model(
         per_token_s=(_token_flops(shape) * flop_s + _token_bytes(shape) * byte_s) / tp
         + exchange_token_s,
         per_prefill_pair_s=_pair_flops(shape) / tp / ATTENTION * flop_s,
-        per_decode_context_s=kv_bytes * (LATENT_SLOWNESS if a.latent else wide) / KV_CACHE * byte_s,
+        per_decode_context_s=kv_bytes / KV_CACHE * byte_s,
         mixed=MIXED / window.context(1),  # of windows as of all else
         per_request_s=2 * (p.head or p.embedding) / tp / MATMUL * flop_s
         + 2 * state_bytes / WEIGHTS * byte_s

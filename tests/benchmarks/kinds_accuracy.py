@@ -1,22 +1,27 @@
 """How near the models of memory and step time come to kinds of models other than dense ones.
 
     python -m tests.benchmarks.kinds_accuracy MODEL:BUDGET ...   lines for kinds/predicted.jsonl
+    python -m tests.benchmarks.kinds_accuracy RAW MODEL:BUDGET   the same, with the host of that row
     python -m tests.benchmarks.kinds_accuracy                    Markdown tables of measured rows
 
 The rows are those of measure_kinds.py. What is predicted follows from config.json, GPU, vLLM's
-version and the arguments alone: nothing measured of the row goes into it.
+version, the arguments and, where a row names it, the host: fitted to the steps of another model on
+the same machine (raw/MODEL-BUDGET.json.gz), as `simulate --calibration` does it. Nothing measured
+of the row goes into it.
 """
 
+import gzip
 import json
 import sys
-from collections.abc import Iterator
-from dataclasses import replace
-from functools import cache
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
+from chunkscope.hardware.calibration import StepSamples
 from chunkscope.hardware.gpus import find_gpu
-from chunkscope.hardware.step_time import StepModel, step_model
+from chunkscope.hardware.step_fit import fit_steps
+from chunkscope.hardware.step_time import Host, StepModel, assumed_host, step_model
 from chunkscope.models import ModelShape, shape_from_config
 from chunkscope.simulation.loop import Scenario, run_setting
 from chunkscope.simulation.workload import Request
@@ -31,7 +36,14 @@ FOLDER = Path(__file__).parents[2] / "reports" / "h200" / "kinds"
 # rounded to 16 bits before they are compared, every token chooses the same experts: a step then
 # reads no more of them than one token does, as DeepSeek-V2-Lite's steps show. A trained model
 # chooses nearly evenly, and that is what `simulate` assumes.
-ROUTED_ALIKE = {"deepseek-v2-lite", "moonlight-16b-a3b", "gpt-oss-20b", "gpt-oss-120b"}
+ROUTED_ALIKE = {
+    "deepseek-v2-lite",
+    "deepseek-v3-small",
+    "ernie-4.5-21b-a3b",
+    "moonlight-16b-a3b",
+    "gpt-oss-20b",
+    "gpt-oss-120b",
+}
 # What was asked for, as shares.
 LIMITS = {
     "kv_tokens": 0.01,
@@ -59,8 +71,36 @@ def routed_alike(step: StepModel, shape: ModelShape) -> StepModel:
     return replace(step, experts_s=share * step.experts_s, expert_share=1.0)
 
 
-@cache
-def predicted(model: str, budget: int, *, eager: bool = False) -> dict[str, float]:
+def host_of(raw: Path) -> dict[str, Any]:
+    """The host's times by the steps of one row, and the model that it launched."""
+    with gzip.open(raw, "rt") as file:
+        rounds = json.load(file)
+    model, columns = rounds["row"]["model"], rounds["repeats"][-1]["steps"]
+    names = [field.name for field in fields(StepSamples) if field.name != "setting"]
+    timed = [n for n, seconds in enumerate(columns["duration_s"]) if seconds is not None]
+    steps = StepSamples(
+        setting=("row",) * len(timed),
+        **{name: tuple(columns[name][n] for n in timed) for name in names},
+    )
+    shape, gpu = shape_of(model), find_gpu("h200")
+    assert gpu is not None
+    share = shape.experts.active / shape.experts.count if shape.experts else 0.0
+    step, _ = fit_steps(steps, expert_share=share, prior=step_model(shape, gpu))
+    return {"model": model, **asdict(step.host)}
+
+
+def on_host(step: StepModel, host: Mapping[str, Any]) -> StepModel:
+    """Launched so many times as fast as that model was launched there."""
+    times = {name: seconds for name, seconds in host.items() if name != "model"}
+    times["ungraphed_s"] *= (
+        step.host.ungraphed_s / assumed_host(shape_of(host["model"])).ungraphed_s
+    )
+    return replace(step, host=Host(**times))
+
+
+def predicted(
+    model: str, budget: int, *, eager: bool = False, host: Mapping[str, Any] | None = None
+) -> dict[str, float]:
     """Memory and times of the workload of measure_kinds.py."""
     shape, gpu, context = shape_of(model), find_gpu("h200"), context_of(model)
     assert gpu is not None
@@ -79,6 +119,8 @@ def predicted(model: str, budget: int, *, eager: bool = False) -> dict[str, floa
     assert step is not None
     if model in ROUTED_ALIKE:
         step = routed_alike(step, shape)
+    if host:
+        step = on_host(step, host)
     requests = tuple(
         Request(prompt_tokens=prompt, output_tokens=output, arrival_s=0.0)
         for prompt, output, _ in requests_of(context)
@@ -110,7 +152,7 @@ def measured(row: Row) -> dict[str, float]:
 def errors(row: Row) -> dict[str, float]:
     """By figure, how far the prediction is from what was measured."""
     figures = measured(row)
-    values = predicted(row["model"], row["budget"], eager=row["eager"])
+    values = predicted(row["model"], row["budget"], eager=row["eager"], host=row.get("host"))
     return {name: values[name] / figures[name] - 1 for name in LIMITS if figures.get(name)}
 
 
@@ -141,10 +183,15 @@ def _shown(key: str, value: float) -> str:
 
 
 def main() -> None:
+    host: dict[str, Any] | None = None
     for row in sys.argv[1:]:
         model, _, budget = row.partition(":")
-        figures = predicted(model, int(budget))
-        print(json.dumps({"model": model, "budget": int(budget), **figures}))
+        if not budget:
+            host = host_of(Path(row))
+            continue
+        figures = predicted(model, int(budget), host=host)
+        line = {"model": model, "budget": int(budget), **figures}
+        print(json.dumps({**line, "host": host} if host else line))
     for name in () if sys.argv[1:] else ("fit", "held-out"):
         print("\n".join((f"\n{name}\n", *table(name))))
 

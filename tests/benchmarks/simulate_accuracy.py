@@ -3,7 +3,7 @@
 Each folder below the one given is named MODEL-WORKLOAD and holds a verify.json and the calibration
 that was written beside it. For each model the step times are fitted on some workloads, and every
 run is simulated with them; only the runs of the other workloads are a test. Below, other choices of
-what to fit on, and a calibration of one model scaled to the other.
+what to fit on, and the host of one model's calibration under the other.
 
 Example: python tests/benchmarks/simulate_accuracy.py reports/h200 --fit mixed
 """
@@ -186,7 +186,7 @@ def other_fits(groups: dict[str, list[Case]], fit: Sequence[str]) -> Iterator[st
         for other, there in groups.items():
             if other != model:
                 cost = fitted(group, fit, there[0])
-                name = f"{model} {' + '.join(fit)}, scaled"
+                name = f"{model} {' + '.join(fit)}, its host"
                 yield _other(name, there, cost, [case.workload for case in there])
 
 

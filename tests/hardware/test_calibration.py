@@ -8,7 +8,7 @@ import pytest
 
 from chunkscope.errors import InputError, MissingError
 from chunkscope.hardware.calibration import Calibration, StepSamples, together
-from chunkscope.hardware.cost_model import COEFFICIENTS, CostSource, CostTarget, cost_model
+from chunkscope.hardware.cost_model import GPU_TIMES, CostSource, CostTarget, cost_model
 from chunkscope.hardware.gpus import find_gpu
 from chunkscope.hardware.parallel import Parallel
 from chunkscope.hardware.step_time import AttentionWindow, Host, StepModel, assumed_host, step_model
@@ -233,29 +233,32 @@ def test_one_of_another_engine_is_scaled_and_says_why(made_for, differing):
 
 
 SCALED = {
-    "a slower GPU": ({"gpu": "a100"}, (1.9764, 3.1699, 3.1699, 2.3541, 94, 0, 0, 0)),
-    "a larger model": ({"model": "llama-3.1-70b"}, (7.3752, 9.8075, 5, 2.5, 128, 0, 0, 0)),
-    "experts": ({"model": "qwen3-30b-a3b"}, (0.72583, 0.5156, 1.5, 0.75, 128, 3.0572, 0.0625, 0)),
-    "windows": ({"model": "gemma-2-9b"}, (1.254, 1.1926, 1.3125, 2.8875, 128, 0, 0, 4_096)),
-    "eight GPUs, which communicate": ({"tp": 8}, (0.50188, 0.26368, 0.125, 0.125, 128, 0, 0, 0)),
-    "over PCIe": ({"tp": 8, "gpu": "h100-pcie"}, (0.8273, 2.2437, 0.16353, 0.3, 235, 0, 0, 0)),
+    "a slower GPU": ({"gpu": "a100"}, (1.9764, 3.1699, 3.1699, 2.3541, 94)),
+    "eight GPUs, which communicate": ({"tp": 8}, (0.50188, 0.26368, 0.125, 0.125, 128)),
+    "over PCIe": ({"tp": 8, "gpu": "h100-pcie"}, (0.8273, 2.2437, 0.16353, 0.3, 235)),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize(("made_for", "times"), SCALED.values(), ids=SCALED)
 def test_scaling_follows_flops_bytes_and_bandwidth(made_for, times):
-    """How many times as long, by coefficient; tokens that hide, the experts, a window."""
+    """How many times as long, by coefficient; and the tokens that hide."""
     here = cost_model(target(), calibration()).step
     step = cost_model(target(**made_for), calibration()).step
-    scaled = [getattr(step, name) / getattr(here, name) for name in COEFFICIENTS]
-    found = (
-        *scaled,
-        step.free_tokens,
-        step.experts_s / here.fixed_s,
-        step.expert_share,
-        step.window.tokens,
-    )
-    assert found == pytest.approx(times, rel=1e-3)
+    scaled = [getattr(step, name) / getattr(here, name) for name in GPU_TIMES[:4]]
+    assert (*scaled, step.free_tokens) == pytest.approx(times, rel=1e-3)
+
+
+def test_of_another_model_only_the_host_carries_over():
+    """It launched 12 ms of steps for which 18.5 are assumed: so the other one is launched, too."""
+    times = {"per_token_s": 1e-6, "per_prefill_pair_s": 1e-11, "per_decode_context_s": 1e-9}
+    recorded = calibration(async_scheduling=True, steps=samples(replace(BESIDE, **times)))
+    step, larger = cost_model(target("qwen3-30b-a3b"), recorded).step, find_model("qwen3-30b-a3b")
+    roofline = step_model(larger, find_gpu("h200"))
+    assert replace(step, host=roofline.host) == roofline
+    times = step.host.ungraphed_s / roofline.host.ungraphed_s
+    assert times == pytest.approx(12 / 18.5, rel=0.05)
+    without_a_host = cost_model(target("qwen3-30b-a3b"), calibration()).step
+    assert without_a_host == roofline
 
 
 def test_a_gpu_of_unknown_speed_cannot_be_scaled_from():

@@ -63,6 +63,7 @@ def test_a_step_over_the_graphs_size_is_launched_by_the_host():
 @pytest.mark.parametrize(
     ("model", "launch_ms"),
     [
+        pytest.param("llama-3.2-1b", 18.5 * 16 / 28, id="16 layers, measured"),
         pytest.param("qwen2.5-1.5b", 18.5, id="28 layers, measured"),
         pytest.param("qwen3-8b", 18.5, id="36 layers, measured"),
         pytest.param("llama-3.1-70b", 18.5 * 80 / 36, id="80 layers take longer"),
@@ -83,6 +84,8 @@ FP8 = {"quantization_config": {"quant_method": "fp8", "weight_block_size": [128,
 STEPS = {
     "dense, replicas do not talk": ("llama-3.1-8b", {}, "h200", {"data": 2},
         (4.8185, 22.054, 0.88353, 34.133, 1.6599, 0, 0, 1.55, 84, 512)),
+    "narrow heads": ("llama-3.2-1b", {}, "h200", {},
+        (1.2441, 3.0749, 0.26948, 10.411, 0.82995, 0, 0, 1.55, 84, 512)),
     "few heads, over PCIe": ("qwen2.5-1.5b", {}, "l40s", {"tensor": 2},
         (4.5612, 14.257, 0.4277, 20.741, 1.0073, 0, 0, 1.55, 171, 512)),
     "windows and wide heads": ("gemma-2-9b", {}, "h100-pcie", {"tensor": 4},
@@ -94,9 +97,9 @@ STEPS = {
     "4-bit experts": ("gpt-oss-20b", {}, "h100", {},
         (2.8724, 11.428, 0.66265, 18.34, 1.8299, 6.1013, 0.125, 1.3964, 120, 1_024)),
     "6 of 12 layers borrow": ("gemma-4", {"num_kv_shared_layers": 6}, "h200", {},
-        (0.50763, 0.023134, 0.026092, 1.8667, 0.0016566, 0, 0, 1.3099, 84, 512)),
+        (0.50763, 0.023134, 0.031832, 2.2773, 0.0016566, 0, 0, 1.3099, 84, 512)),
     "states": ("qwen3-next", {}, "h200", {"tensor": 2},
-        (0.64908, 0.040013, 0.0018637, 0.13333, 0.10038, 0.00079922, 0.25, 1.55, 84, 512)),
+        (0.64908, 0.040013, 0.0022737, 0.16267, 0.10038, 0.00079922, 0.25, 1.55, 84, 512)),
     "8 bits": ("qwen3-8b", FP8, "h200", {},
         (4.4165, 13.122, 0.99397, 38.4, 1.9664, 0, 0, 1.55, 84, 512)),
 }  # fmt: skip

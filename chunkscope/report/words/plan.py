@@ -53,7 +53,8 @@ def _activation(tokens: int, kib: float, *, expands: bool) -> str:
 
 def _scaled(**differing: list[str]) -> str:
     pairs = ", ".join(f"{there}, not {here}" for there, here in differing.values())
-    return f"the calibration is of {pairs}: step times are scaled"
+    taken = "only its host is taken" if "model" in differing else "step times are scaled"
+    return f"the calibration is of {pairs}: {taken}"
 
 
 def _unlike(
