@@ -4,6 +4,7 @@ A case is a name and the command lines that lead to it; the last one's output is
 in one folder, so a later case may use what an earlier one wrote, if it says so by repeating it.
 """
 
+import json
 import re
 import shutil
 from pathlib import Path
@@ -33,7 +34,8 @@ CASES: dict[str, tuple[str, ...]] = {
     },
     "analyze": (ANALYZE,),
     "analyze-details": (f"{ANALYZE} --details",),
-    "analyze-json": ("analyze lm_eval --json",),
+    "analyze-json": ("analyze zoo lm_eval --json",),
+    "analyze-zoo": ("analyze zoo --details",),
     "analyze-one-file": ("analyze sample_data/knowledge_quiz.csv",),
     "analyze-lm-eval-log": ("analyze lm_eval",),
     "analyze-bad-rows": ("analyze bad.jsonl",),
@@ -113,6 +115,38 @@ equal = "99%"
 """
 
 
+def user(content: object) -> dict[str, object]:
+    return {"role": "user", "content": content}
+
+
+TOOL = {"type": "function", "function": {"name": "area", "description": "Of a shape."}}
+SAME = "You are a careful judge of arithmetic. Show each step of your work. " * 8
+# Prompts in many shapes: files of rows, or of bytes.
+ZOO: dict[str, list[object] | bytes] = {
+    "alpaca.jsonl": [{"instruction": "Add them.", "input": n or "", "output": "3"} for n in "12"],
+    "chat.jsonl": [
+        {"messages": [user("Hello?")]},
+        {"messages": [user([{"type": "image_url", "image_url": {"url": "x"}}, "Look."])]},
+        {"messages": [user("How large is it?")], "tools": [TOOL]},
+        {"messages": [{"role": "wizard", "content": "no"}]},
+    ],
+    "choices.csv": b'question;choices;answer\nWhich?;["a", "b"];0\nWho?;["c", "d"];1\n',
+    "columns.json": b'{"question": ["One?", "Two?"], "answer": [1, 2]}',
+    "documents.jsonl": [
+        {"input": SAME, "instructions": ["Why?", "How so?"], "outputs": ["a", "b"]}
+    ],
+    "early.jsonl": [{"prompt": f"Request {n * n}. {SAME}Question {n}?"} for n in range(12)],
+    "headless.tsv": b"What is the sum of one and one?\tA\nAnd of two and two, then?\tB\n",
+    "shots.jsonl": [{"prompt": f"{SAME * 3}{'so ' * n}?", "turns": ["x"]} for n in range(30)],
+    "text.md": b"One prompt\nof two lines.\n",
+    "trace.jsonl": [
+        {"timestamp": n, "input_length": 1_100 + n, "output_length": 9, "hash_ids": [0, 1, n + 2]}
+        for n in range(4)
+    ],
+    "turns.jsonl": [{"turns": ["First of them.", "Second."], "category": "x"}],
+}
+
+
 @pytest.fixture(scope="session")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("golden")
@@ -121,6 +155,10 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(REPOSITORY / "reports" / "h200", folder / "h200")
     for log in LOGS.glob("vllm-0.28-cpu-*.log"):
         shutil.copy(log, folder)
+    (folder / "zoo").mkdir()
+    for name, data in ZOO.items():
+        lines = data if isinstance(data, bytes) else "\n".join(map(json.dumps, data)).encode()
+        (folder / "zoo" / name).write_bytes(lines)
     (folder / "bad.jsonl").write_text('{"prompt": "fine"}\n{"prompt": \n{"prompt": 7}\n')
     (folder / "odd.jsonl").write_text('{"alpha": "some text", "beta": "other text"}\n')
     (folder / "strict.toml").write_text(STRICT)

@@ -95,6 +95,8 @@ def test_prefixes_say_how_much_is_served(tmp_path) -> None:
         ("recommend --emit python --entry serve", 2, "--entry"),
         ("simulate --trace nowhere.jsonl", 3, "nowhere.jsonl"),
         ("simulate --calibration nowhere.json", 3, "nowhere.json"),
+        ("memory --gpu h100", 2, "--model"),
+        ("prefixes nowhere.json", 3, "nowhere.json"),
         ("verify", 4, "vLLM"),
         ("verify --repeats 0", 2, "--repeats"),
         ("verify --engine-arg dtype", 2, "dtype"),

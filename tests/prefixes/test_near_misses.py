@@ -69,6 +69,43 @@ def test_what_spoils_reuse(what):
     assert near.text[near.same_before] != near.other_text[near.same_before]
 
 
+def numbers(seed: object, chars: int) -> str:
+    """Numbers of five digits, the same for the same seed."""
+    own = random.Random(str(seed))
+    return "".join(f"{own.randrange(10**5):05d} " for _ in range(chars // 6 + 1))[:chars]
+
+
+@pytest.mark.parametrize(
+    ("alike", "same", "before", "after", "others", "lost_tokens"),
+    [
+        pytest.param(10, 600, 6, 0, (0, 0), 1_350, id="an id before what is the same"),
+        pytest.param(10, 400, 6, 0, (0, 0), 900, id="just enough is the same"),
+        pytest.param(10, 399, 6, 0, (0, 0), None, id="too little is the same"),
+        pytest.param(5, 600, 6, 0, (0, 0), 600, id="five texts"),
+        pytest.param(4, 600, 6, 0, (0, 0), None, id="too few texts"),
+        pytest.param(10, 600, 144, 0, (0, 0), 1_350, id="what differs is small"),
+        pytest.param(10, 600, 156, 0, (0, 0), None, id="what differs is a document"),
+        pytest.param(10, 600, 6, 1_660, (0, 0), 1_282, id="a quarter of each text"),
+        pytest.param(10, 600, 6, 1_680, (0, 0), None, id="less than a quarter"),
+        pytest.param(7, 450, 6, 0, (53, 200), 675, id="a tenth of the texts"),
+        pytest.param(6, 450, 6, 0, (54, 200), None, id="too few of many"),
+        pytest.param(10, 400, 6, 0, (30, 2_200), 900, id="a twentieth of all tokens"),
+        pytest.param(10, 400, 6, 0, (30, 2_280), None, id="less of all tokens"),
+    ],
+)
+def test_what_is_lost_is_named_from_a_limit_on(alike, same, before, after, others, lost_tokens):
+    both = numbers("same", same)
+    texts = [f"{numbers(n, before)}{both}{numbers(-n - 1, after)}" for n in range(alike)]
+    texts += [numbers(n + 1_000, others[1]) for n in range(others[0])]
+    near = found(texts)
+    assert [one.lost_tokens for one in near] == ([] if lost_tokens is None else [lost_tokens])
+    assert [one.prompts for one in near] == ([] if lost_tokens is None else [alike])
+    if lost_tokens == 1_350 and before == 6:
+        (one,) = near
+        assert (one.position, one.other_position, one.same_before) == (10, 1, 0)
+        assert one.text == texts[9][:24]
+
+
 @pytest.mark.parametrize("what", FINE)
 def test_what_does_not(what):
     assert found([FINE[what]() for _ in range(600)]) == ()

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from chunkscope.tokenizers import check
 from chunkscope.tokenizers import tokenizer as ours
 from chunkscope.tokenizers.fast import FastEngine, load_fast
 from chunkscope.tokenizers.reference import Reference
-from chunkscope.tokenizers.strings import suite
+from chunkscope.tokenizers.strings import sentences, suite
 from chunkscope.tokenizers.tokenizer import Tokenizer
 from tests.tokenizers.helpers import WORDS, bpe, save, splitting
 
@@ -69,6 +70,15 @@ def engines(place: Path, texts: list[str] | None = None) -> set[str]:
     counter = Tokenizer(str(place))
     counter.count(texts or ["some text"])
     return {name.split()[0] for name in counter.engines}
+
+
+def test_other_test_strings_are_another_suite() -> None:
+    """What an engine was proved with is known by a number: raise `_SUITE` with the strings."""
+    words = {f"w{n}Ġ": n for n in range(7_000)}
+    added = [{"content": f"<{n}>"} for n in range(200)]
+    texts = [*suite({"model": {"vocab": words}, "added_tokens": added}), *suite({}), *sentences()]
+    digest = sha256("\0".join([*texts, *check.LONG_ROWS]).encode()).hexdigest()
+    assert (len(texts), digest[:8]) == (12_197, "ab4f04b7")
 
 
 def test_small_inputs_are_counted_by_the_reference_and_large_ones_fast(
