@@ -71,6 +71,7 @@ CASES: dict[str, tuple[str, ...]] = {
     "gate-init": (ANALYZE, RECOMMEND, "gate --init"),
     "gate": (ANALYZE, RECOMMEND, "gate --init", "gate"),
     "gate-broken": (ANALYZE, RECOMMEND, DOCTOR, "gate --config strict.toml"),
+    "gate-update": (ANALYZE, "gate --update --config old.toml"),
     "gate-github": ("gate h200/llama-3.1-8b-long --config measured.toml --format github",),
     "gate-junit": (ANALYZE, RECOMMEND, DOCTOR, "gate --config strict.toml --format junit"),
     "gpus": ("gpus",),
@@ -81,7 +82,15 @@ ANSWERS = ("analyze", "prefixes", "recommend", "simulate", "report", "memory", "
 
 def is_answer(line: str) -> bool:
     """Not help, details, nor something for another program."""
-    more = ("--help", "--emit", "--details", "--json", "--format junit", "--format github")
+    more = (
+        "--help",
+        "--emit",
+        "--details",
+        "--json",
+        "--format junit",
+        "--format github",
+        "--update",
+    )
     return line.split()[0] in ANSWERS and not any(word in line for word in more)
 
 
@@ -163,6 +172,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "odd.jsonl").write_text('{"alpha": "some text", "beta": "other text"}\n')
     (folder / "strict.toml").write_text(STRICT)
     (folder / "measured.toml").write_text(MEASURED)
+    (folder / "old.toml").write_text("[gate.data]\np95 = 9000\n\nlongest_prompt = 8000  # words\n")
     (folder / "vllm.yaml").write_text("max-num-seqs: 2\nenforce-eager: true\n")
     return folder
 

@@ -1,11 +1,22 @@
 """Where the cache goes, and what happens where it cannot go there."""
 
+import hashlib
 import os
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from chunkscope.artefacts.files import cache_folder
+from chunkscope.artefacts.files import (
+    cache_file,
+    cache_folder,
+    prune_cache,
+    read_cached,
+    sha256,
+    write_atomically,
+)
+from chunkscope.errors import InputError
 
 
 def test_a_place_that_cannot_be_written_or_is_not_there_is_replaced_for_this_run(
@@ -48,3 +59,40 @@ def test_a_cache_that_others_could_have_written_is_not_used(
         pytest.skip("only root can give a folder away")
     os.chown(tmp_path, os.geteuid() if mode else 4321, -1)
     assert cache_folder() != tmp_path
+
+
+def test_the_cache_forgets_what_nobody_used_for_thirty_days(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CHUNKSCOPE_CACHE_DIR", str(tmp_path / "cache"))
+    days = {"new": 0, "young": 29, "used": 31, "old": 31}
+    for name, age in days.items():
+        write_atomically(file := cache_file("results", name), name.encode())
+        os.utime(file, (time.time() - age * 24 * 3600,) * 2)
+    assert read_cached("results", "used") == b"used"
+    prune_cache()
+    left = {name: read_cached("results", name) for name in days}
+    assert left == {"new": b"new", "young": b"young", "used": b"used", "old": b""}
+
+
+def test_the_digest_of_a_folder_is_that_of_its_files_and_their_names(tmp_path: Path) -> None:
+    digests = set()
+    for n, files in enumerate(({"a": "x", "b": "y"}, {"b": "y", "a": "x"}, {"a": "x", "b/c": "y"})):
+        for name, text in files.items():
+            write_atomically(tmp_path / str(n) / name, text.encode())
+        digests.add(sha256(tmp_path / str(n)))
+    assert len(digests) == 2
+    assert sha256(tmp_path / "0" / "a") == hashlib.sha256(b"x").hexdigest()
+
+
+def test_what_cannot_be_written_leaves_nothing_behind(tmp_path: Path) -> None:
+    def interrupted() -> Iterator[bytes]:
+        yield b"half"
+        raise KeyboardInterrupt
+
+    (tmp_path / "taken").mkdir()
+    with pytest.raises(InputError, match="taken"):
+        write_atomically(tmp_path / "taken", b"x")
+    with pytest.raises(KeyboardInterrupt):
+        write_atomically(tmp_path / "new", interrupted())
+    assert [path.name for path in tmp_path.iterdir()] == ["taken"]

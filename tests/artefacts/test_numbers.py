@@ -2,11 +2,14 @@
 
 import re
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from chunkscope.artefacts.figures import figures_row, percentiles
 from chunkscope.artefacts.numbers import COUNT, RATE, SECONDS, SHARE, SIZE, TOKENS
+from tests import build
 
 
 @pytest.mark.parametrize(
@@ -74,3 +77,20 @@ def test_all_times_that_differ_look_different(limit, value):
     texts = SECONDS.write_both(limit, value)
     if abs(limit - value) / limit > 1e-8:
         assert texts[0] != texts[1]
+
+
+@given(st.lists(st.tuples(st.floats(0, 1e6), st.integers(0, 4)), max_size=9))
+def test_percentiles_of_counted_values_are_those_of_all_of_them(counted):
+    values = [value for value, times in counted for _ in range(times)]
+    found = percentiles(counted)
+    assert (found is None) is (not values)
+    if found is not None:
+        wanted = np.percentile(values, [50, 95, 99, 100]).tolist()
+        assert [found.p50, found.p95, found.p99, found.max] == wanted
+        assert found.mean == pytest.approx(np.mean(values))
+
+
+def test_a_run_is_a_row_of_the_figures_it_has():
+    row = figures_row(build.run("plan", 10.0, outputs=None))
+    assert (row["makespan_s"], row["ttft_s.p95"], row["activation_peak_gib"]) == (10.0, 2.0, 0.5)
+    assert "outputs.equal" not in row

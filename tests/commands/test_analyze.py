@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import chunkscope as python
+from chunkscope.commands.api import tokenizer_of
 from tests.commands.helpers import analyze, chunkscope, prompts, write_jsonl
 
 ROWS = [
@@ -86,6 +87,34 @@ def test_a_bad_row_is_named_and_the_others_count(place) -> None:
     assert "data.jsonl line 3" in run.err
     assert (profile(place).overall.count, profile(place).skipped) == (3, 1)
     assert analyze(place, "data.jsonl", "--skip-bad-rows").code == 0
+
+
+def test_of_many_files_that_are_no_data_some_are_named(place) -> None:
+    for number in range(7):
+        (place / f"{number}.png").write_bytes(b"\x89PNG\r\n\x1a\n\0\0\0\r")
+    said = [line for line in analyze(place, ".").err.splitlines() if line.startswith("skipped ")]
+    assert [line.split()[1] for line in said] == [*(f"{n}.png:" for n in range(5)), "2"]
+
+
+@pytest.mark.parametrize(
+    ("model", "tokenizer"),
+    [
+        ("llama-3.1-8b", "meta-llama/Llama-3.1-8B"),
+        ("m", "m"),
+        ("m/config.json", "m"),
+        ("someone/else", "someone/else"),
+        ("lama-3.1-8b", None),
+    ],
+)
+def test_a_models_tokenizer_is_found_by_its_name(place, monkeypatch, model, tokenizer) -> None:
+    monkeypatch.chdir(place)
+    (place / "m").mkdir()
+    (place / "m" / "config.json").write_text("{}")
+    if tokenizer is None:
+        with pytest.raises(python.ChunkscopeError, match=model):
+            tokenizer_of(model)
+    else:
+        assert tokenizer_of(model) == tokenizer
 
 
 def test_one_file_that_fails_does_not_take_the_others_with_it(place) -> None:

@@ -1,5 +1,6 @@
 """A scan of several datasets: how far it is, and what went wrong in one of them."""
 
+import datetime
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -62,6 +63,26 @@ def test_beside_others_it_is_in_the_profile(tmp_path: Path) -> None:
     assert failed.name == "b"
     assert failed.failure is not None
     assert failed.failure.hint
+
+
+def test_what_was_met_while_counting_is_noted(tmp_path: Path) -> None:
+    template = tmp_path / "chat.jinja"
+    template.write_text("{{ strftime_now('%Y') }} {{ messages[0].content }}")
+    image = [{"type": "image_url", "image_url": {"url": "x"}}, {"type": "text", "text": "look"}]
+    chats = [{"messages": [{"role": "user", "content": content}]} for content in ("hi", image)]
+    tools = [{**chats[0], "tools": [{"function": {"name": "f"}}]}] * 3
+    data = write_jsonl(tmp_path / "a.jsonl", [*chats, *tools])
+    day = datetime.date(2024, 5, 1)
+    options = chunkscope.AnalyzeOptions(chat_template=template, chat_date=day)
+    (dataset,) = chunkscope.analyze(data, options=options).datasets
+    notes = {note.code: note.values for note in dataset.notes}
+    counts = {"tools_ignored": {"count": 3}, "media_rows": {"count": 1}}
+    assert notes == {"date_in_template": {"day": "2024-05-01"}, **counts}
+    texts = write_jsonl(tmp_path / "b.jsonl", prompts(2))
+    as_chat = chunkscope.AnalyzeOptions(chat_template=template, apply_chat_template=True)
+    assert [d.field for d in chunkscope.analyze(texts, options=as_chat).datasets] == [
+        "prompt (as chat)"
+    ]
 
 
 def test_a_sample_is_the_same_on_every_machine(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from chunkscope.artefacts.note import Note
 from chunkscope.errors import InputError
-from chunkscope.prompts.select import select, shape_of
+from chunkscope.prompts.select import are_labels, field_table, leaves, select, shape_of
 from chunkscope.prompts.selection import SelectOptions
 from tests.commands.helpers import analyze, write_jsonl
 from tests.prompts.helpers import CHAT, choose, extract, items, lengths
@@ -220,6 +220,42 @@ def test_the_prompt_is_found(record: Any, kind: str, label: str) -> None:
     selection = choose(record)
     assert (selection.kind, selection.label) == (kind, label)
     assert len(items(selection, record, record)) == 2
+
+
+@pytest.mark.parametrize(
+    ("values", "labels"),
+    [
+        (["a b"] * 4, True),
+        (["a b"] * 3, False),
+        (["a", "b"] * 2, True),
+        (["a", "b", "c", "a"], False),
+        (["x" * 40] * 4, True),
+        (["x" * 41] * 4, False),
+    ],
+    ids=str,
+)
+def test_labels_are_a_few_short_words_over_and_over(values: list[str], labels: bool) -> None:
+    assert are_labels(values) is labels
+
+
+def test_fields_are_looked_for_four_levels_deep_and_fifty_wide() -> None:
+    deep = {"a": {"b": {"c": {"d": {"e": "x"}}}}, "l": [[[["x"]]]], "t": ["so"] * 60}
+    found = {leaf.path.text: leaf.chars for leaf in leaves([deep])}
+    assert found == {"a.b.c.d": 0, "l[][][][]": 1, "t[]": 100}
+    rows = field_table(leaves([{f"k{n}": n for n in range(31)}])).splitlines()
+    assert (len(rows), rows[-1].split()[-2]) == (31, "1")
+
+
+def test_a_letter_is_part_of_a_shape_and_a_word_is_not() -> None:
+    shapes = [shape_of([{"q": "Why so?", "a": value}]) for value in ("A", "B", "or", "if", "")]
+    assert len(set(shapes)) == 4
+    assert shapes[2] == shapes[3]
+    assert shape_of([{"q": "Why so?"}] * 2) == shape_of(["text"]) == ()
+
+
+def test_the_surest_name_decides_where_half_of_the_records_have_it() -> None:
+    assert choose({"question": "q q"}, {"prompt": "p p"}).label == "prompt"
+    assert choose(*[{"question": "q q"}] * 2, {"prompt": "p p"}).label == "question"
 
 
 def test_most_records_decide_when_schemas_are_mixed() -> None:

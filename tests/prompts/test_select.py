@@ -195,6 +195,11 @@ def test_the_blocks_of_a_trace_come_with_its_lengths() -> None:
     prompts, bad = extract(selection, *rows, *others)
     assert prompts == Prompts([1, 2, 4], [4, 5, 3], [1, 1, None], [[4, 7], [5, 7], []])
     assert bad == [3, 5, 6]
+    assert selection.columns == {"input_length", "output_length", "hash_ids"}
+    assert choose(*rows, {"input_length": 3}).columns == selection.columns
+    assert choose({"input_length": 3, "output_length": 1}).columns == {
+        *("input_length", "output_length")
+    }
 
 
 @pytest.mark.parametrize(
