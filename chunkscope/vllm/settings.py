@@ -109,10 +109,10 @@ UNUSUAL = NAMES[-5:]
 def check_sizes(settings: Settings) -> None:
     """The sizes with which vLLM would not start; settings are complete."""
     budget, seqs, running = settings.step_tokens, settings.step_requests, settings.most_running
-    if not budget >= seqs >= running >= 1:
+    if not budget >= seqs >= running >= 1 or (settings.long_prefill_token_threshold or 0) < 0:
         raise UsageError(
-            f"vLLM refuses to start: max_num_batched_tokens ({budget:,}) must be at least "
-            f"max_num_seqs ({seqs:,}), max_num_active_seqs ({running:,}) no more, all at least 1"
+            f"vLLM needs max_num_batched_tokens ({budget:,}) >= max_num_seqs ({seqs:,}) >= "
+            f"max_num_active_seqs ({running:,}) >= 1, and long_prefill_token_threshold >= 0"
         )
 
 
