@@ -55,9 +55,6 @@ WORDS = (
 def test_what_is_a_fault_here_is_refused_there_and_nothing_else(installed, probe):
     """Asked all at once: vLLM takes long to import."""
     running, _ = installed
-    answers = probe("check_probe", [{"words": shlex.split(w), "only_read": True} for w in WORDS])
-    assert [
-        (words, answer)
-        for words, answer in zip(WORDS, answers, strict=True)
-        if answer["accepted"] is bool(from_words(words, running.version).refusals)
-    ] == []
+    answers = probe("serve_probe", [["serve", "m", *shlex.split(words)] for words in WORDS])
+    for words, answer in zip(WORDS, answers, strict=True):
+        assert (answer is None) is bool(from_words(words, running.version).refusals), words

@@ -158,16 +158,6 @@ def left_alone(version, folders):  # noqa: ARG001
             yield Question(case=case, about=(card, entry))
 
 
-def limits(version, folders):  # noqa: ARG001
-    """The longest context of each model, and one token more."""
-    for model in MODELS:
-        limit = find_model(model).limit
-        for length, fits in ((None, True), (limit, True), (limit + 1, False)):
-            words = command_line(Settings(max_model_len=length).given())
-            case = case_of(folders[model], words)
-            yield Question(case=case, about=(limit, fits), told=f"{model}: {words}")
-
-
 def any_settings(version, folders):  # noqa: ARG001
     """Settings no plan would hold: do we refuse what vLLM refuses, and only that?"""
     drawn = []
@@ -193,18 +183,7 @@ def any_settings(version, folders):  # noqa: ARG001
     return drawn
 
 
-def nonsense(version, folders):  # noqa: ARG001
-    """Common advice that is wrong."""
-    for words, fault in (
-        (["--enable-chunked-prefill", "false"], "unrecognized arguments"),
-        (["--enable-chunked-prefill=False"], "ignored explicit argument"),
-        (["--max-num-partial-prefills", "4"], "unrecognized arguments"),
-    ):
-        case = case_of(folders[MODELS[0]], words)
-        yield Question(case=case, about=fault, told=str(words))
-
-
-MAKERS = (matrix, any_profile, emitted, left_alone, limits, any_settings, nonsense)
+MAKERS = (matrix, any_profile, emitted, left_alone, any_settings)
 
 
 # -- the answers -------------------------------------------------------------------------------
@@ -271,13 +250,6 @@ def test_vllms_own_choice_is_known_for_every_gpu_of_the_table(answers, installed
         assert {name: verdict.seen[name] for name in expected} == expected, (card.name, entry)
 
 
-def test_vllm_derives_the_same_longest_context_from_the_config(answers):
-    for question, verdict in answers["limits"]:
-        limit, fits = question.about
-        assert verdict.accepted is fits, f"{question.told}: {verdict.message}"
-        assert not fits or verdict.seen["max_model_len"] == limit, question.told
-
-
 def test_our_rules_refuse_what_vllm_refuses_and_nothing_else(answers, installed):
     """But for the rule that is ours: off with a threshold, which vLLM takes and chunks."""
     there = Deployment(release=release(installed[0]), shape=find_model(MODELS[0]))
@@ -289,12 +261,6 @@ def test_our_rules_refuse_what_vllm_refuses_and_nothing_else(answers, installed)
         assert verdict.accepted is not bool(broken), f"{question.told}: {broken}, {verdict.message}"
         seen[verdict.accepted] += 1
     assert min(seen.values()) > 50
-
-
-def test_common_advice_is_refused_with_the_words_of_our_notes(answers):
-    for question, verdict in answers["nonsense"]:
-        assert not verdict.accepted
-        assert question.about in verdict.message, question.told
 
 
 def test_a_plan_checks_itself_with_nothing_but_its_model(vllm_python, installed):

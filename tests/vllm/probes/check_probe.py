@@ -1,6 +1,6 @@
 """Run by the interpreter that has vLLM: would it take these arguments, and what would it run with?
 
-Reads [{"words" or "keywords", "gpu"?, "only_read"?}, ...] from stdin as JSON. What vLLM chooses by
+Reads [{"words" or "keywords", "gpu"?}, ...] from stdin as JSON. What vLLM chooses by
 the GPU's memory and name, it chooses by those of the case.
 """
 
@@ -23,17 +23,6 @@ ENGINE_PARSER = AsyncEngineArgs.add_cli_args(Parser())
 OWN_DEFAULTS = EngineArgs.__dict__.get("get_batch_defaults")  # versions before 0.11.1 have none
 
 
-def serve_parser():
-    """With the server's own options, where they are defined; and words that it wants first."""
-    for module in ("launchers", "openai"):
-        try:
-            args = __import__(f"vllm.entrypoints.{module}.cli_args", fromlist=["make_arg_parser"])
-            return args.make_arg_parser(Parser()), ["model"]
-        except ImportError:
-            continue
-    return ENGINE_PARSER, []
-
-
 def pretend(memory_bytes, title):
     """Have the next batch sizes chosen as on that GPU."""
 
@@ -50,16 +39,11 @@ def pretend(memory_bytes, title):
 
 
 def checked(case):
-    words = case.get("words", [])
-    if case.get("only_read"):
-        parser, model = serve_parser()
-        parser.parse_args([*model, *words])
-        return None
     with pretend(*case["gpu"]) if case.get("gpu") and OWN_DEFAULTS else nullcontext():
         if "keywords" in case:
             args, usage = EngineArgs(**case["keywords"]), UsageContext.LLM_CLASS
         else:
-            args = AsyncEngineArgs.from_cli_args(ENGINE_PARSER.parse_args(words))
+            args = AsyncEngineArgs.from_cli_args(ENGINE_PARSER.parse_args(case["words"]))
             usage = UsageContext.OPENAI_API_SERVER
         return facts(args.create_engine_config(usage))
 

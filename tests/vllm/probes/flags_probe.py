@@ -3,7 +3,18 @@
 import json
 
 import vllm
-from check_probe import ENGINE_PARSER, serve_parser
+from check_probe import ENGINE_PARSER, Parser
+
+
+def serve_parser():
+    """With the server's own options, where they are defined."""
+    for module in ("launchers", "openai"):
+        try:
+            args = __import__(f"vllm.entrypoints.{module}.cli_args", fromlist=["make_arg_parser"])
+            return args.make_arg_parser(Parser())
+        except ImportError:
+            continue
+    return ENGINE_PARSER
 
 
 def described(action):
@@ -21,5 +32,5 @@ def described(action):
     }
 
 
-flags = [described(action) for action in serve_parser()[0]._actions]
+flags = [described(action) for action in serve_parser()._actions]
 print("\n" + json.dumps([vllm.__version__, flags]))
