@@ -3,12 +3,22 @@
 import json
 from dataclasses import replace
 from inspect import signature
+from typing import Any
 
 import pytest
+from typer.main import get_command
 
 import chunkscope
+from chunkscope.cli import application
+from chunkscope.commands import api
 from chunkscope.errors import UsageError
 from chunkscope.findings import load_findings
+from chunkscope.lengths.options import AnalyzeOptions
+from chunkscope.planning.predict import SimulateOptions
+from chunkscope.planning.recommend import recommend
+from chunkscope.planning.request import PlanRequest
+from chunkscope.verification.verify import VerifyOptions
+from chunkscope.vllm.settings import Settings
 from tests.commands.helpers import chunkscope as command
 from tests.conftest import REPOSITORY
 
@@ -83,43 +93,27 @@ COMMANDS = (
 )
 
 
-def keywords(command: str) -> set[str]:
-    """What the Python function of that name takes, those of its options model, too."""
-    from chunkscope.commands import api
-    from chunkscope.commands.api import ALIASES, option_types
-    from chunkscope.lengths.options import AnalyzeOptions
-    from chunkscope.planning.predict import SimulateOptions
-    from chunkscope.planning.recommend import recommend
-    from chunkscope.planning.request import PlanRequest
-    from chunkscope.verification.verify import VerifyOptions
-    from chunkscope.vllm.settings import NAMES
-
-    models = {
-        "analyze": {*option_types(AnalyzeOptions), *ALIASES},
-        "recommend": {
-            *(set(signature(recommend).parameters) | set(signature(PlanRequest.of).parameters)),
-            *option_types(PlanRequest),
-        },
-        "simulate": {*option_types(SimulateOptions), *NAMES},
-        "verify": {*option_types(VerifyOptions), *ALIASES},
-        "memory": {*NAMES},
-    }
-    function = getattr(api, command, None) or getattr(chunkscope, command)
-    return {*signature(function).parameters, *models.get(command, ())}
+# Whose options are keywords, too.
+MODELS: dict[str, tuple[Any, ...]] = {
+    "analyze": (AnalyzeOptions,),
+    "recommend": (recommend, PlanRequest.of, PlanRequest),
+    "simulate": (SimulateOptions, Settings),
+    "verify": (VerifyOptions,),
+    "memory": (Settings,),
+}
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_an_option_of_a_command_is_a_keyword_of_its_function(command: str) -> None:
-    from typer.main import get_command
-
-    from chunkscope.cli import application
-
+    function = getattr(api, command, None) or getattr(chunkscope, command)
+    keywords = {*signature(function).parameters, *api.ALIASES}
+    keywords |= {name for model in MODELS.get(command, ()) for name in api.option_types(model)}
     options = {
         parameter.name
         for parameter in get_command(application(command)).commands[command].params
         if parameter.param_type_name == "option"
     }
-    assert not options - keywords(command) - SHOWN - RETURNED.get(command, set())
+    assert not options - keywords - SHOWN - RETURNED.get(command, set())
 
 
 def test_a_plan_of_several_profiles_is_found_with_all_of_them(tmp_path):

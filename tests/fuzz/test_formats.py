@@ -21,7 +21,7 @@ from chunkscope.prompts.selection import SelectOptions
 from chunkscope.sources.base import Problems, ReadOptions
 from chunkscope.sources.discovery import discover
 from chunkscope.sources.reader import RecordReader
-from tests.fuzz.helpers import anything, damaged, explore, fine
+from tests.fuzz.helpers import damaged, explore, fine
 from tests.prompts.inspect_logs import event, sample
 from tests.prompts.inspect_logs import members as inspect_members
 from tests.prompts.inspect_logs import zipped as inspect_zip
@@ -110,12 +110,3 @@ def test_damaged_files_and_arbitrary_bytes_never_end_in_a_traceback(tmp_path, na
     past = [(data,) for data in PAST.get(name, [])]
     some = damaged(GOOD.get(name, b"")) | st.binary(max_size=300)
     explore(reading(tmp_path / name), some, past=past)
-
-
-@pytest.mark.parametrize("name", ["x.json", "x.jsonl"])
-def test_any_json_value_is_read(tmp_path, name):
-    def check(value, indent, ascii_only):
-        text = json.dumps(value, indent=indent, ensure_ascii=ascii_only)
-        reading(tmp_path / name)(text.encode("utf-8", "surrogatepass"))
-
-    explore(check, anything, st.sampled_from([None, 2]), st.booleans())

@@ -66,10 +66,6 @@ def test_of_very_many_rows_only_a_change_is_known(monkeypatch: pytest.MonkeyPatc
     assert content_changes(few, unlisted) is None
 
 
-def test_parts_add_up_to_the_whole() -> None:
-    assert Content.of(ROWS[:3]) + Content.of(ROWS[3:]) == Content.of(ROWS)
-
-
 def test_odd_values_have_a_digest() -> None:
     odd = [{"a": "\ud800"}, {"a": 1 << 80}, {"a": float("nan")}, "text", 3, None, {"a": b"x"}]
     assert Content.of(odd).rows == len(odd)

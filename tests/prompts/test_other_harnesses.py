@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from chunkscope.lengths.analyze import analyze
+from chunkscope.prompts.harness.log import as_count
 from chunkscope.prompts.harness.small import HELM_STATE
 from tests.prompts.helpers import ReadLog, lm_eval_sample, read_log
 
@@ -160,6 +161,15 @@ def test_a_log_is_read_as_the_requests_that_were_sent(tmp_path: Path, name: str)
     assert log.bad == bad
     assert not {*log.positions} & {*bad}
     assert {key: getattr(log.log, key) for key in about} == about
+
+
+@pytest.mark.parametrize(
+    ("value", "count"),
+    [(7, 7), (0, 0), ("7", 7), ("9" * 14, int("9" * 14)), *((odd, None) for odd in (-1, True, 7.0))]
+    + [(odd, None) for odd in ("-1", "x", "9" * 15, "٣", None, [3])],
+)
+def test_a_count_is_a_whole_number_that_may_be_written_as_text(value: Any, count: Any) -> None:
+    assert as_count(value) == count
 
 
 def test_a_run_of_helm_is_its_state_and_none_of_the_files_beside_it(tmp_path: Path) -> None:

@@ -276,6 +276,29 @@ def test_options_that_do_not_fit_are_refused(text: str, how: dict, named: str) -
         Rendering(**how).sources(text)
 
 
+@pytest.mark.parametrize(
+    ("outcome", "ended", "code", "named"),
+    [
+        ({"message": "no set", "missing": True, "hint": "load it"}, 0, 4, ("no set", "load it")),
+        ({"message": "no task", "missing": False, "hint": None}, 0, 3, ("no task", "None")),
+        ({"output": "thinking\nKilled\n"}, 137, 3, ("137; the end of its output: Killed", "None")),
+        ({"output": ""}, None, 3, ("nothing", "timeout")),
+    ],
+)
+def test_what_a_task_died_of_is_told(outcome: dict, ended: int, code: int, named: tuple) -> None:
+    error = failure("lm-eval:a", outcome, ended)
+    assert error.exit_code == code
+    assert error.message.startswith("lm-eval:a: ")
+    assert error.message.endswith(named[0])
+    assert named[1] in str(error.hint)
+
+
+@pytest.mark.parametrize(("limit", "sent"), [(None, None), (0.5, 0.5), (1.0, 1), (3.0, 3)])
+def test_a_limit_is_a_share_below_one_and_a_count_from_there(limit: float, sent: float) -> None:
+    request = Rendering(options=RenderOptions(limit=limit)).request("lm-eval", ["a"])
+    assert (request["limit"], type(request["limit"])) == (sent, type(sent))
+
+
 HANGS = """import os, subprocess, sys, time
 print('thinking', flush=True)
 subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(1_000_000)'])

@@ -6,11 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chunkscope.errors import ChunkscopeError, InputError, UsageError
+from chunkscope.errors import InputError, UsageError
 from chunkscope.prompts.paths import FieldPath, UnusableError, parse_path, parse_template
-from chunkscope.prompts.select import select
-from chunkscope.prompts.selection import Prompts, SelectOptions, trace_columns, trace_length
-from tests.fuzz.helpers import changed
+from chunkscope.prompts.selection import Prompts, trace_columns, trace_length
 from tests.prompts.helpers import CHAT, choose, extract, items
 
 NESTED = {
@@ -283,38 +281,3 @@ def test_a_row_without_the_list_is_a_bad_row() -> None:
     row = {"q": ["a", "b"]}
     prompts, bad = extract(choose(row, each=("q",)), row, {"q": "a"}, {})
     assert (prompts.positions, bad) == ([1, 1], [2, 3])
-
-
-# --- anything -------------------------------------------------------------------------------------
-
-GOOD = [
-    *(NESTED, "text", {"prompt": "p", "ContextTokens": 5, "GeneratedTokens": 7, "column0": ""}),
-    {"body": {"messages": CHAT, "tools": [{"function": {"name": "f"}}], "prompt": "p"}},
-    {"conversations": [{"from": "human", "value": "hi"}], "functions": [], "turns": ["a"]},
-]
-ROWS = st.lists(st.sampled_from(GOOD).flatmap(changed), max_size=4)
-OPTIONS = st.builds(
-    SelectOptions,
-    fields=st.lists(
-        st.sampled_from(["question", "turns[0]", "body.messages", "turns[].text", "a.b", "x["]),
-        max_size=2,
-    ).map(tuple),
-    template=st.none() | st.sampled_from(["{question}", "{body.prompt}{turns}", "{"]),
-    output_field=st.none() | st.sampled_from(["text", "GeneratedTokens"]),
-)
-
-
-@given(ROWS, ROWS, OPTIONS)
-def test_no_json_and_no_options_lead_to_anything_but_our_errors(
-    head: list[Any], more: list[Any], options: SelectOptions
-) -> None:
-    try:
-        selection = select(head, options, prefix="P")
-    except ChunkscopeError as error:
-        str(error).encode()
-        return
-    prompts, _ = extract(selection, *head, *more)
-    assert len(prompts.positions) == len(prompts.items)
-    assert prompts.outputs is None or len(prompts.outputs) == len(prompts.items)
-    if selection.kind == "text":
-        "".join(prompts.items).encode()
