@@ -135,7 +135,7 @@ BUDGETS = {
     "verification": 3_430,
     "diagnosis": 751,
     "reference": 978,
-    "gating": 1_601,
+    "gating": 1_600,
     "report": 2_784,
     "commands": 1_241,
 }

@@ -50,10 +50,9 @@ def judge(file: BudgetFile, findings: Findings) -> GateResult:
     budget = {table: getattr(file.budget, table) for table in CHECKS}
     results = {t: list(CHECKS[t](limits, evidence)) for t, limits in budget.items() if limits}
     if not results or not all(results.values()):
-        empty = [
-            f"[{'.'.join((*file.prefix, table))}] in " for table in results if not results[table]
-        ]
-        what = f"{''.join(empty[:1])}{file.path} asks for nothing"
+        empty = [".".join((*file.prefix, table)) for table in results if not results[table]]
+        where = f"[{empty[0]}] in {file.path}" if empty else file.path
+        what = f"{where} asks for nothing"
         raise InputError(what, hint=f"{HINT}; the tables are {', '.join(CHECKS)}")
     checks = [check for some in results.values() for check in some]
     return GateResult(

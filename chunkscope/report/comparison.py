@@ -110,7 +110,7 @@ def _plan_table(old: Findings, new: Findings) -> Table | None:
     )
     rows = [(name, before.get(name), now.get(name)) for name in dict.fromkeys((*before, *now))]
     rows = [row for row in rows if row[1] != row[2]]
-    return table_of(("", "before", "now"), rows, words=("before", "now"))
+    return table_of(("what", "before", "now"), rows, words=("before", "now"))
 
 
 def _measured(old: Verification | None, new: Verification | None) -> Iterator[Section]:

@@ -24,9 +24,9 @@ MARKS = {
     "max_model_len": "context",
 }
 GLOSSARY = (
-    ("token", "a piece of text, about four characters"),
-    ("step", "one pass of the model, over tokens of many requests"),
-    ("chunk", "the part of a long prompt that one step reads"),
+    ("token", "about four characters of text"),
+    ("step", "one pass of the model, for many requests"),
+    ("chunk", "the part of a long prompt read in one step"),
     ("KV cache", "GPU memory for the tokens of running requests"),
     ("preemption", "the KV cache is full: a request is stopped and computed again"),
     ("gap", "the time between two tokens of an answer"),
@@ -70,9 +70,10 @@ def _headline(findings: Findings) -> str:
     """The answer in one sentence, for somebody who has never seen this tool."""
     planned, v = findings.plan, _measurements(findings)
     if planned is not None and not (v and v.measured is EngineKind.DEMO):
-        text = measured.verdict(v, v.verdict) if v and v.verdict else plan.advice(planned)
+        text = measured.verdict(v, v.verdict)[0] if v and v.verdict else plan.advice(planned)
         prompts = plural(planned.refused.of, "prompt")
-        return f"{prompts} for {plan.place(planned)}: {text[0].lower()}{text[1:]}."
+        machine = f"{plan.place(planned)}, vLLM {planned.release.text}"
+        return f"{prompts} for {machine}: {text[0].lower()}{text[1:]}."
     if v is not None:
         return measured.answer(v)
     if findings.profile:
@@ -85,13 +86,15 @@ def _headline(findings: Findings) -> str:
 def _lead(findings: Findings) -> Iterator[str]:
     """How long it takes, how sure that is, and what would save most."""
     planned, v = findings.plan, _measurements(findings)
-    if planned is not None and not (v and v.verdict):
+    if v is not None and v.verdict is not None:
+        yield f"{capital(measured.verdict(v, v.verdict)[1])}."
+    elif planned is not None:
         yield capital(plan.because(planned))
     if planned is not None and planned.cost is not None and not planned.request.is_open:
         cost = planned.cost
         usual, least, most = map(duration, (cost.hours, cost.least_hours, cost.most_hours))
-        untried = "" if v is not None else "; no engine has run it yet"
-        yield f"The run takes about {usual} ({least} to {most}), simulated{untried}."
+        untried = "" if v is not None else ", not measured"
+        yield f"The run takes about {usual} ({least} to {most}): simulated{untried}."
     if v is not None:
         yield measured.measured_on(v)
     yield from map(plan.saving, planned.savings if planned else ())
@@ -114,10 +117,8 @@ def _tiles(findings: Findings) -> Iterator[tuple[str, str, str]]:
     """A title, a value, what it means."""
     data, planned, v = findings.profile, findings.plan, _measurements(findings)
     if data is not None:
-        lengths = data.overall
-        yield "prompts", number(lengths.count), f"in {plural(len(data.datasets), 'dataset')}"
-        p95 = number(lengths.percentile(95))
-        yield "longest prompt", number(lengths.max), f"tokens; 19 of 20 have at most {p95}"
+        p95 = number(data.overall.percentile(95))
+        yield "longest prompt", number(data.overall.max), f"tokens; 19 of 20 have at most {p95}"
     run = v.run("plan") if v else None
     if run is not None and run.kv_cache_tokens is not None:
         peak = f", beside {gib(run.activation_peak_gib)} of activations (measured)"
@@ -142,15 +143,15 @@ def chapters(findings: Findings, changes: ReportComparison | None = None) -> lis
     """In the order of the page; those of what is not there are left out."""
     v = findings.verification
     is_demo = v is not None and v.measured is EngineKind.DEMO
-    measurements = _of(v, with_top=v is not _measurements(findings))
+    measurements = _of(v, top=v is not _measurements(findings))
     parts: tuple[tuple[str, str, Sequence[Section]], ...] = (
         ("changes", "What changed", _of(changes)),
-        ("why", "Why these settings", _of(findings.plan)),
-        ("lengths", "How long the prompts are", _lengths(findings)),
+        ("plan", "The plan", _briefly(findings.plan)),
+        ("lengths", "Prompt lengths", _lengths(findings)),
         ("measured", "What the demo measured" if is_demo else "What was measured", measurements),
         ("simulated", "Simulated settings", _simulated(findings)),
         ("engine", "What limited the engine", _of(findings.diagnosis)),
-        ("sources", "Where the numbers come from", [_origins(findings)]),
+        ("sources", "Sources", [_origins(findings)]),
     )
     top = first_screen(findings)
     shown = []
@@ -168,24 +169,28 @@ def chapters(findings: Findings, changes: ReportComparison | None = None) -> lis
     return shown
 
 
-def _of(artefact: object | None, *, with_top: bool = False) -> list[Section]:
+def _of(artefact: object | None, *, top: bool = False) -> list[Section]:
     every = sections_of(artefact) if artefact is not None else []
-    return [section for section in every if with_top or not section.top]
+    return [section for section in every if top or not section.top]
+
+
+def _briefly(artefact: object | None) -> list[Section]:
+    """Without the details, but for a list to search in: a terminal has them."""
+    every = _of(artefact)
+    return [s for s in every if not s.details or (s.table is not None and s.table.searchable)]
 
 
 def _simulated(findings: Findings) -> list[Section]:
     """Unless it is what the plan says already."""
-    simulation, planned = findings.simulation, findings.plan
-    if simulation is None or planned is None or simulation.pareto or simulation.runs[0].rate:
-        return _of(simulation)
-    tried = [run.figures for run in planned.tried]
-    same = all(run.figures in tried and not run.timeline for run in simulation.runs)
-    return [] if same else _of(simulation)
+    tried = [run.figures for run in findings.plan.tried] if findings.plan else []
+    runs = findings.simulation.runs if findings.simulation else ()
+    same = all(run.figures in tried and not run.timeline for run in runs)
+    return [] if same else _of(findings.simulation)
 
 
 def _lengths(findings: Findings) -> list[Section]:
     """Its chart also has the lengths that matter to the engine."""
-    sections = _of(findings.profile)
+    sections = _briefly(findings.profile)
     if not sections or (chart := sections[0].chart) is None or findings.plan is None:
         return sections
     marks = [
@@ -198,18 +203,16 @@ def _lengths(findings: Findings) -> list[Section]:
 
 
 def _origins(findings: Findings) -> Section:
-    """Digest, version and command of each artefact."""
+    """When and by which command each artefact was made."""
     rows = []
     artefacts = (findings.profile, findings.plan, findings.simulation, findings.verification)
     for artefact in filter(None, (*artefacts, findings.diagnosis)):
-        name = artefact.default_path.name
         asked = artefact.source if isinstance(artefact, Plan) else artefact
-        made = f"{getattr(artefact, 'created', '')} {artefact.version}".strip()
+        made = getattr(artefact, "created", "")[:10]
         command = shlex.join(getattr(asked, "command", ()))
-        rows.append((name, made, findings.digests.get(name), command))
-    heads = ("file", "made", "content", "command")
-    table = table_of(heads, rows, words=heads)
-    return Section(title="Files and commands", table=table, details=True)
+        rows.append((artefact.default_path.name, made or None, command or None))
+    heads = ("file", "made", "command")
+    return Section(table=table_of(heads, rows, words=heads))
 
 
 # -- on a terminal and as Markdown ---------------------------------------------------------------
@@ -217,17 +220,13 @@ def _origins(findings: Findings) -> Section:
 
 def sections(findings: Findings) -> list[Section]:
     """The first screen, with tiles as a table; the rest as details, but the runs that decide."""
-    top, flags = first_screen(findings), arguments(findings)
+    top, flags, parts = first_screen(findings), arguments(findings), chapters(findings)
     first = replace(top, sentences=(*top.sentences, *filter(None, [flags])))
-    tried = [
-        Section(table=section.table)
-        for artefact in (findings.verification, findings.plan)
-        for section in _of(artefact)
-        if section.table is not None and section.table.has_headings and not section.details
-    ]
+    runs = [chapter.sections[0] for chapter in parts if chapter.id in ("measured", "plan")][-1:]
     rest = [
         replace(section, details=True, title=section.title or ("" if place else chapter.title))
-        for chapter in chapters(findings)
+        for chapter in parts
         for place, section in enumerate(chapter.sections)
+        if section not in runs
     ]
-    return [first, *tried[:1], *rest]
+    return [first, *runs, *rest]

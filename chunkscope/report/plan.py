@@ -30,7 +30,7 @@ def sections(plan: Plan) -> list[Section]:
     return [
         Section(sentences=tuple(map(saving, plan.savings)), top=True),
         Section(sentences=(answer(plan),), top=True),
-        Section(sentences=(setup(plan),)),
+        Section(sentences=(setup(plan),), top=True),
         Section(table=figures, top=True),
         _tried(plan),
         Section(sentences=(flags,) if flags else (), top=True),
@@ -317,7 +317,7 @@ def _memory_table(memory: Memory) -> Table | None:
     rows.append(("all together", memory.requested_gib, "", f"of {memory.total_gib:.1f} GiB"))
     rows = [row for row in rows if abs(row[1]) >= 0.005]
     return table_of(
-        ("memory per GPU", "GiB", "known", "from"),
+        ("per GPU", "GiB", "known", "from"),
         [(part, f"{gib:.2f}", *known) for part, gib, *known in rows],
         words=("known", "from"),
         strong=[len(rows) - 1],

@@ -90,9 +90,8 @@ def _counted_with(profile: Profile) -> str:
     tokenizer = profile.tokenizer
     if tokenizer.kind == "none":
         return "The lengths came with the data; no tokenizer was needed."
-    text = f"Counted with the tokenizer {tokenizer.name}."
-    given = profile.options.tokenizer is not None
-    return text if given else f"{text} For your model's: --model NAME or --tokenizer NAME."
+    hint = "" if profile.options.tokenizer else " For your model's: --model NAME."
+    return f"Counted with the tokenizer {tokenizer.name}.{hint}"
 
 
 def cautions(profile: Profile) -> Iterator[str]:
@@ -195,7 +194,7 @@ def _every_dataset(profile: Profile) -> Table | None:
         for dataset in profile.datasets[:MOST_ROWS]
     ]
     heads = ("dataset", *names, "chars per token", "prompt field")
-    return table_of(heads, rows, words=heads[-1:], searchable=len(rows) > 1)
+    return table_of(heads, rows, words=heads[-1:], searchable=bool(names))
 
 
 # -- for the page and for other programs ---------------------------------------------------------

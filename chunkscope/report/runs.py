@@ -101,7 +101,7 @@ def every_figure(named: Named) -> Table | None:
     runs: list[Any] = [run for _, run in named]
     figures = [f for f in (*FIGURES, *some) if any(value(run, f) is not None for run in runs)]
     rows = [(f.title, *(cell(f, runs[0], run) for run in runs)) for f in figures]
-    return table_of(("", *(name for name, _ in named)), rows)
+    return table_of(("figure", *(name for name, _ in named)), rows)
 
 
 def _limited(limit: LatencyLimit, run: SimulatedRun) -> Written:

@@ -57,7 +57,7 @@ def sections(v: Verification) -> list[Section]:
         Section(
             title="Settings",
             sentences=(_method(v),),
-            table=table_of(("", "sets"), settings, words=("sets",)),
+            table=table_of(("setting", "sets"), settings, words=("sets",)),
             details=True,
         ),
     ]
@@ -72,7 +72,7 @@ def _memory(ran: Sequence[tuple[str, Run]]) -> Table | None:
             model = [getattr(run.predicted, MODELLED.get(name, name), None) for _, run in ran]
             both = zip(most, model, strict=True)
             rows.append((title, *(gib(x) + (f" ({gib(y)})" if y else "") for x, y in both)))
-    return table_of(("measured (predicted)", *(title for title, _ in ran)), rows)
+    return table_of(("memory (predicted)", *(title for title, _ in ran)), rows)
 
 
 def titled(run: Run) -> str:
@@ -114,10 +114,10 @@ def answer(v: Verification) -> str:
             for run in v.runs
             if run.figures and run.figures.short
         ]
-        return f"Short prompts waited {', '.join(means)} for their first token (mean)."
+        return f"Mean wait of short prompts for their first token: {', '.join(means)}."
     if v.run(PLAN) is None or v.verdict is None:
         return f"{plural(len(v.runs), 'setting')} measured, without a plan to judge."
-    return f"{capital(verdict(v, v.verdict))}."
+    return f"{capital(': '.join(verdict(v, v.verdict)))}."
 
 
 def _worse(v: Verification) -> Iterator[str]:
@@ -132,27 +132,27 @@ def _worse(v: Verification) -> Iterator[str]:
         yield f"Worse: {', '.join(parts)}."
 
 
-def verdict(v: Verification, judged: MeasuredVerdict) -> str:
-    """What to do, without a full stop, to go on with."""
+def verdict(v: Verification, judged: MeasuredVerdict) -> tuple[str, str]:
+    """What to do, and why; both without a full stop."""
     plan, default, use = v.run(PLAN), v.run(DEFAULT), v.run(judged.use)
     goal = BY_KEY[judged.goal]
     assert plan is not None  # noqa: S101  (there is a verdict)
     if judged.conclusion is Conclusion.PLAN_FAILED:
         best = f"; {_name(use)} does: {_goal(use, goal)}" if use else ", nor does anything else"
-        return f"the plan does not run ({_reason(plan)}){best}"
+        return "the plan does not run", f"{_reason(plan)}{best}"
     if judged.conclusion is Conclusion.USE_ANOTHER and use is not None:
         sets = listed(Settings.of(arguments(use))) or "vLLM's defaults"
-        return f"use {sets} instead of the plan: {_beside(use, plan, goal)}"
+        return f"use {sets} instead of the plan", _beside(use, plan, goal)
     if judged.conclusion is Conclusion.DROP_FLAGS and use is not None:
         both = f"{_goal(plan, goal)} with, {_shown(goal, use)} without"
-        return f"leave out {' and '.join(judged.drop)}, a tie: {both} (measured)"
+        return f"leave out {' and '.join(judged.drop)}", f"a tie, {both} (measured)"
     if judged.conclusion is Conclusion.KEEP_DEFAULT:
         others = ", and no other setting is better" if len(v.runs) > 1 else ""
         needed = f" with {listed(plan.settings)}" if plan.settings.given() else ""
-        return f"keep vLLM's defaults{needed}: {_goal(plan, goal)}{others} (measured)"
+        return f"keep vLLM's defaults{needed}", f"{_goal(plan, goal)}{others} (measured)"
     if default is not None and default.ok:
-        return f"keep the plan: {_beside(plan, default, goal)}"
-    return f"keep the plan: {_goal(plan, goal)} (measured; vLLM's default was not)"
+        return "keep the plan", _beside(plan, default, goal)
+    return "keep the plan", f"{_goal(plan, goal)} (measured; vLLM's default was not)"
 
 
 def _beside(run: Run, other: Run, goal: Figure) -> str:

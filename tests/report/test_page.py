@@ -82,6 +82,12 @@ def test_the_first_screen_says_it_once(findings) -> None:
     assert len(notes) == len(set(notes))
 
 
+def test_the_page_of_the_sample_data_has_half_the_words_it_once_had() -> None:
+    page = render(examples.load_findings(REPOSITORY / "reports" / "example")).decode()
+    body = re.sub(r"(?s)<(script|style|noscript)\b.*?</\1>|<[^>]+>", " ", page.split("<body>")[1])
+    assert len(body.split()) <= 555
+
+
 def test_there_is_a_copy_button_only_over_settings_that_can_be_used(findings) -> None:
     assert arguments(findings)
     assert b'id="copy"' in render(findings)

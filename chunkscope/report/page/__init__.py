@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import re
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,18 +16,19 @@ from chunkscope.report.terminal import unbroken
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+    from markupsafe import Markup
 
 HERE = Path(__file__).parent
 # Observable Plot draws the charts; d3 is what it is made of. Both as published, both ISC.
 LIBRARIES = (("d3.min.js", "d3.LICENSE"), ("plot.umd.min.js", "plot.LICENSE"))
 # The page's own, one after the other in a scope of their own.
 OWN = ("draw.js", "lengths.js", "measured.js", "table.js", "buttons.js", "start.js")
+WHOLE = re.compile(r"--\w[\w-]*|\d{4}-\d\d-\d\d")  # options and dates: a line has all of it
 
 
 def render(findings: Findings, comparison: ReportComparison | None = None) -> bytes:
     """The same artefacts give the same bytes."""
     parts = chapters(findings, comparison)
-    charts = [section.chart for chapter in parts for section in chapter.sections if section.chart]
     scripts = _scripts()
     html = (
         _templates()
@@ -39,7 +41,7 @@ def render(findings: Findings, comparison: ReportComparison | None = None) -> by
             version=__version__,
             csp=_policy(scripts),
             css=(HERE / "report.css").read_text(encoding="utf-8"),
-            data={chart.name: chart.data for chart in charts},
+            data={s.chart.name: s.chart.data for part in parts for s in part.sections if s.chart},
             scripts=scripts,
         )
     )
@@ -83,10 +85,13 @@ def _templates() -> "Environment":
     return made
 
 
-def nobreak(words: str) -> str:
-    """A number and its unit stay on one line; backticks are for terminals.
+def nobreak(words: str) -> "Markup":
+    """A number and its unit, an option, a date stay on one line; backticks are for terminals.
 
-    >>> nobreak("takes 1.04 s (-67 %)")
-    'takes 1.04\\xa0s (-67\\xa0%)'
+    >>> str(nobreak("1.04 s with `--tp <2>`"))
+    '1.04\\xa0s with <span class="whole">--tp</span> &lt;2&gt;'
     """
-    return unbroken(words).replace(NO_BREAK, "\xa0").replace("`", "")
+    from markupsafe import Markup, escape
+
+    safe = escape(unbroken(words).replace(NO_BREAK, "\xa0").replace("`", ""))
+    return Markup(WHOLE.sub(r'<span class="whole">\g<0></span>', str(safe)))  # noqa: S704

@@ -34,9 +34,6 @@ def _shared(prefix: int | None, compared: int | None = None, **values: float) ->
     return what if compared is None else f"{what} (judged by {compared:,} prompts)"
 
 
-H200 = "(fitted on an H200)"
-
-
 def _weights(billions: float, kind: str, gpus: int, *, shares_experts: bool) -> str:
     what = "the size of the weight files" if kind == "files" else kind
     how = "experts shared by replicas" if shares_experts else "split"
@@ -48,7 +45,7 @@ def _weights(billions: float, kind: str, gpus: int, *, shares_experts: bool) -> 
 def _activation(tokens: int, kib: float, *, expands: bool) -> str:
     if expands:
         return f"{tokens:,} tokens in one step, and the context they attend to, expanded"
-    return f"{tokens:,} tokens x {kib:,.0f} KiB in one step {H200}"
+    return f"{tokens:,} tokens x {kib:,.0f} KiB in one step"
 
 
 def _scaled(**differing: list[str]) -> str:
@@ -187,11 +184,11 @@ SENTENCES: dict[str, Template] = {
     "memory_experts": "{tokens} tokens x {kib:,.0f} KiB, which the experts' kernel keeps",
     "memory_sampler": "{requests} requests x {vocab} logits, beyond the activations",
     "memory_overhead": lambda several: (
-        f"CUDA context and buffers {H200}" + (", and communication (assumed)" if several else "")
+        "CUDA context and buffers" + (", communication" if several else "")
     ),
     "memory_cuda_graphs": lambda layers, counted: (
-        f"of {layers} layers {H200}" + ("" if counted else ", outside this version's budget")
+        f"of {layers} layers" + ("" if counted else ", outside this version's budget")
     ),
-    "memory_logprobs": f"prompt_logprobs: {{tokens}} tokens x {{vocab}} entries {H200}",
+    "memory_logprobs": "prompt_logprobs: {tokens} tokens x {vocab} entries",
     "memory_correction": "{log} shows a KV cache of {tokens} tokens",
 }
