@@ -22,6 +22,10 @@ RECOMMEND = "recommend --model llama-3.1-8b --gpu h100"
 PAYS = "recommend --model qwen2.5-1.5b --gpu l4"
 DOCTOR = "doctor vllm-0.28-cpu-kv-bound.log"
 FAILS = f"{PAYS} --arrivals 20/s --slo ttft_p95=1s,itl_p99=80ms"
+VARIOUS = [f"vllm-0.28-cpu-{name}.log" for name in (
+    "client-bound", "kv-bound", "loglikelihood", "max-num-seqs", "preemptions", "small-step",
+    "steps", "blocks-override",
+)]  # fmt: skip
 
 CASES: dict[str, tuple[str, ...]] = {
     "help": ("--help",),
@@ -75,6 +79,12 @@ CASES: dict[str, tuple[str, ...]] = {
     "gate-github": ("gate h200/llama-3.1-8b-long --config measured.toml --format github",),
     "gate-junit": (ANALYZE, RECOMMEND, DOCTOR, "gate --config strict.toml --format junit"),
     "gpus": ("gpus",),
+    "recommend-json": (ANALYZE, f"{PAYS} --json"),
+    "recommend-limits-json": (ANALYZE, f"{FAILS} --json"),
+    "simulate-json": (ANALYZE, f"{PAYS} --tp 2 --max-output 32", "simulate --json"),
+    "memory-json": ("memory --model deepseek-v2-lite --gpu h100 --tp 2 --json",),
+    "doctor-details": (f"doctor {' '.join(VARIOUS)} --details",),
+    "doctor-json": ("doctor vllm-0.28-cpu-steps.log --json",),
     "models": ("models",),
 }
 ANSWERS = ("analyze", "prefixes", "recommend", "simulate", "report", "memory", "doctor", "gate")
@@ -178,9 +188,10 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def steady(text: str, place: Path) -> str:
-    """Without what differs from run to run: dates, folders, seconds that were measured."""
+    """Without what differs from run to run: dates, folders, last digits."""
     text = text.replace(str(place), "PLACE")
     text = re.sub(r"\d{4}-\d\d-\d\dT?[ \d:.]*(\+00:00|Z)?", "DATE", text)
+    text = re.sub(r"\d+\.\d{6,}(e-\d+)?", lambda number: f"{float(number[0]):.6g}", text)
     return re.sub(r"[0-9a-f]{64}", "DIGEST", text)
 
 

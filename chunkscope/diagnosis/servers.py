@@ -64,10 +64,10 @@ async def _read(address: str, seconds: float) -> ServerReading:
             if read is not None:
                 readings.append((time.monotonic() - begun, read))
         server = replace(server, model=connection.safe(server.model))
-    return _reading(address, server, readings)
+    return reading_of(address, server, readings)
 
 
-def _reading(
+def reading_of(
     address: str, server: Server, readings: Sequence[tuple[float, Metrics]]
 ) -> ServerReading:
     windows = [_window(one, other) for one, other in pairwise(readings)]

@@ -15,9 +15,11 @@ from chunkscope.diagnosis.doctor import (
     report_of,
 )
 from chunkscope.diagnosis.phases import Bound
+from chunkscope.diagnosis.servers import reading_of
 from chunkscope.errors import InputError, UsageError
 from chunkscope.planning.engine_log import read_log
 from chunkscope.verification.endpoint import metrics
+from chunkscope.verification.endpoint.server import Server
 from chunkscope.vllm.log.reader import LogReader
 from tests.build import plan
 from tests.vllm.test_log_reader import START, TROUBLES, periodic, stamped
@@ -120,13 +122,13 @@ def test_a_prompt_that_a_server_refused(version: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "evidence"),
+    ("name", "rates", "cache", "evidence"),
     [
-        ("0.28-cpu-preemptions", {"count": 42, "requests": 24}),
-        ("0.32-cpu-kv-bound", {"count": 54, "requests": 48}),
+        ("0.28-cpu-preemptions", (1_200, 6_000), (2_048, 1), {"count": 42, "requests": 24}),
+        ("0.32-cpu-kv-bound", (4_800, 9_600), (4_096, 2), {"count": 54, "requests": 48}),
     ],
 )
-def test_the_metrics_of_an_engine_that_preempted(name: str, evidence: dict[str, int]) -> None:
+def test_the_metrics_of_an_engine_that_preempted(name, rates, cache, evidence) -> None:
     """vLLM logs none: the log is KV-bound, and the counter says the rest."""
     reader = LogReader()
     read_log(str(LOGS / f"vllm-{name}.log"), reader)
@@ -134,9 +136,19 @@ def test_the_metrics_of_an_engine_that_preempted(name: str, evidence: dict[str, 
     assert rules(report_of(life, "vllm.log"))[0] == "kv-bound"
     after = metrics.parse((LOGS / f"vllm-{name}.metrics").read_text(encoding="utf-8"))
     before = replace(after, samples=tuple(s._replace(value=0.0) for s in after.samples))
-    finished = metrics.counted(before, after, metrics.FINISHED)
-    life = replace(life, preemptions=metrics.counted(before, after, metrics.PREEMPTIONS))
-    found = report_of(life, "http://x", finished=round(finished or 0))
+    server = Server(model="m", version=name[:4], max_model_len=2_048)
+    back, reading = (
+        reading_of("http://x", server, [(1.0, one), (3.0, other)])
+        for one, other in ((after, before), (before, after))
+    )
+    (window,), facts = reading.start.windows, reading.start.facts
+    assert (window.prompt_tokens_per_s, window.output_tokens_per_s) == rates
+    others = (window.end_s, window.hit_rate, window.running, window.waiting, reading.notes)
+    assert others == (3.0, 0.0, 0, 0, ())
+    assert (facts.kv_cache_tokens, facts.kv_concurrency, reading.start.engines) == (*cache, 1)
+    assert [note.code for note in back.notes] == ["server_restarted"], "its counters went back"
+    life = replace(life, preemptions=reading.start.preemptions)
+    found = report_of(life, "http://x", finished=reading.finished)
     assert rules(found)[:2] == ["preemptions", "kv-bound"]
     assert found.symptoms[0].evidence[0].values == evidence
 
@@ -254,6 +266,20 @@ def test_what_waits_beside_an_empty_kv_cache_does_not_wait_for_room(between, kv,
     assert rules(report(*lines)) == [expected]
 
 
+@pytest.mark.parametrize(
+    ("running", "bursts"),
+    [
+        *(([15], [False]), ([16], [True])),  # so many came at once
+        *(([20, 40], [True, False]), ([20, 41], [True])),  # and are most of those that run
+    ],
+)
+def test_many_that_came_at_once_waited_between_two_lines(running, bursts) -> None:
+    lines = [periodic(at(100 * n), running=many, kv=20.0) for n, many in enumerate(running)]
+    phases = report(BEGUN, *lines).phases
+    assert [phase.burst for phase in phases] == bursts
+    assert [phase.bound is Bound.PREFILL for phase in phases] == bursts
+
+
 def test_several_engines_are_as_long_busy_as_each_of_them() -> None:
     one = [periodic(f"10-23 10:00:{second}0") for second in range(4)]
     both = [line for each in one for line in (each, each.replace("Engine 000", "Engine 001"))]
@@ -295,15 +321,15 @@ def test_long_prompts_that_make_answers_wait() -> None:
 
 
 @pytest.mark.parametrize(
-    ("preemptions", "finished", "expected"),
-    [(30, 100, ["preemptions"]), (3, None, ["preemptions"]), (1, 100, []), (0, 100, [])],
+    ("preemptions", "finished", "effect"),
+    [(300, 100, 1.0), (30, 100, 0.3), (5, 100, 0.05), (3, None, 1.0), (4, 100, None), (0, 9, None)],
 )
-def test_preemptions_that_a_server_counted(preemptions, finished, expected) -> None:
+def test_preemptions_that_a_server_counted(preemptions, finished, effect) -> None:
     reader = LogReader()
     reader.feed("".join(f"{line}\n" for line in (BEGUN, *well_used())).encode())
     (life,) = reader.starts()
-    life = replace(life, preemptions=preemptions)
-    assert rules(report_of(life, "http://x", finished=finished)) == expected
+    found = report_of(replace(life, preemptions=preemptions), "http://x", finished=finished)
+    assert [(s.rule, s.effect) for s in found.symptoms] == [("preemptions", effect)] * bool(effect)
 
 
 @pytest.mark.parametrize(("kind", "text", "figures"), TROUBLES, ids=[t[0].name for t in TROUBLES])

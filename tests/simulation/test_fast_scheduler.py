@@ -3,6 +3,7 @@
 from dataclasses import replace
 from functools import partial
 from typing import Any
+from zlib import crc32
 
 import pytest
 from hypothesis import example, given, settings
@@ -141,6 +142,67 @@ def test_every_time_is_the_same(drawn, seed, rules, policy, pace, watch, window)
 def test_chunks_that_grow_and_leave_nothing_to_those_behind_are_the_same(seed):
     plain, fast = both(crowd(seed), Rules(), ChunkPolicy.ADAPTIVE, 1e-3)
     assert fast == plain
+
+
+KINDS = {"plain": workload, "async": LAGGING, "windows": with_windows, "closed loop": closed_loop,
+         "crowd": crowd}  # fmt: skip
+# Of 30 workloads in versions of old, of 2025 and of today: checksums of who got how many tokens in
+# which step, as vLLM's own scheduler has it (test_scheduler_twin.py compares the two).
+CHECKSUMS = {
+    "plain": "e2a86ca2 b19261db 6f8e51e8",
+    "async": "55d344aa fd6a589b c4921b4b",
+    "windows": "d82ee529 332d2863 06fb707a",
+    "closed loop": "5a6a0d08 7411dae0 09697cdd",
+    "crowd": "356ce3a1 356ce3a1 356ce3a1",
+}
+# Seconds in all, to 19 of 20 first tokens, of the longest gaps, and how far limits are used: sums;
+# tokens in the KV cache and cached ones, requests at once, steps, preemptions, chunked prompts.
+FIGURES = {
+    ("plain", ChunkPolicy.VLLM):
+        (249.65791, 178.49558, 18.677693, 182.02624, 17732, 1968, 94, 7349, 35, 186),
+    ("async", ChunkPolicy.VLLM):
+        (177.05551, 122.21276, 13.104539, 124.6718, 17728, 1968, 94, 7415, 36, 184),
+    ("windows", ChunkPolicy.VLLM):
+        (185.13668, 123.32567, 2.7749847, 134.22303, 32232, 0, 97, 6493, 17, 184),
+    ("closed loop", ChunkPolicy.VLLM):
+        (243.45808, 55.78436, 8.2075425, 62.679301, 15740, 1760, 49, 8679, 11, 170),
+    ("crowd", ChunkPolicy.BY_LENGTH):
+        (118.86471, 60.825213, 1.4807323, 62.639751, 83440, 0, 230, 3643, 0, 212),
+    ("crowd", ChunkPolicy.ADAPTIVE):
+        (122.67501, 67.481141, 2.578476, 69.810682, 89552, 0, 235, 3706, 0, 211),
+    ("plain", ChunkPolicy.INTERACTIVE_FIRST):
+        (240.71491, 167.64876, 7.5491185, 171.17941, 17716, 2016, 96, 7103, 23, 186),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", CHECKSUMS)
+def test_the_steps_are_those_that_were_compared_with_vllms(kind):
+    found = []
+    for version in ("0.10.2", "0.24.0", "0.32.0"):
+        rules, checksum = release(version).rules, 0
+        for asked in map(KINDS[kind], range(30)):
+            engine = known(asked["engine"], rules)
+            drawn = {name: asked.get(name) for name in ("stretches", "concurrency")}
+            steps = trace(asked["requests"], engine, rules=rules, **drawn)
+            rows = [(sorted(step["tokens"].items()), step["preempted"]) for step in steps]
+            checksum = crc32(repr(rows).encode(), checksum)
+        found.append(f"{checksum:08x}")
+    assert " ".join(found) == CHECKSUMS[kind]
+
+
+@pytest.mark.parametrize(("kind", "policy"), FIGURES)
+def test_the_figures_of_generated_workloads(kind, policy):
+    rules = release("0.32.0").rules
+    runs = [both(KINDS[kind](seed), rules, policy, 0.02, 7, 40)[1] for seed in range(30)]
+    figures = [run.figures for run in runs]
+    found = (
+        *(sum(one.makespan_s for one in figures), sum(one.ttft_s.p95 for one in figures)),
+        *(sum(one.longest_gap_s or 0 for one in figures), sum(one.slo_use for one in figures)),
+        *(sum(run.kv_peak_tokens for run in runs), sum(run.cached_tokens for run in runs)),
+        *(sum(run.most_running for run in runs), sum(one.steps for one in figures)),
+        *(sum(one.preemptions for one in figures), sum(one.chunked_prompts for one in figures)),
+    )
+    assert found == pytest.approx(FIGURES[kind, policy], rel=1e-6)
 
 
 def test_steps_that_are_alike_are_not_scheduled_one_by_one(monkeypatch):

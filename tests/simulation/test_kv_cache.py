@@ -59,3 +59,11 @@ def test_a_model_brings_its_groups_and_as_many_blocks_as_its_memory_has():
     assert [group.kind for group in pool.groups] == [KvKind.FULL, KvKind.SLIDING]
     assert pool.num_blocks + 1 == memory.kv_cache_blocks
     assert plain.kv_pool(Settings(), 16_000).groups == ()
+
+
+def test_a_prefix_that_two_requests_left_in_parts_is_held_once():
+    """A scored request looks for nothing: it leaves the same blocks again, and more behind them."""
+    requests = [(70, 1), (140, 1), (150, 1)]
+    sent = {"shared_prefix": 128, "concurrency": 1, "scored": frozenset({1})}
+    last = simulate(requests, engine(FULL, blocks=100, enable_prefix_caching=True), **sent)
+    assert (last.kv_peak_tokens, last.cached_tokens) == (160, 128)

@@ -88,6 +88,12 @@ def test_longest_first_keeps_together_what_begins_alike(data, asked, seed):
     assert equal == sorted(equal)
 
 
+@pytest.mark.parametrize(("output", "left_out"), [(None, 1), (3, 3)])
+def test_a_prompt_leaves_room_for_what_was_asked_or_for_one_token(output, left_out):
+    data = dataset("a", [96, 97, 98, 99, 100])
+    assert drawn(data, room=100, output=output).left_out == left_out
+
+
 def test_tasks_of_lm_eval_among_others_stay_in_their_order():
     assert drawn(known("a", **LM_EVAL), known("b")).order is SendOrder.DATA
 
