@@ -191,7 +191,7 @@ def steady(text: str, place: Path) -> str:
     """Without what differs from run to run: dates, folders, last digits."""
     text = text.replace(str(place), "PLACE")
     text = re.sub(r"\d{4}-\d\d-\d\dT?[ \d:.]*(\+00:00|Z)?", "DATE", text)
-    text = re.sub(r"\d+\.\d{6,}(e-\d+)?", lambda number: f"{float(number[0]):.6g}", text)
+    text = re.sub(r"(?<!\d-)\b\d+\.\d{6,}(e-\d+)?", lambda number: f"{float(number[0]):.6g}", text)
     return re.sub(r"[0-9a-f]{64}", "DIGEST", text)
 
 

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from chunkscope.errors import InputError, MissingError
 from chunkscope.models import MODELS, find_model, shape_from_config
+from tests.hardware.kv_models import CONFIGS
 
 LLAMA = dict(MODELS["llama-3.1-8b"].config)
 YARN = {"type": "yarn", "factor": 40, "original_max_position_embeddings": 4096}
@@ -130,6 +131,49 @@ def test_a_gemma_3_config_that_leaves_its_heads_out_is_completed():
     model, whole = shape({"model_type": "gemma3", "text_config": text}), find_model("gemma-3-4b")
     assert (model.attention, model.limit) == (whole.attention, 131_072)
     assert codes(whole) == {"sliding_window", "vision_tower"}
+
+
+BORROWING = {"num_kv_shared_layers": 6, "use_double_wide_mlp": True}
+NEW_FALCON = {"new_decoder_architecture": True, "num_kv_heads": 2}
+SIGNS = {"hybrid_override_pattern": "M-M*M-ME", "num_hidden_layers": 8, "n_routed_experts": 4}
+SIGNS |= {"moe_intermediate_size": 64}
+# Weights of attention, MLP, experts, head, others; bytes of a token on each of two GPUs: KV cache,
+# activations, the experts' workspace; of a latent with 1,000 tokens behind 100.
+KINDS = [
+    ("gemma-2", {}, (1_179_648, 2_359_296, 0, 0, 6_400, 1_536, 3_072, 0, 0)),
+    ("gemma-3", {}, (2_752_512, 5_505_024, 0, 0, 16_384, 3_584, 3_200, 0, 0)),
+    ("gemma-4", {}, (2_752_512, 4_718_592, 0, 0, 308_992, 3_584, 3_200, 0, 0)),
+    ("gemma-4, fewer heads", {}, (3_276_800, 4_718_592, 0, 0, 14_080, 6_144, 4_096, 0, 0)),
+    ("gpt-oss", {}, (789_520, 0, 6_311_936, 524_288, 6_416, 1_024, 2_688, 3_072, 0)),
+    ("mistral", {}, (786_432, 1_572_864, 0, 524_288, 2_304, 1_024, 3_072, 0, 0)),
+    ("nearly as many of both", {}, (1381660, 0, 11045888, 524288, 11036, 1792, 2688, 3072, 0)),
+    ("deepseek-v2", {}, (2999808, 589824, 786432, 524288, 5888, 3456, 4608, 2048, 1420800)),
+    ("deepseek-v3", {}, (2705184, 589824, 786432, 524288, 5904, 3456, 4608, 2048, 1420800)),
+    ("qwen3-next", {}, (3_719_648, 393_216, 3_145_728, 524_288, 23_808, 512, 3_200, 2_048, 0)),
+    ("nemotron-h", {}, (5_574_432, 1_310_720, 0, 524_288, 3_584, 512, 2_688, 0, 0)),
+    ("falcon", {}, (655_360, 2_097_152, 0, 0, 2_560, 1_024, 3_584, 0, 0)),
+    ("minicpm-3", {}, (492_160, 1_572_864, 0, 524_288, 2_304, 2_048, 3_072, 0, 0)),
+    ("jamba", {}, (3_020_064, 1_572_864, 6_291_456, 524_288, 8_448, 512, 3_072, 3_072, 0)),
+    ("falcon-h1", {}, (2_513_504, 1_572_864, 0, 524_288, 2_304, 1_024, 3_072, 0, 0)),
+    ("lfm-2", {}, (1_970_688, 3_145_728, 0, 0, 5_376, 512, 3_200, 0, 0)),
+    ("granite-4", {}, (2_996_256, 786_432, 12_582_912, 524_288, 12_544, 512, 2_952, 3_072, 0)),
+    ("gemma-4", BORROWING, (2_293_760, 7_077_888, 0, 0, 308_992, 1_792, 4_608, 0, 0)),
+    ("jamba", {"num_experts": 1}, (3_020_064, 3_145_728, 0, 524_288, 4_352, 512, 3_072, 0, 0)),
+    ("granite-4", {"num_local_experts": 0}, (2996256, 786432, 0, 524288, 4352, 512, 2688, 0, 0)),
+    ("falcon", NEW_FALCON, (786_432, 2_097_152, 0, 0, 2_560, 1_024, 3_584, 0, 0)),
+    ("nemotron-h", SIGNS, (3_650_752, 524_288, 131_072, 524_288, 3_328, 256, 2_688, 2_048, 0)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "changed", "figures"), KINDS)
+def test_weights_and_bytes_of_each_kind_of_model(name, changed, figures):
+    """The weights are near those of vLLM and of transformers, by the real tests."""
+    model = shape(CONFIGS[name], **changed)
+    p = model.parameters
+    weights = (p.attention, p.mlp, p.experts, p.head, p.other)
+    of_a_token = (model.kv_bytes_per_token(2), model.activation_bytes_per_token(2))
+    beside = (model.workspace_bytes_per_token(2), model.latent_bytes(100, 1_000, 2))
+    assert (*weights, *of_a_token, *beside) == figures
 
 
 @pytest.mark.parametrize("kind", ["brand_new", None])
