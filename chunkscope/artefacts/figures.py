@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import accumulate
 
-from chunkscope.artefacts.numbers import COUNT, MANY, RATE, REQUESTS, SECONDS, SHARE, SIZE, Unit
+from chunkscope.artefacts.numbers import COUNT, MANY, RATE, SECONDS, SHARE, SIZE, Unit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,21 +117,18 @@ _QUANTILES = {"p50": "median", "p95": "p95", "p99": "p99", "max": "longest"}
 FIGURES = (
     Figure("makespan_s", "time for all requests", SECONDS, _LESS, promise="makespan"),
     *(
-        Figure(key, f"{side} tokens per second", RATE, _MORE, promise=key)
-        for side in ("input", "output")
-        for key in [f"{side}_tokens_per_s"]
+        Figure(key, f"{key[:6].strip('_')} tokens per second", RATE, _MORE, promise=key)
+        for key in ("input_tokens_per_s", "output_tokens_per_s")
     ),
-    Figure("goodput_per_s", "goodput, requests per second", REQUESTS, _MORE),
+    Figure("goodput_per_s", "goodput, requests per second", MANY, _MORE),
     Figure("slo_use", "use of the tightest limit (100 % keeps it)", SHARE, _LESS),
     *(
         Figure(f"{time}_s.{at}", f"{named} {title}", SECONDS, _LESS, promise=f"{time}_{at}")
         for time, title in _TIMES.items()
         for at, named in _QUANTILES.items()
     ),
-    *(
-        Figure(f"{what}_peak_gib", f"{what} peak", SIZE, _LESS, True, f"{what}_peak")
-        for what in ("activation", "device")
-    ),
+    Figure("activation_peak_gib", "activation peak", SIZE, _LESS, True, "activation_peak"),
+    Figure("device_peak_gib", "device peak", SIZE, _LESS, True, "device_peak"),
     Figure("kv_cache_tokens", "KV cache tokens", COUNT, _MORE, True),
     Figure("predicted.activation_gib", "activation peak, predicted", SIZE, once=True),
     Figure("predicted.kv_cache_tokens", "KV cache tokens, predicted", COUNT, once=True),
@@ -148,12 +145,8 @@ FIGURES = (
 )
 BY_KEY = {figure.key: figure for figure in FIGURES}
 BY_PROMISE = {figure.promise: figure for figure in FIGURES if figure.promise}
-MAKESPAN, TIGHTEST_LIMIT, EQUAL_OUTPUTS, TTFT_P95, ITL_P99, ITL_MAX, E2E_P95 = (
-    BY_KEY[key]
-    for key in (
-        *("makespan_s", "slo_use", "outputs.equal"),
-        *("ttft_s.p95", "itl_s.p99", "itl_s.max", "e2e_s.p95"),
-    )
+MAKESPAN, TTFT_P95, ITL_P99, ITL_MAX, TIGHTEST_LIMIT = (
+    BY_KEY[key] for key in ("makespan_s", "ttft_s.p95", "itl_s.p99", "itl_s.max", "slo_use")
 )
 
 

@@ -2,12 +2,10 @@
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from fractions import Fraction
-from math import isclose
+from math import inf, isclose
 from typing import Any
-
-NOT_MEASURED = "not measured"
 
 
 def number(value: float | None) -> str:
@@ -75,23 +73,18 @@ def _three_digits(value: float) -> str:
 
 def seconds(value: float | None) -> str:
     """
-    >>> seconds(0.01234), seconds(0.9999), seconds(75), seconds(None)
-    ('12.3 ms', '1.00 s', '75.0 s', 'not measured')
+    >>> seconds(0.01234), seconds(0.9999), seconds(75), seconds(1_800), seconds(10_800)
+    ('12.3 ms', '1.00 s', '75.0 s', '30.0 min', '3.00 h')
     """
     if value is None:
-        return NOT_MEASURED
-    is_short = value < 0.9995
-    return f"{_three_digits(value * 1_000)} ms" if is_short else f"{_three_digits(value)} s"
+        return "-"
+    units = ((0.9995, 0.001, "ms"), (120, 1, "s"), (7_200, 60, "min"), (inf, 3_600, "h"))
+    size, unit = next((size, unit) for below, size, unit in units if value < below)
+    return f"{_three_digits(value / size)} {unit}"
 
 
 def duration(hours: float) -> str:
-    """
-    >>> duration(0.01), duration(0.5), duration(3)
-    ('36.0 s', '30.0 min', '3.00 h')
-    """
-    if hours < 2 / 60:
-        return seconds(hours * 3_600)
-    return f"{_three_digits(hours * 60)} min" if hours < 2 else f"{_three_digits(hours)} h"
+    return seconds(hours * 3_600)
 
 
 def per_second(value: float | None) -> str:
@@ -99,13 +92,12 @@ def per_second(value: float | None) -> str:
 
 
 def gib(value: float | None) -> str:
-    return NOT_MEASURED if value is None else f"{_three_digits(value)} GiB"
+    return "-" if value is None else f"{_three_digits(value)} GiB"
 
 
 # --- units ----------------------------------------------------------------------------------------
 
 _WRITTEN = re.compile(r"\s*([0-9]{1,18}(?:\.[0-9]{1,18})?)\s*([^\s0-9.].*?)?\s*")
-_MOST = 10**12  # a limit that high promises nothing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,21 +106,18 @@ class Unit:
     number is taken only where there is one unit it can mean: tokens, requests, tokens a second.
     """
 
-    scales: Mapping[str, Fraction | int]
-    accepted: str  # for people: what may be written
+    scales: Mapping[str, Fraction | int] = field(default_factory=lambda: {"": 1})
+    accepted: str = "850"  # for people: what may be written
     whole: bool = False
-    shown: tuple[float, str] = (1.0, "")  # what numbers are written in that need many digits
+    base: str = ""  # what numbers are written in that need many digits
     brief: Callable[[float | None], str] = number  # in three digits or so, for a table
 
     def read(self, given: Any) -> float:
         """The number in its base unit; ValueError says what would have been right."""
-        amount, is_number = None, isinstance(given, int | float) and not isinstance(given, bool)
-        if isinstance(given, str) and (match := _WRITTEN.fullmatch(given)):
-            scale = self.scales.get(match[2] or "")
-            amount = None if scale is None else Fraction(match[1]) * scale
-        elif "" in self.scales and is_number and 0 <= given <= _MOST:
-            amount = Fraction(given)
-        if amount is None or amount > _MOST or (self.whole and amount.denominator != 1):
+        match = _WRITTEN.fullmatch(str(given)) if type(given) in (int, float, str) else None
+        scale = self.scales.get(match[2] or "") if match else None
+        amount = Fraction(match[1]) * scale if match and scale else None
+        if amount is None or (self.whole and amount.denominator != 1):
             what = f"{given!r:.40} is not a limit of this kind"
             raise ValueError(f"{what}; write it like {self.accepted}")
         return int(amount) if self.whole else float(amount)
@@ -137,14 +126,13 @@ class Unit:
         """Two numbers that differ never look the same.
 
         >>> TOKENS.write_both(2879, 2900.5), TOKENS.write_both(7, 7.0001)
-        (('2,879 tokens', '2,900 tokens'), ('7.0000 tokens', '7.0001 tokens'))
+        (('2,879 tokens', '2,900 tokens'), ('7 tokens', '7.0001 tokens'))
         """
-        texts, digits = (self.brief(limit), self.brief(value)), 3
-        while limit != value and texts[0] == texts[1]:
-            digits += 1
-            exact = [f"{one / self.shown[0]:,.{digits}f} {self.shown[1]}" for one in (limit, value)]
-            texts = exact[0].rstrip(), exact[1].rstrip()
-        return texts
+        if limit == value or self.brief(limit) != self.brief(value):
+            return self.brief(limit), self.brief(value)
+        size = float(self.scales[self.base])
+        exact = [f"{one / size:,.13g} {self.base}".rstrip() for one in (limit, value)]
+        return exact[0], exact[1]
 
 
 def exceeds(found: float, limit: float) -> bool:
@@ -162,32 +150,26 @@ TOKENS = Unit(
     scales={"": 1, "tokens": 1, "K": 1024, "k": 1000},  # as vLLM reads them
     accepted='2048 or "2K" (K is 1024, k is 1000)',
     whole=True,
-    shown=(1.0, "tokens"),
+    base="tokens",
     brief=lambda value: f"{number(value)} tokens",
 )
-COUNT = Unit(scales={"": 1}, accepted="850", whole=True)
-MANY = replace(COUNT, whole=False, brief="{:,.1f}".format)  # on average, so a part of one counts
-SHARE = Unit(
-    scales={"%": Fraction(1, 100)},
-    accepted='"5%" (with the %)',
-    shown=(0.01, "%"),
-    brief=share,
-)
+COUNT = Unit(whole=True)
+MANY = Unit(brief="{:,.1f}".format)  # on average, so a part of one counts
+SHARE = Unit(scales={"%": Fraction(1, 100)}, accepted='"5%" (with the %)', base="%", brief=share)
 SECONDS = Unit(
     scales={"us": _MS / 1000, "ms": _MS, "s": 1, "min": 60, "h": 3600},
     accepted='"200ms" or "1.5s" (us, ms, s, min, h)',
-    shown=(1.0, "s"),
+    base="s",
     brief=seconds,
 )
 SIZE = Unit(  # in GiB
     scales={"GiB": 1, "MiB": Fraction(1, 1024), "TiB": 1024, "GB": _GB, "MB": _GB / 1000},
     accepted='"80GiB" (MiB, GiB, TiB, MB, GB)',
-    shown=(1.0, "GiB"),
+    base="GiB",
     brief=gib,
 )
-REQUESTS = Unit(scales={"": 1, "/s": 1}, accepted='4 or "4/s"', brief=per_second)
 RATE = Unit(
     scales={"": 1, "/s": 1, "tokens/s": 1},
     accepted='4500 or "4500 tokens/s"',
-    shown=(1.0, "tokens/s"),
+    base="tokens/s",
 )

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from chunkscope.artefacts.artefact import Artefact
-from chunkscope.artefacts.figures import BY_PROMISE, EQUAL_OUTPUTS
+from chunkscope.artefacts.figures import BY_KEY, BY_PROMISE
 from chunkscope.artefacts.files import sha256
 from chunkscope.artefacts.note import Note, note
 from chunkscope.artefacts.numbers import exceeds
@@ -348,7 +348,7 @@ def check_outputs(limits: Any, evidence: Evidence) -> Iterator[Check]:
 
 def output_values(verification: Verification, run: Run | None) -> Values:
     """Answers of random weights, where ties decide, are no evidence."""
-    return {"equal": None if verification.model.dummy else EQUAL_OUTPUTS.value(run)}
+    return {"equal": None if verification.model.dummy else BY_KEY["outputs.equal"].value(run)}
 
 
 def _run_of(verification: Verification, setting: str) -> tuple[Run | None, dict[str, Any]]:

@@ -14,7 +14,6 @@ from chunkscope.artefacts.figures import (
     Figure,
 )
 from chunkscope.artefacts.numbers import (
-    NOT_MEASURED,
     change,
     exceeds,
     per_second,
@@ -80,7 +79,7 @@ def cell(figure: Figure, first: Any, run: Any) -> Written:
         return None if number is None else figure.unit.brief(number)
     if number is None:
         is_reference = figure.key.startswith("outputs.") and run.outputs is not None
-        return Cell(text="the reference" if is_reference else NOT_MEASURED, look="none")
+        return Cell(text="the reference" if is_reference else "not measured", look="none")
     look = "" if run is first else LOOKS.get(judge(figure, run, first), "")
     return Cell(text=figure.unit.brief(number), look=look)
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from enum import StrEnum
 
-from chunkscope.artefacts.figures import BY_KEY, E2E_P95, MAKESPAN, TIGHTEST_LIMIT, Figure
+from chunkscope.artefacts.figures import BY_KEY, MAKESPAN, TIGHTEST_LIMIT, Figure
 from chunkscope.planning.choose import WORTH, WORTH_ROOM
 from chunkscope.simulation.slo import Slo
 from chunkscope.simulation.workload import BATCH
@@ -96,7 +96,7 @@ def goal_of(arrivals: str, slo: Slo = ()) -> Figure:
     if slo:
         return TIGHTEST_LIMIT
     # At a given rate the last request ends when it ends: what differs is how long each waits.
-    return MAKESPAN if arrivals == BATCH else E2E_P95
+    return MAKESPAN if arrivals == BATCH else BY_KEY["e2e_s.p95"]
 
 
 def judged(v: Verification, slo: Slo = ()) -> Verification:

@@ -62,9 +62,9 @@ def test_a_wrong_unit_is_told_what_would_be_right(unit, given):
     ("unit", "limit", "value", "shown"),
     [
         (TOKENS, 1000, 1000.0, ("1,000 tokens", "1,000 tokens")),
-        (TOKENS, 1000, 1000.001, ("1,000.0000 tokens", "1,000.0010 tokens")),
+        (TOKENS, 1000, 1000.001, ("1,000 tokens", "1,000.001 tokens")),
         (SECONDS, 0.2, 1.25, ("200 ms", "1.25 s")),
-        (SHARE, 0.1, 0.1001, ("10.0000 %", "10.0100 %")),
+        (SHARE, 0.1, 0.1001, ("10 %", "10.01 %")),
         (COUNT, 0, 0, ("0", "0")),
     ],
 )
