@@ -117,7 +117,7 @@ _QUANTILES = {"p50": "median", "p95": "p95", "p99": "p99", "max": "longest"}
 FIGURES = (
     Figure("makespan_s", "time for all requests", SECONDS, _LESS, promise="makespan"),
     *(
-        Figure(key, f"{key[:6].strip('_')} tokens per second", RATE, _MORE, promise=key)
+        Figure(key, f"{key.replace('_', ' ')}econd", RATE, _MORE, promise=key)
         for key in ("input_tokens_per_s", "output_tokens_per_s")
     ),
     Figure("goodput_per_s", "goodput, requests per second", MANY, _MORE),

@@ -4,19 +4,18 @@ Only a few batches of texts are on their way at any time, so memory does not dep
 file.
 """
 
-import heapq
 from array import array
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
+from heapq import nlargest
 from itertools import repeat
 from operator import itemgetter
 from typing import Any, NamedTuple
 
 from chunkscope.errors import ChunkscopeError
 from chunkscope.lengths.options import AnalyzeOptions
-from chunkscope.lengths.profile import LongPrompt
 from chunkscope.lengths.trace_export import SentPrompt, TraceRows
 from chunkscope.prefixes.comparison import TextComparison, TraceComparison, sent_ids
 from chunkscope.prefixes.near_misses import CHARS, TEXTS
@@ -32,7 +31,6 @@ from chunkscope.tokenizers.tokenizer import Tokenizer
 
 _SMALL_CHARS = 1 << 15  # are counted at once: a thread would take longer to be asked
 _MOST_UNDER_WAY = 4
-_MANY = 10_000  # prompts, after which only the longest of them stay
 _MOST_CHOICES = 32  # that are letters or words; more are sentences, and not looked at
 
 
@@ -77,7 +75,7 @@ class PromptCounter:
         self.output_caps: Counter[int] = Counter()
         self.comparison: TextComparison | TraceComparison | None = None
         self.sample: Reservoir[tuple[int, str]] = Reservoir(TEXTS)  # of the texts, by position
-        self._longest: list[tuple[int, int]] = []
+        self.longest: list[tuple[int, int]] = []  # tokens and position of the longest prompts
         self._scored = 0  # likelihood requests
         self._contexts: set[int] = set()  # of those, a hash of each
         self._choices: set[str] = set()
@@ -226,9 +224,9 @@ class PromptCounter:
         self.lengths.update(lengths)
         self.rows += len(lengths)
         self.tokens += sum(lengths)
-        self._longest += [(prompt.tokens, prompt.position) for prompt in sent]
-        if len(self._longest) >= 2 * self.options.keep_longest + _MANY:
-            _ = self.longest
+        # Of equal ones those that come first; others are forgotten.
+        longest = (*self.longest, *((prompt.tokens, prompt.position) for prompt in sent))
+        self.longest = nlargest(self.options.keep_longest, longest, key=itemgetter(0))
         if isinstance(self.comparison, TextComparison):
             ids = [prompt.ids for prompt in sent if prompt.ids is not None]
             if len(ids) == len(sent):
@@ -237,13 +235,6 @@ class PromptCounter:
                 self.comparison = None  # what some of them are made of is not known
         if self.trace is not None:
             self.trace.add(sent)
-
-    @property
-    def longest(self) -> tuple[LongPrompt, ...]:
-        """So many as are kept, of equal ones those that come first; others are forgotten."""
-        most = self.options.keep_longest
-        self._longest = heapq.nlargest(most, self._longest, key=itemgetter(0))
-        return tuple(LongPrompt(tokens=n, position=at) for n, at in self._longest)
 
     @property
     def scoring(self) -> Scoring | None:

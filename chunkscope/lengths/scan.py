@@ -31,7 +31,7 @@ from chunkscope.lengths.content import Content
 from chunkscope.lengths.count import PromptCounter
 from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.lengths.options import AnalyzeOptions
-from chunkscope.lengths.profile import DatasetProfile, Failure, Sample
+from chunkscope.lengths.profile import DatasetProfile, Failure, LongPrompt, Sample
 from chunkscope.lengths.trace_export import TraceExport
 from chunkscope.prefixes.near_misses import near_misses
 from chunkscope.prefixes.reuse import PrefixReuse
@@ -110,10 +110,24 @@ class Scan:
         the cache; if not, all is counted again, by the reference.
         """
         while True:
-            agrees = False
+            is_much = sum(source.bytes or 0 for source in sources) > _LITTLE_BYTES
+            is_remote = any(source.url is not None for source in sources)
+            readers = min(self.threads, _MOST_READERS, len(sources)) if is_much or is_remote else 1
+            read = ThreadPoolExecutor(max(1, readers), "read")
+            self.pool = ThreadPoolExecutor(self.threads, "count")
+            key = self.tokenizer.counting_key if self.options.use_cache else None
+            count = partial(self._dataset, counting_key=key)
             try:
-                datasets = self._pass(sources)
-            finally:  # also when it was interrupted: what is done is done
+                datasets = list(map(count, sources) if readers <= 1 else read.map(count, sources))
+            finally:
+                # What is being read stops at its next chunk. Nobody waits for that: a thread may be
+                # reading from a pipe in which nothing comes.
+                self._stop.set()
+                for pool in (read, self.pool):
+                    pool.shutdown(wait=False, cancel_futures=True)
+                self._stop = threading.Event()
+                close_archives()
+                # Also when it was interrupted: what is done is done.
                 if (agrees := self.tokenizer.sample_agrees()) and self._counted:
                     key = self.tokenizer.counting_key or ""
                     try:
@@ -136,33 +150,14 @@ class Scan:
             self.tokenizer.use_reference()
             self._done = (0, 0, 0)
 
-    def _pass(self, sources: Sequence[Source]) -> list[DatasetProfile]:
-        is_much = sum(source.part_bytes or 0 for source in sources) > _LITTLE_BYTES
-        is_remote = any(source.url is not None for source in sources)
-        readers = min(self.threads, _MOST_READERS, len(sources)) if is_much or is_remote else 1
-        read = ThreadPoolExecutor(max(1, readers), "read")
-        self.pool = ThreadPoolExecutor(self.threads, "count")
-        key = self.tokenizer.counting_key if self.options.use_cache else None
-        dataset = partial(self._dataset, counting_key=key)
-        try:
-            return list(map(dataset, sources) if readers <= 1 else read.map(dataset, sources))
-        finally:
-            # What is being read stops at its next chunk. Nobody waits for that: a thread may be
-            # reading from a pipe in which nothing comes.
-            self._stop.set()
-            for pool in (read, self.pool):
-                pool.shutdown(wait=False, cancel_futures=True)
-            self._stop = threading.Event()
-            close_archives()
-
     def _dataset(self, source: Source, counting_key: str | None) -> DatasetProfile:
         """One source or part, a whole one from the cache if it was counted before."""
         scan, entry = DatasetScan(self, source), None
         try:
-            if source.file and not source.is_read_once and source.start == 0:
+            if source.file and not source.is_read_once and not scan.is_later:
                 changed_ns = source.file.stat().st_mtime_ns
                 scan.sha256 = sha256(source.file)
-            if scan.sha256 and self.options.use_cache and source.is_whole:
+            if scan.sha256 and self.options.use_cache and source.part is None:
                 # What a run's settings were changes what is counted; a .tsv is more likely to be
                 # split at tabs than a .csv.
                 results, suffix = results_file(source), format_of_name(source.path)[1]
@@ -213,7 +208,8 @@ class DatasetScan:
         self.scan = scan
         self.source = source
         self.options = scan.options
-        if source.start > 0:  # prompts are compared in the first part
+        self.is_later = source.part is not None and source.part.start > 0
+        if self.is_later:  # prompts are compared in the first part
             self.options = replace(self.options, prefixes=False)
         trace = scan.export.rows(source.name) if scan.export else None
         self.counter = PromptCounter(scan.tokenizer, self.options, scan.pool, trace)
@@ -228,7 +224,7 @@ class DatasetScan:
     def count(self, opened: ExitStack) -> None:
         """Read, select, count; what is opened on the way is closed by the caller."""
         source, options = self.source, self.options
-        whole = replace(source, start=0, end=None)
+        whole = replace(source, part=None)
         self.reader = reader = opened.enter_context(
             RecordReader(whole, options.read, self.problems)
         )
@@ -238,7 +234,7 @@ class DatasetScan:
         self.selection = selection = selected(
             reader, head, options.select, self.scan.selections, prefix=prefix
         )
-        if not source.is_whole:
+        if source.part is not None:
             # A log's requests belong together, as do the blocks that a trace's prompts name.
             belong = selection.kind == "requests" or selection.blocks is not None
             if reader.is_divisible and not belong:
@@ -246,7 +242,7 @@ class DatasetScan:
                 self.reader = reader = opened.enter_context(
                     RecordReader(source, options.read, self.problems)
                 )
-            elif source.start > 0:
+            elif self.is_later:
                 return  # all of it is the first part
         columns, form = None, READERS.get(source.format)
         if form and form.is_columnar and selection.columns is not None:
@@ -314,7 +310,7 @@ class DatasetScan:
             chars=counter.chars,
             output_field=selection.output.text if selection and selection.output else None,
             output_lengths=None if outputs is None else LengthHistogram(dict(outputs)),
-            longest=counter.longest,
+            longest=tuple(LongPrompt(tokens=n, position=at) for n, at in counter.longest),
             bad_rows=tuple(self.problems.rows),
             failure=Failure(message=error.message, hint=error.hint) if error else None,
             notes=tuple(self._notes(prefixes)),

@@ -5,7 +5,6 @@ turns it into chunks of *records* (JSON values: a dict for most formats, a strin
 each with its position, so that a bad or a very long row can be looked up.
 """
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +13,6 @@ from typing import Any, NamedTuple
 from chunkscope.console import printable as printable
 from chunkscope.errors import InputError
 
-_SCHEME = re.compile(r"([a-z][a-z0-9+.]*)://(?=.)", re.IGNORECASE)
 # About how much data one chunk holds: large enough to keep the hot loops in C.
 CHUNK_BYTES = 1 << 20
 # No prompt is longer. A small compressed file may unpack to a line that would fill the memory.
@@ -39,22 +37,12 @@ class Source:
     bytes: int | None = None
     rendered: bool = False  # made for this run, by a harness's task
     url: str | None = None  # of a file on another machine
-    start: int = 0  # of a part: its rows begin after this byte of the file
-    end: int | None = None  # and up to this one; None: all that follow
-
-    @property
-    def is_whole(self) -> bool:
-        return (self.start, self.end) == (0, None)
+    is_read_once: bool = False  # standard input or another pipe: what was read is gone
+    part: range | None = None  # bytes of the file in which the rows begin that are read
 
     @property
     def part_bytes(self) -> int | None:
-        end = self.bytes if self.end is None else self.end
-        return None if end is None else end - self.start
-
-    @property
-    def is_read_once(self) -> bool:
-        """Standard input or another pipe: what was read is gone."""
-        return self.path == "-" or (self.file is not None and self.bytes is None)
+        return self.bytes if self.part is None else len(self.part)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,14 +125,14 @@ def unique_names(names: Iterable[str], mark: str) -> list[str]:
 
 def is_remote(text: str) -> bool:
     """`s3://bucket/x`; not `hf:org/name`, which is a dataset and no file."""
-    return _SCHEME.match(text) is not None
+    return "://" in text
 
 
 def without_secrets(text: str) -> str:
     """As it may be shown and kept: a signed address has its password in it."""
-    if not is_remote(text):
+    scheme, separator, rest = text.partition("://")
+    if not separator:
         return text
-    scheme, rest = text.split("://", 1)
     if scheme.lower() in ("http", "https"):
         rest = rest.split("?")[0].split("#")[0]
     host, slash, path = rest.partition("/")

@@ -79,9 +79,19 @@ def discover(
     search = _Search(options.input_format, tuple(include), tuple(exclude), tasks)
     for path in paths:
         search.argument(path)
-    if not search.sources:
+    sources = search.sources
+    if not sources:
         raise _nothing(paths, search)
-    return _named(search.sources, names), search.skipped
+    if not names:  # where they clash, a dataset's path is its name
+        count = Counter(source.name for source in sources)
+        names = unique_names((s.name if count[s.name] == 1 else s.path for s in sources), "#")
+    elif len(names) != len(sources) or len({*names}) < len(names):
+        raise UsageError(
+            f"{len(names)} names for {len(sources)} datasets",
+            hint="give another for each, in order: " + ", ".join(source.name for source in sources),
+        )
+    named = [replace(s, name=printable(name)) for s, name in zip(sources, names, strict=True)]
+    return named, search.skipped
 
 
 @dataclass(slots=True)
@@ -103,7 +113,8 @@ class _Search:
         if text == "-":
             if sys.stdin is not None and sys.stdin.isatty():
                 say("reading from the terminal: type or paste the data, then Ctrl-D")
-            self._add(Source(name="stdin", path="-", format=self.input_format or ""), "-")
+            stdin = Source(name="stdin", path="-", is_read_once=True)
+            self._add(replace(stdin, format=self.input_format or ""), "-")
         elif os.path.isdir(text):  # noqa: PTH112
             self._folder(text)
         elif os.path.lexists(text):
@@ -206,7 +217,8 @@ class _Search:
             identity = status.st_dev, status.st_ino
             if not stat.S_ISDIR(status.st_mode):
                 size = status.st_size if stat.S_ISREG(status.st_mode) else None
-                self._consider(replace(source, bytes=size), below, identity, explicit=explicit)
+                source = replace(source, bytes=size, is_read_once=size is None)
+                self._consider(source, below, identity, explicit=explicit)
             elif self._is_wanted(below):
                 size = sum(file.stat().st_size for file in saved_files(Path(path), shown))
                 self._add(replace(source, name=below, format="saved", bytes=size), identity)
@@ -224,7 +236,13 @@ class _Search:
         if not self._is_wanted(below, is_archive=is_archive):
             return
         kind = kind if is_archive else self.input_format or kind
-        source = replace(source, name=_name(below, suffix), format=kind)
+        # Its name is without what says how to read it; the logs of a harness have their task's.
+        folders, slash, last = below.removesuffix(suffix).rpartition("/")
+        if slash:  # some may be archives
+            folders = "/".join(p.removesuffix(format_of_name(p)[1]) for p in folders.split("/"))
+        matches = (one.task_name.fullmatch(last) for one in FORMATS if one.task_name)
+        task = next((match["task"] for match in matches if match), last)
+        source = replace(source, name=f"{folders}{slash}{task}", format=kind)
         try:
             if not explicit and not is_archive:
                 _refuse_other_than_data(source, below)
@@ -302,34 +320,6 @@ def _fits(below: str, pattern: str) -> bool:
     """Does the path below the root, or the name alone, fit the pattern? `**/` may be no folder."""
     names, patterns = (below, below.rpartition("/")[2]), (pattern, pattern.replace("**/", ""))
     return any(fnmatch.fnmatchcase(name, one) for name in names for one in patterns)
-
-
-# --- names -----------------------------------------------------------------------------------
-
-
-def _name(below: str, suffix: str) -> str:
-    """Without what says how to read it; the logs of a harness by their task."""
-    folders, slash, last = below.removesuffix(suffix).rpartition("/")
-    if slash:  # some may be archives
-        folders = "/".join(p.removesuffix(format_of_name(p)[1]) for p in folders.split("/"))
-    matches = (one.task_name.fullmatch(last) for one in FORMATS if one.task_name)
-    task = next(filter(None, matches), None)
-    return f"{folders}{slash}{task['task'] if task else last}"
-
-
-def _named(sources: list[Source], names: Sequence[str]) -> list[Source]:
-    """The sources with the names that were given, or else with names that differ: where they
-    clash, a dataset's path is its name.
-    """
-    if not names:
-        count = Counter(source.name for source in sources)
-        names = unique_names((s.name if count[s.name] == 1 else s.path for s in sources), "#")
-    elif len(names) != len(sources) or len({*names}) < len(names):
-        raise UsageError(
-            f"{len(names)} names for {len(sources)} datasets",
-            hint="give another for each, in order: " + ", ".join(source.name for source in sources),
-        )
-    return [replace(s, name=printable(name)) for s, name in zip(sources, names, strict=True)]
 
 
 def _join(folder: str, name: str) -> str:

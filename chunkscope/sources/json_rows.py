@@ -21,21 +21,6 @@ LineBytes = bytes | bytearray
 # --- a value per line ------------------------------------------------------------------------
 
 
-def _json_lines(reader: RecordReader) -> Iterator[Chunk]:
-    """Positions are line numbers, blank lines included."""
-    reader.unit, reader.format = "line", "jsonl"
-    reader.is_divisible = reader.stream.is_raw
-    for first, lines in line_blocks(reader.stream, reader.source.path):
-        reader.positions = first + len(lines) - 1
-        try:
-            records = list(map(orjson.loads, lines))
-        except (ValueError, RecursionError):
-            yield _one_by_one(reader, first, lines, parse_value)
-            continue
-        yield Chunk(range(first, first + len(records)), records)
-        del records  # they may be done with: rows can be 100 MB long
-
-
 def _one_by_one(
     reader: RecordReader, first: int, lines: Sequence[LineBytes], parse: Callable[[LineBytes], Any]
 ) -> Chunk:
@@ -126,8 +111,16 @@ def json_rows(
     path, stream = reader.source.path, reader.stream
     sample = stream.peek(CHUNK_BYTES)
     is_named_lines = reader.format == "jsonl" and sample.split(b"\n", 1)[0].strip() != b"["
-    if is_named_lines or is_json_lines(sample):
-        yield from _json_lines(reader)
+    if is_named_lines or is_json_lines(sample):  # positions are line numbers, with blank lines
+        reader.unit, reader.format, reader.is_divisible = "line", "jsonl", stream.is_raw
+        for first, lines in line_blocks(stream, path):
+            reader.positions = first + len(lines) - 1
+            try:
+                chunk = Chunk(range(first, first + len(lines)), list(map(orjson.loads, lines)))
+            except (ValueError, RecursionError):
+                chunk = _one_by_one(reader, first, lines, parse_value)
+            yield chunk
+            del chunk  # it may be done with: rows can be 100 MB long
         return
     data = stream.read_whole(path, MOST_DOCUMENT_BYTES)
     if not data.strip():

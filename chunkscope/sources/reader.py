@@ -7,9 +7,8 @@ registers its format when it is imported, also those that only a harness writes
 """
 
 import re
-import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
@@ -127,12 +126,11 @@ def split(source: Source, target_bytes: int) -> list[Source]:
     size = source.bytes or 0
     if not has_places or source.rendered or size <= target_bytes:
         return [source]
-    starts = range(0, size, target_bytes)
-    ends = [*starts[1:], None]
-    return [replace(source, start=s, end=e) for s, e in zip(starts, ends, strict=True)]
+    whole, starts = range(size), range(0, size, target_bytes)
+    return [replace(source, part=whole[start : start + target_bytes]) for start in starts]
 
 
-class RecordReader(AbstractContextManager["RecordReader"]):
+class RecordReader(ExitStack):
     """Reads one source once, or a part of one whose reader `is_divisible`, where positions begin
     at 1; a context manager that closes it.
 
@@ -144,6 +142,7 @@ class RecordReader(AbstractContextManager["RecordReader"]):
     """
 
     def __init__(self, source: Source, options: ReadOptions, problems: Problems) -> None:
+        super().__init__()
         self.source = source
         self.options = options
         self.problems = problems
@@ -156,28 +155,21 @@ class RecordReader(AbstractContextManager["RecordReader"]):
         self.bytes_taken = 0  # by what does not read `stream`, for progress
         self._chunks: Iterator[Chunk] | None = None
 
-    def __exit__(self, *_: object) -> None:
-        for name in ("stream", "plain", "file"):
-            if name in self.__dict__:
-                self.__dict__[name].close()
-
     @cached_property
     def plain(self) -> Stream:
         """The source's bytes, decompressed. They can be read once."""
-        part, path, end = self.source, self.source.path, sys.maxsize
-        if part.is_whole:
-            return decompressed(open_raw(part), path)
+        path, part, places = self.source.path, self.source.part, list[int]()
+        if part is None:
+            return self.enter_context(decompressed(open_raw(self.source), path))
         from fsspec.utils import seek_delimiter
 
         with explaining(path):
-            file = open_whole(part)
-            if part.end is not None:
-                file.seek(part.end)
-                seek_delimiter(file, b"\n", CHUNK_BYTES)  # of the line that the end is in
-                end = file.tell()
-            file.seek(part.start)
-            seek_delimiter(file, b"\n", CHUNK_BYTES)
-            return Stream(blocks_of(file, path, end - file.tell()), file)
+            file = self.enter_context(open_whole(self.source))
+            for place in (part.stop, part.start):  # lines belong to the part they begin in
+                file.seek(place)
+                seek_delimiter(file, b"\n", CHUNK_BYTES)
+                places.append(file.tell())
+            return Stream(blocks_of(file, path, places[0] - places[1]), file)
 
     @cached_property
     def stream(self) -> Stream:
@@ -185,6 +177,7 @@ class RecordReader(AbstractContextManager["RecordReader"]):
         sentence instead of a bad row for every stray newline in a picture.
         """
         stream = as_utf8(self.plain, self.source.path, self.options.encoding)
+        self.enter_context(stream)
         if looks_binary(start := stream.peek(1024)):
             raise InputError(
                 f"{self.source.path} is {kind_of_bytes(start) or 'binary'} data, not {self.format}",
@@ -196,18 +189,18 @@ class RecordReader(AbstractContextManager["RecordReader"]):
     def file(self) -> IO[bytes]:
         """The source's bytes, decompressed, as a file that can be read in any order."""
         is_file = self.source.member is None and self.source.bytes is not None
-        if is_file and (not self.source.is_whole or self.plain.is_raw):
-            return open_whole(self.source)
-        return spooled(self.plain, self.source.path)
+        if is_file and (self.source.part or self.plain.is_raw):
+            return self.enter_context(open_whole(self.source))
+        return self.enter_context(spooled(self.plain, self.source.path))
 
     @property
     def bytes_read(self) -> int:
         """How much of the file (as it is on disk) was read, for progress."""
-        return self.stream.bytes_read if "stream" in self.__dict__ else self.bytes_taken
+        return self.stream.taken[0] if "stream" in self.__dict__ else self.bytes_taken
 
     def head(self) -> list[Any]:
         """The first records, which `chunks` gives again: enough to find the prompt field."""
-        rest, ahead, records = self._rows(None), list[Chunk](), list[Any]()
+        rest, ahead, records = self.chunks(), list[Chunk](), list[Any]()
         for chunk in rest:
             ahead.append(chunk)
             records += chunk.records
@@ -222,16 +215,12 @@ class RecordReader(AbstractContextManager["RecordReader"]):
         Of tables all columns were read for the head, now anew only those that are needed.
         """
         form = READERS.get(self.source.format)
-        if self._chunks is None or (form and form.is_columnar):
-            self.bytes_taken = self.positions = self.problems.count = 0
-            self.problems.rows.clear()
-            self._chunks = self._rows(columns)
-        return self._chunks
-
-    def _rows(self, columns: Sequence[str] | None) -> Iterator[Chunk]:
-        """The chunks, by the format that the name says, where the content agrees; of standard
-        input, or of a file whose name says nothing, by the content.
-        """
+        if self._chunks is not None and not (form and form.is_columnar):
+            return self._chunks
+        self.bytes_taken = self.positions = self.problems.count = 0
+        self.problems.rows.clear()
+        # By the format that the name says, where the content agrees; of standard input, or of a
+        # file whose name says nothing, by the content.
         start, kind = b"", self.format
         if not kind:
             start = self.plain.peek(START_BYTES)
@@ -242,10 +231,10 @@ class RecordReader(AbstractContextManager["RecordReader"]):
             claims = (one.name for one in FORMATS if one.claims_start and one.claims_start(start))
             kind = next(claims, kind)
         self.format = self.format or kind
-        if kind not in READERS:
+        rows = READERS[kind].rows if kind in READERS else None
+        if rows is None:
             raise InputError(
                 f"cannot tell what {self.source.path} is" + (f" ({kind}?)" if kind else ""),
                 hint='say so in chunkscope.toml: [analyze] input_format = "jsonl"',
             )
-        if rows := READERS[kind].rows:
-            yield from rows(self, columns)
+        return rows(self, columns)

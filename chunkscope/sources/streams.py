@@ -42,22 +42,17 @@ class Stream(io.BufferedIOBase):
     """Blocks of bytes, read once from front to back, with a look ahead.
 
     An error among the blocks waits until all bytes that came before it have been read. `below` is
-    closed with the stream; if it is a stream, too, it knows how much of the file on disk was read.
+    closed with the stream. `is_raw`: the bytes are those of the file, and not made of them first.
     """
 
     def __init__(self, blocks: Iterator[bytes], below: Any = None) -> None:
         self._blocks = blocks
         self._below = below
-        # Whether the bytes are those of the file: nothing had to be made of them first.
         self.is_raw = not isinstance(below, Stream)
+        # How much of the file (as it is on disk) was read, known to all streams on top of it.
+        self.taken: list[int] = [0] if self.is_raw else below.taken
         self._ahead = b""
-        self._taken = 0
         self._error: ChunkscopeError | None = None
-
-    @property
-    def bytes_read(self) -> int:
-        """How much of the file (as it is on disk) was read, for progress."""
-        return self._taken if self.is_raw else int(self._below.bytes_read)
 
     def readable(self) -> bool:
         return True
@@ -69,7 +64,7 @@ class Stream(io.BufferedIOBase):
             while have < size and (block := next(self._blocks, b"")):
                 parts.append(block)
                 have += len(block)
-                self._taken += len(block)
+                self.taken[0] += len(block) * self.is_raw
         except ChunkscopeError as error:
             self._error = error
         self._ahead = b"".join(parts)
@@ -141,7 +136,7 @@ def spooled(stream: Stream, shown: str) -> IO[bytes]:
         try:
             while block := stream.read():
                 file.write(block)
-                _refuse_bomb(file.tell(), stream.bytes_read, shown)
+                _refuse_bomb(file.tell(), stream.taken[0], shown)
             file.seek(0)
         except OSError as error:
             raise InputError(
@@ -230,8 +225,6 @@ def looks_binary(start: bytes) -> bool:
 # --- archives --------------------------------------------------------------------------------
 
 _LINK, _KIND = 0o120000, 0o170000  # of a file, in the upper half of its attributes
-
-
 _MOST_ARCHIVES = 16
 _archives: dict[tuple[Source, int], "Archive"] = {}  # open ones, for all threads
 

@@ -3,7 +3,6 @@
 import csv
 import io
 import re
-import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -243,7 +242,7 @@ def _table_rows(
         start = file.read(8)
         file.seek(0)
         if start.startswith(b"PAR1"):
-            batches = _parquet_batches(reader.source, file, columns)
+            batches = _parquet_batches(file, reader.source.part, columns)
         else:
             batches = _ipc_batches(file, columns, is_file=start.startswith(b"ARROW1"))
         for batch in batches:
@@ -254,16 +253,17 @@ def _table_rows(
                 yield Chunk(range(row, row + part.num_rows), part.to_pylist())
 
 
-def _parquet_batches(part: Source, file: IO[bytes], columns: Sequence[str] | None) -> Iterator[Any]:
+def _parquet_batches(
+    file: IO[bytes], part: range | None, columns: Sequence[str] | None
+) -> Iterator[Any]:
     import pyarrow.parquet
 
     # Without pre-buffering a row group is read page by page, not whole.
     with pyarrow.parquet.ParquetFile(file, pre_buffer=False, buffer_size=1 << 20) as parquet:
         groups = [parquet.metadata.row_group(i) for i in range(parquet.num_row_groups)]
-        end = sys.maxsize if part.end is None else part.end
         columns_0 = [group.column(0) for group in groups]
         places = [c.dictionary_page_offset or c.data_page_offset for c in columns_0]
-        chosen = [i for i, place in enumerate(places) if part.start <= place < end]
+        chosen = [i for i, place in enumerate(places) if part is None or place in part]
         rows = max((groups[i].num_rows for i in chosen), default=1)
         wanted = _existing(parquet.schema_arrow.names, columns)
         read = partial(parquet.iter_batches, row_groups=chosen, columns=wanted)
