@@ -186,7 +186,7 @@ def filled(kind: type[T], given: dict[str, Any], command: str) -> T:
     values = {ALIASES.get(name, name): value for name, value in given.items()}
     for name in values:
         if name not in names:
-            near = get_close_matches(name, names, n=1)
+            near = get_close_matches(name, names)
             known = f"did you mean {near[0]}?" if near else f"there are: {', '.join(sorted(names))}"
             raise UsageError(f"{command} has no option {name}", hint=known)
     if isinstance(slo := values.get("slo"), str):

@@ -175,7 +175,7 @@ def _checked(command: str, name: str, value: Any, types: Mapping[str, Any]) -> A
     from chunkscope.artefacts.artefact import built
 
     if name not in types:
-        near = get_close_matches(name, types, n=1)
+        near = get_close_matches(name, types)
         raise InputError(
             f"{CONFIG}: [{command}] has no option {name}",
             hint=f"did you mean {near[0]}?" if near else "`chunkscope help config` lists them",

@@ -177,7 +177,7 @@ def _fault(fault: Any, prefix: str) -> InputError:
     place = [str(part) for part in fault["loc"]]
     where, message = ".".join((prefix, *place)), str(fault["msg"]).removeprefix("Value error, ")
     if fault["type"] == "extra_forbidden":
-        near = get_close_matches(place[-1], KEYS, n=1, cutoff=0.5)
+        near = get_close_matches(place[-1], KEYS, cutoff=0.5)
         hint = f"did you mean {near[0]}?" if near else "`chunkscope help gate` lists the keys"
         return InputError(f"{where} is not known", hint=hint)
     return InputError(f"{where}: {message[0].lower()}{message[1:]}")

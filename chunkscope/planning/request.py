@@ -172,6 +172,6 @@ def chosen_datasets(profile: Profile, name: str | None) -> tuple[DatasetProfile,
 
 
 def _no_such_dataset(name: str, names: Sequence[str]) -> UsageError:
-    near = get_close_matches(name, names, n=1)
+    near = get_close_matches(name, names)
     hint = f"did you mean {near[0]}?" if near else f"the profile has: {', '.join(names[:10])}"
     return UsageError(f"no such dataset in the profile: {name}", hint=hint)

@@ -193,7 +193,7 @@ def _resolve(text: str, option: str, *, head: Sequence[Any]) -> FieldPath:
     fields = leaves(head)
     known = [*(leaf.path for leaf in fields), *(FieldPath((key,)) for key in keys_of(head))]
     names = {path.text.lower(): printable(path.text) for path in known}
-    close = difflib.get_close_matches(text.lower(), list(names), n=1)
+    close = difflib.get_close_matches(text.lower(), list(names))
     name = names[close[0]] if close else ""
     name = f"{{{name}}}" if option == "--template" else name
     raise InputError(

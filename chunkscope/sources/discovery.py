@@ -130,7 +130,7 @@ class _Search:
             self._glob(text)
         else:
             siblings = {path.name: path for path in Path(text).parent.glob("*")}
-            near = get_close_matches(Path(text).name, siblings, n=1)
+            near = get_close_matches(Path(text).name, siblings)
             hint = f"did you mean {siblings[near[0]]}?" if near else _SEARCH_HINT
             raise InputError(f"no such file or folder: {text}", hint=hint)
 
