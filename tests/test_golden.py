@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from chunkscope.verification.verdict import judged
+from tests import build
 from tests.commands.helpers import chunkscope
 from tests.conftest import REPOSITORY
 
@@ -26,6 +28,14 @@ VARIOUS = [f"vllm-0.28-cpu-{name}.log" for name in (
     "client-bound", "kv-bound", "loglikelihood", "max-num-seqs", "preemptions", "small-step",
     "steps", "blocks-override",
 )]  # fmt: skip
+
+OTHERS = (build.run("default", 12.0, 12.1, gap_s=0.005, settings=build.Settings()),)
+RUNS = {  # of the plan and others
+    "alone": (build.run("plan", 10.0, 10.2),),
+    "failed": (build.failed("plan"), *OTHERS),
+    "kept": (build.run("plan", 10.0, 10.2), *OTHERS, build.failed("off")),
+    "slower": (build.run("plan", 20.0, 20.1, kv_cache_tokens=None), *OTHERS),
+}
 
 CASES: dict[str, tuple[str, ...]] = {
     "help": ("--help",),
@@ -66,6 +76,7 @@ CASES: dict[str, tuple[str, ...]] = {
     "simulate-sweep": (ANALYZE, PAYS, "simulate --sweep --slo ttft_p95=9s --details"),
     "simulate-steps": (ANALYZE, PAYS, "simulate --timeline 9 --concurrency 4 --details"),
     "verify-report": ("report h200/llama-3.1-8b-long --format text",),
+    **{f"verify-{name}": (f"report runs/{name} --format text --details",) for name in RUNS},
     "verify-details": ("report h200/llama-3.1-8b-long --format md --details",),
     "report-changes": ("report h200/llama-3.1-8b-long h200/llama-3.1-8b-mixed --details",),
     "memory": ("memory --model llama-3.1-8b --gpu h100",),
@@ -174,6 +185,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(REPOSITORY / "reports" / "h200", folder / "h200")
     for log in LOGS.glob("vllm-0.28-cpu-*.log"):
         shutil.copy(log, folder)
+    for name, runs in RUNS.items():
+        judged(build.verification(*runs)).save(folder / "runs" / name / "verify.json")
     (folder / "zoo").mkdir()
     for name, data in ZOO.items():
         lines = data if isinstance(data, bytes) else "\n".join(map(json.dumps, data)).encode()

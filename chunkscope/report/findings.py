@@ -86,7 +86,7 @@ def _headline(findings: Findings) -> str:
 def _lead(findings: Findings) -> Iterator[str]:
     """How long it takes, how sure that is, and what would save most."""
     planned, v = findings.plan, _measurements(findings)
-    if v is not None and v.verdict is not None:
+    if planned is not None and v is not None and v.verdict is not None:
         yield f"{capital(measured.verdict(v, v.verdict)[1])}."
     elif planned is not None:
         yield capital(plan.because(planned))
