@@ -4,10 +4,10 @@
     python -m tests.benchmarks.kinds_accuracy RAW MODEL:BUDGET   the same, with the host of that row
     python -m tests.benchmarks.kinds_accuracy                    Markdown tables of measured rows
 
-The rows are those of measure_kinds.py. What is predicted follows from config.json, GPU, vLLM's
-version, the arguments and, where a row names it, the host: fitted to the steps of another model on
-the same machine (raw/MODEL-BUDGET.json.gz), as `simulate --calibration` does it. Nothing measured
-of the row goes into it.
+Models and workload: kinds.py. What is predicted follows from config.json, GPU, vLLM's version, the
+arguments and, where a row names it, the host: fitted to the steps of another model on the same
+machine (raw/MODEL-BUDGET.json.gz), as `simulate --calibration` does it. Nothing measured of the
+row goes into it.
 """
 
 import gzip
@@ -28,7 +28,7 @@ from chunkscope.simulation.workload import Request
 from chunkscope.vllm.deployment import Deployment
 from chunkscope.vllm.flags import release
 from chunkscope.vllm.settings import Settings
-from tests.benchmarks.measure_kinds import UTILIZATION, config_of, context_of, requests_of
+from tests.benchmarks.kinds import UTILIZATION, config_of, context_of, requests_of
 from tests.h200 import spaced
 
 FOLDER = Path(__file__).parents[2] / "reports" / "h200" / "kinds"
@@ -58,7 +58,7 @@ Row = dict[str, Any]
 
 
 def shape_of(model: str) -> ModelShape:
-    return shape_from_config(config_of(model), name=model, source="measure_kinds.py")
+    return shape_from_config(config_of(model), name=model, source="kinds.py")
 
 
 def routed_alike(step: StepModel, shape: ModelShape) -> StepModel:
@@ -101,7 +101,7 @@ def on_host(step: StepModel, host: Mapping[str, Any]) -> StepModel:
 def predicted(
     model: str, budget: int, *, eager: bool = False, host: Mapping[str, Any] | None = None
 ) -> dict[str, float]:
-    """Memory and times of the workload of measure_kinds.py."""
+    """Memory and times of the workload of kinds.py."""
     shape, gpu, context = shape_of(model), find_gpu("h200"), context_of(model)
     assert gpu is not None
     there = Deployment(shape=shape, gpu=gpu, release=release("0.24"), cuda_graphs=not eager)

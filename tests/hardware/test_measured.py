@@ -1,6 +1,6 @@
 """Predictions of memory and step time against an H200 that nobody fitted them to.
 
-Kinds: reports/h200/kinds, measured by tests/benchmarks/measure_kinds.py. The held-out rows were
+Kinds: reports/h200/kinds, of the models of tests/benchmarks/kinds.py. The held-out rows were
 measured while nobody knew them who could set a constant; predicted.jsonl was on main before.
 
 Dense models: measured on 2026-11-15 with vLLM 0.24.0 as torch saw them (peaks while one prompt of

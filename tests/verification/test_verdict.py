@@ -7,7 +7,7 @@ import pytest
 from chunkscope.artefacts.figures import BY_KEY, MAKESPAN
 from chunkscope.simulation.slo import read_slo
 from chunkscope.verification.result import Conclusion, MeasuredVerdict
-from chunkscope.verification.verdict import Outcome, is_tie, judge, judged
+from chunkscope.verification.verdict import Outcome, is_tie, judge, judged, worse_figures
 from chunkscope.vllm.settings import Settings
 from tests.build import WORKLOAD, failed, run, verification
 
@@ -124,3 +124,16 @@ def test_a_figure_is_better_or_worse_by_more_than_its_spread() -> None:
 def test_with_one_repeat_small_differences_are_ties() -> None:
     assert is_tie(run("a", 1.04), run("b", 1.0), MAKESPAN)
     assert not is_tie(run("a", 1.06), run("b", 1.0), MAKESPAN)
+    assert is_tie(run("a", 10.0, 9.9, 10.1), run("b", 10.2, 10.1, 10.3), MAKESPAN), "they touch"
+
+
+@pytest.mark.parametrize(("tokens", "outcome"), [(981, "tie"), (980, "tie"), (979, "worse")])
+def test_what_is_read_once_differs_by_more_than_two_per_cent(tokens, outcome) -> None:
+    ours, theirs = (replace(PLAN, kv_cache_tokens=count) for count in (tokens, 1_000))
+    assert judge(BY_KEY["kv_cache_tokens"], ours, theirs) == outcome
+
+
+@pytest.mark.parametrize(("tokens", "named"), [(971, []), (969, ["kv_cache_tokens"])])
+def test_worse_figures_are_those_that_are_three_per_cent_worse(tokens, named) -> None:
+    ours, theirs = (replace(PLAN, kv_cache_tokens=count) for count in (tokens, 1_000))
+    assert [figure.key for figure in worse_figures(ours, theirs)] == named
