@@ -57,6 +57,7 @@ CASES: dict[str, tuple[str, ...]] = {
     "analyze-missing": ("analyze sample_dat",),
     "analyze-wrong-field": ("analyze sample_data/knowledge_quiz.csv --field nothing",),
     "prefixes": (ANALYZE, "prefixes"),
+    "prefixes-zoo": ("analyze zoo --skip-bad-rows", "prefixes"),
     "prefixes-lm-eval-log": ("analyze lm_eval", "prefixes"),
     "recommend": (ANALYZE, RECOMMEND),
     "recommend-details": (ANALYZE, f"{RECOMMEND} --details"),
@@ -166,6 +167,7 @@ ZOO: dict[str, list[object] | bytes] = {
         {"input": SAME, "instructions": ["Why?", "How so?"], "outputs": ["a", "b"]}
     ],
     "early.jsonl": [{"prompt": f"Request {n * n}. {SAME}Question {n}?"} for n in range(12)],
+    "empty.jsonl": b"",
     "headless.tsv": b"What is the sum of one and one?\tA\nAnd of two and two, then?\tB\n",
     "shots.jsonl": [{"prompt": f"{SAME * 3}{'so ' * n}?", "turns": ["x"]} for n in range(30)],
     "text.md": b"One prompt\nof two lines.\n",

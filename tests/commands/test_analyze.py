@@ -79,16 +79,6 @@ def test_a_trace_is_exported_and_the_next_commands_name_what_was_written(place) 
 # -- bad input -----------------------------------------------------------------------------------
 
 
-def test_a_bad_row_is_named_and_the_others_count(place) -> None:
-    with (place / "data.jsonl").open("a") as file:
-        file.write('{"prompt": null}\n{"prompt": "x"}\n')
-    run = analyze(place, "data.jsonl")
-    assert run.code == 3
-    assert "data.jsonl line 3" in run.err
-    assert (profile(place).overall.count, profile(place).skipped) == (3, 1)
-    assert analyze(place, "data.jsonl", "--skip-bad-rows").code == 0
-
-
 def test_of_many_files_that_are_no_data_some_are_named(place) -> None:
     for number in range(7):
         (place / f"{number}.png").write_bytes(b"\x89PNG\r\n\x1a\n\0\0\0\r")

@@ -277,13 +277,6 @@ def test_alpaca_rows_may_have_no_input() -> None:
     assert items(selection, *rows, {"instruction": "Go"}) == expected
 
 
-def test_without_a_header_the_longest_column_is_the_prompt() -> None:
-    record = {"column0": "A", "column1": "a long question", "column2": "B"}
-    selection = choose(record)
-    assert items(selection, record) == ["a long question"]
-    assert selection.notes == (Note(code="no_header", values={"field": "column1"}),)
-
-
 def test_when_nothing_fits_the_fields_are_listed_with_examples() -> None:
     record = {"key": "k" * 99, "value": "v\n", "n": 3, "pairs": [["a", "b"]], "gold": {"x": "y"}}
     with pytest.raises(InputError) as caught:
