@@ -33,9 +33,6 @@ class Ranked:
         self.count = self.up_to[-1] if ordered else 0
         self.total = sum(value * times for value, times in ordered)
 
-    def __bool__(self) -> bool:
-        return self.count > 0
-
     def percentile(self, percent: float) -> float:
         """Linear between ranks, to the last bit as `numpy.percentile` does it.
 
@@ -52,7 +49,8 @@ class Ranked:
 
 def percentiles(counted: Iterable[tuple[float, int]]) -> Percentiles | None:
     """Of values and how often each occurs; None where there are none."""
-    if not (ranked := Ranked(counted)):
+    ranked = Ranked(counted)
+    if not ranked.count:
         return None
     p50, p95, p99, longest = (ranked.percentile(percent) for percent in (50, 95, 99, 100))
     mean = ranked.total / ranked.count
@@ -85,10 +83,6 @@ class Figures(Latencies):
     prefix_hit_rate: float | None = None  # share of the prompt tokens
     goodput_per_s: float | None = None  # requests that met every limit; None without limits
     slo_use: float | None = None  # the tightest limit's figure as a share of it: kept up to 1
-
-    @property
-    def longest_gap_s(self) -> float | None:
-        return self.itl_s.max if self.itl_s else None
 
 
 @dataclass(frozen=True, slots=True)

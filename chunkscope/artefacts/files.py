@@ -1,4 +1,4 @@
-"""Files: written whole or not at all, digested, and kept in the cache for the next run."""
+"""Files: written whole or not at all, read and digested; and the folder of the cache."""
 
 import atexit
 import hashlib
@@ -6,7 +6,6 @@ import os
 import secrets
 import shutil
 import tempfile
-import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import cache
@@ -16,7 +15,6 @@ from stat import S_IWGRP, S_IWOTH
 from chunkscope.errors import InputError
 
 Name = str | os.PathLike[str]  # of a file
-_UNUSED_S = 30 * 24 * 3600  # how long the cache keeps what nobody asks for
 
 
 def several(value: Name | Sequence[Name]) -> tuple[str, ...]:
@@ -71,9 +69,6 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-# -- the cache: what can be made again -------------------------------------------------------------
-
-
 def cache_folder() -> Path:
     """`$CHUNKSCOPE_CACHE_DIR`, else `~/.cache/chunkscope`.
 
@@ -97,24 +92,3 @@ def _usable(place: str) -> Path:
     temporary = tempfile.mkdtemp(prefix="chunkscope-")
     atexit.register(shutil.rmtree, temporary, ignore_errors=True)
     return Path(temporary)
-
-
-def cache_file(kind: str, key: str) -> Path:
-    digest = hashlib.sha256(key.encode("utf-8", "backslashreplace")).hexdigest()
-    return cache_folder() / f"{kind}/{digest[:2]}/{digest}"
-
-
-def read_cached(kind: str, key: str) -> bytes:
-    """What is in the cache file; nothing where there is none."""
-    with suppress(OSError):
-        os.utime(file := cache_file(kind, key))  # `prune_cache` goes by it
-        return file.read_bytes()
-    return b""
-
-
-def prune_cache() -> None:
-    """Remove what was not used for long."""
-    for file in cache_folder().rglob("*"):
-        with suppress(OSError):  # a cache that cannot be tidied is only large
-            if file.is_file() and time.time() - file.stat().st_mtime > _UNUSED_S:
-                file.unlink()

@@ -17,13 +17,7 @@ from typing import Any
 import orjson
 
 from chunkscope.artefacts.artefact import built, dumped
-from chunkscope.artefacts.files import (
-    cache_file,
-    prune_cache,
-    read_cached,
-    sha256,
-    write_atomically,
-)
+from chunkscope.artefacts.files import sha256, write_atomically
 from chunkscope.artefacts.note import Note, note
 from chunkscope.console import Progress, say
 from chunkscope.errors import ChunkscopeError, InputError, MissingError, UsageError
@@ -42,6 +36,7 @@ from chunkscope.prompts.selection import Selection
 from chunkscope.sources.base import Chunk, Problems, Skipped, Source, cannot_read, printable
 from chunkscope.sources.reader import READERS, RecordReader, format_of_name
 from chunkscope.sources.streams import close_archives
+from chunkscope.tokenizers.cache import cache_file, prune_cache, read_cached
 from chunkscope.tokenizers.check import Reservoir
 from chunkscope.tokenizers.foreign import TokenizerError
 from chunkscope.tokenizers.tokenizer import Tokenizer

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from math import ceil
 
+from chunkscope.artefacts.figures import ITL_MAX
 from chunkscope.artefacts.note import Fact
 from chunkscope.planning.plan import BEST, DEFAULT, RULE, Advice, AdviceKind, Basis, Reason
 from chunkscope.planning.problem import FEWEST_SEQS, LADDER, Problem
@@ -143,7 +144,7 @@ def _finalist(p: Problem) -> Settings:
     and rather one that keeps them whatever is varied, where vLLM's default breaks them."""
     part, every, default = p.part, p.simulator(), p.default
     best, first = search(part, default), None
-    gaps = {one: run.figures.longest_gap_s or 0.0 for one, run in part.running().items()}
+    gaps = {one: ITL_MAX.value(run.figures) or 0.0 for one, run in part.running().items()}
     as_good = [one for one in gaps if part.against(one, best) <= 1]
     best = min(as_good, key=lambda one: (gaps[one], part.cost(one)), default=best)
     for name in NAMES:  # each argument earns its place: what makes no difference is left to vLLM

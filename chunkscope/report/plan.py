@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from chunkscope.artefacts.figures import ITL_MAX
 from chunkscope.artefacts.note import Label
 from chunkscope.artefacts.numbers import (
     as_written,
@@ -119,7 +120,7 @@ def because(plan: Plan) -> str:
             return f"the fastest other setting ({best}) has {by(choice.least_gain)} with {doubt}."
         return f"no other setting is more than 3 % faster (best: {best}, simulated)."
     worst = f", at least {by(choice.least_gain)} with {doubt}" if doubt else ""
-    gaps = [run.figures.longest_gap_s or 0.0 if run else 0.0 for run in (default, ours)]
+    gaps = [ITL_MAX.value(run.figures) or 0.0 if run else 0.0 for run in (default, ours)]
     price = f" The longest gap between tokens grows from {' to '.join(map(seconds, gaps))}."
     price = price if 0 < 1.5 * gaps[0] <= gaps[1] else ""
     return f"{by(choice.gain)} throughput over vLLM's default{worst} (simulated).{price}"

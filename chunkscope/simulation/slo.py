@@ -39,7 +39,7 @@ class LatencyLimit:
 
     def figure(self, ranked: Ranked) -> float | None:
         """The figure that is limited; None where nothing happened that could be too late."""
-        if not ranked:
+        if not ranked.count:
             return None
         if self.at == "mean":
             return ranked.total / ranked.count

@@ -104,13 +104,10 @@ def explaining(shown: str, *, is_search: bool = False) -> Iterator[None]:
             hint="pip install 'chunkscope[remote]' brings the libraries for s3, gs and az",
         ) from error
     except Exception as error:
-        explanation = explained(shown, error)
-        if is_search and explanation.hint in (_ACCESS, _NETWORK):
-            raise MissingError(explanation.message, hint=explanation.hint) from error
-        raise explanation from error
+        raise explained(shown, error, is_search=is_search) from error
 
 
-def explained(shown: str, error: BaseException) -> ChunkscopeError:
+def explained(shown: str, error: BaseException, *, is_search: bool = False) -> ChunkscopeError:
     """What a library said about a file or a dataset, as a sentence of ours."""
     if not is_remote(shown) and not shown.startswith("hf:"):
         return cannot_read(shown, error)
@@ -130,9 +127,10 @@ def explained(shown: str, error: BaseException) -> ChunkscopeError:
         return InputError(what, hint=_AGAIN)
     if isinstance(error, FileNotFoundError):
         return InputError(f"there is no {shown}", hint="check the name; folders need files in them")
-    if _is_one_of(_NO_ACCESS, *chain):
-        return InputError(what, hint=_ACCESS)
-    return InputError(what, hint=_NETWORK if _is_one_of(_NO_NETWORK, *chain) else _AGAIN)
+    for names, hint in ((_NO_ACCESS, _ACCESS), (_NO_NETWORK, _NETWORK)):
+        if _is_one_of(names, *chain):
+            return (MissingError if is_search else InputError)(what, hint=hint)
+    return InputError(what, hint=_AGAIN)
 
 
 def _is_one_of(names: str, *errors: BaseException) -> bool:

@@ -13,8 +13,9 @@ from typing import Generic, TypeVar
 
 import orjson
 
-from chunkscope.artefacts.files import cache_file, read_cached, write_atomically
+from chunkscope.artefacts.files import write_atomically
 from chunkscope.errors import ChunkscopeError, InputError
+from chunkscope.tokenizers.cache import cache_file, read_cached
 from chunkscope.tokenizers.fast import ENGINE, FastEngine, load_fast
 from chunkscope.tokenizers.foreign import foreign_errors
 from chunkscope.tokenizers.prepare import TokenizerFacts

@@ -97,13 +97,11 @@ def distribution_of(answers: Sequence[Answer]) -> Distribution | None:
     """Every percentile, of the answers of all repeats."""
     ttft = Ranked((answer.first_s, 1) for answer in answers)
     itl = Ranked((gap, 1) for answer in answers for gap in answer.gaps_s)
-    if not ttft:
-        return None
     first, gaps = (
-        tuple(round(ranked.percentile(percent), 6) for percent in range(101)) if ranked else None
-        for ranked in (ttft, itl)
+        tuple(round(times.percentile(p), 6) for p in range(101)) if times.count else None
+        for times in (ttft, itl)
     )
-    return Distribution(ttft_s=first or (), itl_s=gaps)
+    return Distribution(ttft_s=first, itl_s=gaps) if first else None
 
 
 def median_of(values: Sequence[Any]) -> Any:

@@ -88,8 +88,7 @@ def parse_point(text: str) -> Settings:
     >>> parse_point("max-num-seqs=64,kv-cache-dtype=fp8").given()
     {'max_num_seqs': 64, 'kv_cache_dtype': 'fp8'}
     """
-    given = parse_engine_args(text.split(","), option="--also")
-    hint = f"one of {', '.join(NAMES)}"
+    given, hint = parse_engine_args(text.split(","), option="--also"), f"one of {', '.join(NAMES)}"
     if unknown := given.keys() - {*NAMES}:
         raise UsageError(f"--also {text!r}: there is no {min(unknown)}", hint=hint)
     try:

@@ -76,10 +76,9 @@ class VerifyOptions:
     command: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        if self.task:
-            object.__setattr__(self, "task", one_of(Task, self.task, "task"))
-        if self.order:
-            object.__setattr__(self, "order", one_of(SendOrder, self.order, "order"))
+        for name, kind in (("task", Task), ("order", SendOrder)):
+            if word := getattr(self, name):
+                object.__setattr__(self, name, one_of(kind, word, name))
         for name in ("also", "data"):
             object.__setattr__(self, name, several(getattr(self, name)))
         names = (name for text in several(self.against) for name in text.split(","))

@@ -185,7 +185,7 @@ def test_times_are_those_of_the_steps() -> None:
     first, second = found.answers
     assert first.times == pytest.approx(ends[:MORE])
     assert second.times == pytest.approx(ends[3 : 3 + MORE])
-    assert found.run.figures.longest_gap_s == pytest.approx(max(*first.gaps_s, *second.gaps_s))
+    assert found.run.figures.itl_s.max == pytest.approx(max(*first.gaps_s, *second.gaps_s))
     assert found.run.figures.makespan_s == pytest.approx(ends[-1])
 
 

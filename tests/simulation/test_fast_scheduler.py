@@ -197,7 +197,10 @@ def test_the_figures_of_generated_workloads(kind, policy):
     figures = [run.figures for run in runs]
     found = (
         *(sum(one.makespan_s for one in figures), sum(one.ttft_s.p95 for one in figures)),
-        *(sum(one.longest_gap_s or 0 for one in figures), sum(one.slo_use for one in figures)),
+        *(
+            sum(one.itl_s.max if one.itl_s else 0 for one in figures),
+            sum(one.slo_use for one in figures),
+        ),
         *(sum(run.kv_peak_tokens for run in runs), sum(run.cached_tokens for run in runs)),
         *(sum(run.most_running for run in runs), sum(one.steps for one in figures)),
         *(sum(one.preemptions for one in figures), sum(one.chunked_prompts for one in figures)),

@@ -1,0 +1,32 @@
+"""What earlier runs prepared and counted, in files that can be made again."""
+
+import hashlib
+import os
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from chunkscope.artefacts.files import cache_folder
+
+_UNUSED_S = 30 * 24 * 3600  # how long the cache keeps what nobody asks for
+
+
+def cache_file(kind: str, key: str) -> Path:
+    digest = hashlib.sha256(key.encode("utf-8", "backslashreplace")).hexdigest()
+    return cache_folder() / f"{kind}/{digest[:2]}/{digest}"
+
+
+def read_cached(kind: str, key: str) -> bytes:
+    """What is in the cache file; nothing where there is none."""
+    with suppress(OSError):
+        os.utime(file := cache_file(kind, key))  # `prune_cache` goes by it
+        return file.read_bytes()
+    return b""
+
+
+def prune_cache() -> None:
+    """Remove what was not used for long."""
+    for file in cache_folder().rglob("*"):
+        with suppress(OSError):  # a cache that cannot be tidied is only large
+            if file.is_file() and time.time() - file.stat().st_mtime > _UNUSED_S:
+                file.unlink()
