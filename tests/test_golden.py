@@ -24,10 +24,14 @@ RECOMMEND = "recommend --model llama-3.1-8b --gpu h100"
 PAYS = "recommend --model qwen2.5-1.5b --gpu l4"
 DOCTOR = "doctor vllm-0.28-cpu-kv-bound.log"
 FAILS = f"{PAYS} --arrivals 20/s --slo ttft_p95=1s,itl_p99=80ms"
-VARIOUS = [f"vllm-0.28-cpu-{name}.log" for name in (
-    "client-bound", "kv-bound", "loglikelihood", "max-num-seqs", "preemptions", "small-step",
-    "steps", "blocks-override",
-)]  # fmt: skip
+LOADS = "client-bound kv-bound loglikelihood max-num-seqs preemptions small-step steps"
+STARTS = "bad-arguments blocks-override does-not-fit killed refused unknown-argument"
+NEWER = "client-bound does-not-fit kv-bound loglikelihood refused steps"
+
+
+def logs(version: str, names: str) -> str:
+    return " ".join(f"vllm-{version}-{name}.log" for name in names.split())
+
 
 OTHERS = (build.run("default", 12.0, 12.1, gap_s=0.005, settings=build.Settings()),)
 RUNS = {  # of the plan and others
@@ -95,7 +99,10 @@ CASES: dict[str, tuple[str, ...]] = {
     "recommend-limits-json": (ANALYZE, f"{FAILS} --json"),
     "simulate-json": (ANALYZE, f"{PAYS} --tp 2 --max-output 32", "simulate --json"),
     "memory-json": ("memory --model deepseek-v2-lite --gpu h100 --tp 2 --json",),
-    "doctor-details": (f"doctor {' '.join(VARIOUS)} --details",),
+    "doctor-loads": (f"doctor {logs('0.28-cpu', LOADS)} --details",),
+    "doctor-starts": (f"doctor {logs('0.28-cpu', STARTS)} --details",),
+    "doctor-newer": (f"doctor {logs('0.32-cpu', NEWER)} --details",),
+    "doctor-h200": (f"doctor {logs('0.24-h200', 'eager fits')} --gpu h200 --details",),
     "doctor-json": ("doctor vllm-0.28-cpu-steps.log --json",),
     "models": ("models",),
 }
@@ -185,7 +192,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(REPOSITORY / "sample_data", folder / "sample_data")
     shutil.copytree(REPOSITORY / "reports" / "example" / "lm_eval", folder / "lm_eval")
     shutil.copytree(REPOSITORY / "reports" / "h200", folder / "h200")
-    for log in LOGS.glob("vllm-0.28-cpu-*.log"):
+    for log in LOGS.glob("vllm-*.log"):
         shutil.copy(log, folder)
     for name, runs in RUNS.items():
         judged(build.verification(*runs)).save(folder / "runs" / name / "verify.json")

@@ -76,51 +76,6 @@ def engine_of(name: str, **options: str) -> EngineReport:
     return engine
 
 
-BOTH = pytest.mark.parametrize("version", ["0.28", "0.32"])
-
-
-@BOTH
-def test_a_client_that_sends_one_at_a_time(version: str) -> None:
-    engine = engine_of(f"{version}-cpu-client-bound")
-    assert rules(engine) == ["client-bound"]
-    assert (engine.peak_running, engine.facts.kv_cache_tokens) == (1, 65_536)
-
-
-@BOTH
-def test_a_kv_cache_that_is_full(version: str) -> None:
-    engine = engine_of(f"{version}-cpu-kv-bound")
-    assert rules(engine)[0] == "kv-bound"
-    assert engine.seconds_of(Bound.KV) > engine.seconds_of(Bound.CLIENT)
-    assert engine.peak_kv_use == 1.0
-
-
-def test_a_server_that_lets_few_run_and_is_told_to_stop() -> None:
-    """Its last lines tell of an engine that is dead: it was ended."""
-    engine = engine_of("0.28-cpu-max-num-seqs")
-    assert rules(engine)[0] == "max-num-seqs"
-    crowd = engine.symptoms[0].evidence[1].values
-    assert (crowd["running"], crowd["waiting"], engine.failure) == (4, 36, None)
-
-
-@pytest.mark.parametrize(("version", "fits"), [("0.28", 512), ("0.32", 384)])
-def test_a_start_that_does_not_fit(version: str, fits: int) -> None:
-    engine = engine_of(f"{version}-cpu-does-not-fit")
-    first = engine.symptoms[0]
-    assert (first.rule, first.effect) == ("ended", 1.0)
-    assert {e.code: e.values for e in first.evidence}["failure_longest"] == {"value": fits}
-    assert first.change.values == {"argument": "kv_cache_memory_bytes"}, "which made it so small"
-    assert not engine.windows
-
-
-@BOTH
-def test_a_prompt_that_a_server_refused(version: str) -> None:
-    """Its log says no more than 400; the three prompts had 2,100 tokens."""
-    engine = engine_of(f"{version}-cpu-refused")
-    assert rules(engine)[0] == "bad-requests"
-    assert engine.symptoms[0].evidence[0].values == {"count": 3}
-    assert (engine.refused.count, engine.refused.most) == (0, 3)
-
-
 @pytest.mark.parametrize(
     ("name", "rates", "cache", "evidence"),
     [
@@ -151,60 +106,6 @@ def test_the_metrics_of_an_engine_that_preempted(name, rates, cache, evidence) -
     found = report_of(life, "http://x", finished=reading.finished)
     assert rules(found)[:2] == ["preemptions", "kv-bound"]
     assert found.symptoms[0].evidence[0].values == evidence
-
-
-@BOTH
-def test_likelihoods_read_prompts_and_write_nothing(version: str) -> None:
-    engine = engine_of(f"{version}-cpu-loglikelihood")
-    assert rules(engine)[0] == "queue-bound"
-    assert engine.prompt_tokens == pytest.approx(24 * 512, rel=0.15)  # lines tell whole seconds
-
-
-@pytest.mark.parametrize(
-    ("name", "tokens", "gib", "symptoms"),
-    [("fits", 2_425_258, 111.17, []), ("eager", 725_680, 66.44, ["eager"])],
-)
-def test_starts_on_an_h200(name: str, tokens: int, gib: float, symptoms: list[str]) -> None:
-    engine = engine_of(f"0.24-h200-{name}", gpu="h200")
-    assert (engine.facts.kv_cache_tokens, engine.facts.kv_cache_gib) == (tokens, gib)
-    assert rules(engine) == symptoms
-    assert engine.failure is None
-
-
-def test_an_engine_that_was_killed_is_the_headline() -> None:
-    """Its server says that it stops because the engine is gone, which is no orderly end."""
-    diagnosis = doctor(LOGS / "vllm-0.28-cpu-killed.log")
-    assert diagnosis.symptoms[0].title.code == "ended_killed"
-
-
-def test_the_argument_that_holds_an_engine_back_is_named() -> None:
-    changes = {one.rule: one.change for one in engine_of("0.28-cpu-small-step").symptoms}
-    assert changes["small-budget"].values == {"name": "max_num_batched_tokens"}
-    assert changes["queue-bound"].code == "change_queue_small_step"
-    first = engine_of("0.28-cpu-blocks-override").symptoms[0]
-    assert first.rule == "kv-bound"
-    assert first.change.values == {"argument": "num_gpu_blocks_override"}
-
-
-@pytest.mark.parametrize(
-    ("name", "reason"),
-    [("bad-arguments", "max_num_batched_tokens (50)"), ("unknown-argument", "--foo 3")],
-)
-def test_refused_arguments_are_named_with_vllms_own_reason(name: str, reason: str) -> None:
-    engine = engine_of(f"0.28-cpu-{name}")
-    first = engine.symptoms[0]
-    assert first.title.code == "ended_refused_arguments"
-    assert reason in first.title.values["reason"]
-    if name == "bad-arguments":
-        assert (engine.facts.version, engine.facts.model) == ("0.28.0", "models/tiny")
-
-
-@pytest.mark.parametrize("name", ["blocks-override", "max-num-seqs", "small-step", "kv-bound"])
-def test_the_end_of_a_load_is_no_slow_client(name: str) -> None:
-    """All requests were sent at once: when the last of them run, nobody waits."""
-    engine = engine_of(f"0.28-cpu-{name}")
-    assert "client-bound" not in rules(engine)
-    assert Bound.END in [phase.bound for phase in engine.phases]
 
 
 def test_a_kv_cache_with_less_room_than_a_request_has_is_full() -> None:
