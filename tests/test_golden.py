@@ -23,6 +23,7 @@ ANALYZE = "analyze sample_data"
 RECOMMEND = "recommend --model llama-3.1-8b --gpu h100"
 PAYS = "recommend --model qwen2.5-1.5b --gpu l4"
 DOCTOR = "doctor vllm-0.28-cpu-kv-bound.log"
+OFF = "recommend --model qwen2.5-7b --gpu mi300x --tp 2 --mode off"
 FAILS = f"{PAYS} --arrivals 20/s --slo ttft_p95=1s,itl_p99=80ms"
 LOADS = "client-bound kv-bound loglikelihood max-num-seqs preemptions small-step steps"
 STARTS = "bad-arguments blocks-override does-not-fit killed refused unknown-argument"
@@ -75,6 +76,11 @@ CASES: dict[str, tuple[str, ...]] = {
     "emit-python": (ANALYZE, f"{PAYS} --emit python"),
     "emit-lm-eval": (ANALYZE, f"{PAYS} --emit lm-eval"),
     "emit-kubernetes": (ANALYZE, f"{PAYS} --emit kubernetes"),
+    "emit-docker-compose": (ANALYZE, f"{PAYS} --emit docker-compose"),
+    **{
+        f"emit-off-{target}": (ANALYZE, f"{OFF} --emit {target}")
+        for target in ("vllm-yaml", "env", "lm-eval", "inspect", "docker-compose", "kubernetes")
+    },
     "emit-limits-broken": (ANALYZE, f"{PAYS} --slo itl_max=5ms --emit kubernetes"),
     "simulate": (ANALYZE, RECOMMEND, "simulate"),
     "simulate-pays": (ANALYZE, PAYS, "simulate"),
@@ -96,7 +102,6 @@ CASES: dict[str, tuple[str, ...]] = {
     "gate-junit": (ANALYZE, RECOMMEND, DOCTOR, "gate --config strict.toml --format junit"),
     "gpus": ("gpus",),
     "recommend-json": (ANALYZE, f"{PAYS} --json"),
-    "recommend-limits-json": (ANALYZE, f"{FAILS} --json"),
     "simulate-json": (ANALYZE, f"{PAYS} --tp 2 --max-output 32", "simulate --json"),
     "memory-json": ("memory --model deepseek-v2-lite --gpu h100 --tp 2 --json",),
     "doctor-loads": (f"doctor {logs('0.28-cpu', LOADS)} --details",),
