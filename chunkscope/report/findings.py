@@ -9,7 +9,7 @@ from chunkscope.findings import Findings
 from chunkscope.gating.gate import stale
 from chunkscope.planning.emit import emit
 from chunkscope.planning.plan import Plan
-from chunkscope.report import diagnosis, plan, profile, simulation
+from chunkscope.report import plan
 from chunkscope.report import verification as measured
 from chunkscope.report.comparison import ReportComparison
 from chunkscope.report.section import Section, table_of
@@ -74,13 +74,8 @@ def _headline(findings: Findings) -> str:
         prompts = plural(planned.refused.of, "prompt")
         machine = f"{plan.place(planned)}, vLLM {planned.release.text}"
         return f"{prompts} for {machine}: {text[0].lower()}{text[1:]}."
-    if v is not None:
-        return measured.answer(v)
-    if findings.profile:
-        return next(profile.answer(findings.profile))
-    if findings.simulation:
-        return simulation.answer(findings.simulation)
-    return diagnosis.answer(findings.diagnosis) if findings.diagnosis else "Nothing to show."
+    artefacts = filter(None, (v, findings.profile, findings.simulation, findings.diagnosis))
+    return next((sections_of(one)[0].sentences[0] for one in artefacts), "Nothing to show.")
 
 
 def _lead(findings: Findings) -> Iterator[str]:

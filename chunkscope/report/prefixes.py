@@ -80,12 +80,12 @@ def _advice(summary: PrefixSummary) -> Iterator[Saving]:
         gains = [at.best_order_cached_tokens - at.cached_tokens for at in reuse.capacities]
         gains = [gain for gain in gains if gain > MATTERS * reuse.tokens]
         if gains and dataset.kind != "lengths":  # requests of a trace come when they come
-            about: dict[str, Any] = {"code": "better_order", "values": {"dataset": dataset.name}}
-            yield Saving(tokens=gains[-1], **about)  # with the largest cache
+            gain = gains[-1]  # with the largest cache
+            yield Saving(tokens=gain, code="better_order", values={"dataset": dataset.name})
         for near in reuse.near_misses:
-            values = {"prompts": near.prompts, "text": near.text, "other": near.other_text}
-            about = {"code": "early_difference", "values": {"dataset": dataset.name, **values}}
-            yield Saving(tokens=near.lost_tokens, **about)
+            values: dict[str, Any] = {"text": near.text, "other": near.other_text}
+            values |= {"dataset": dataset.name, "prompts": near.prompts}
+            yield Saving(tokens=near.lost_tokens, code="early_difference", values=values)
 
 
 def _shared_table(summary: PrefixSummary) -> Table | None:

@@ -139,7 +139,7 @@ Group = tuple[str, Sequence[DatasetProfile]]  # a dataset or a folder by name, a
 
 
 def shortened(datasets: Sequence[DatasetProfile], most: int = MOST_LINES) -> list[Group]:
-    """At most `most` lines and one for all: the longest sets by themselves, others as folders.
+    """At most `most` lines and one for all: sets that stand out by length, others as folders.
 
     Few datasets are all listed, in order.
     """
@@ -147,15 +147,19 @@ def shortened(datasets: Sequence[DatasetProfile], most: int = MOST_LINES) -> lis
     if len(datasets) <= most:
         return [*((dataset.name, [dataset]) for dataset in datasets), *whole]
     by_length = sorted(datasets, key=lambda dataset: -(dataset.lengths.max or 0))
-    alone, others = by_length[: most // 2], by_length[most // 2 :]
     folders: dict[str, list[DatasetProfile]] = {}
-    for dataset in others:
-        folders.setdefault(dataset.group, []).append(dataset)
-    folders = folders if len(folders) <= most - len(alone) else {"": others}
-    lines: list[Group] = [(dataset.name, [dataset]) for dataset in alone]
-    for folder, members in folders.items():
-        count = f"{len(members):,} others"
-        lines.append((f"{folder}/ ({count})" if folder else count, members))
+    for dataset in by_length:
+        folders.setdefault(dataset.name.rpartition("/")[0] or dataset.group, []).append(dataset)
+    usual = {d.name: some[len(some) // 2].lengths for some in folders.values() for d in some}
+    alone = [d for d in by_length if (d.lengths.max or 0) > 2 * (usual[d.name].max or 0)]
+    names = [dataset.name for dataset in alone[: most // 2] or by_length[:1]]
+    rest = {name: [d for d in some if d.name not in names] for name, some in folders.items()}
+    if len(rest) > most - len(names):
+        rest = {"": [dataset for some in rest.values() for dataset in some]}
+    lines: list[Group] = [(d.name, [d]) for d in by_length if d.name in names]
+    for folder, some in rest.items():
+        count = f"{folder}/ ({len(some):,} sets)" if folder else f"{len(some):,} sets"
+        lines += [(count if some[1:] else some[0].name, some)] if some else []
     return [*lines, *whole]
 
 

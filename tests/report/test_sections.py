@@ -78,7 +78,9 @@ def test_of_many_datasets_the_longest_are_listed_and_folders_are_one_line() -> N
     assert lines[0] == ("long_context", [long])
     assert len(lines) <= 20
     assert sum(len(members) for _, members in lines) == len(everything) == 58
-    assert [name for name, members in lines if len(members) > 1] == ["mmlu/ (48 others)"]
+    assert [name for name, members in lines if len(members) > 1] == ["mmlu/ (57 sets)"]
+    *lines, _ = shortened(small)  # the longest is listed even where none stands out
+    assert [len(members) for _, members in lines] == [1, 56]
     few = shortened([build.dataset(name, [1]) for name in "bac"])
     assert [name for name, _ in few][:3] == ["b", "a", "c"]
 

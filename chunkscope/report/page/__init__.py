@@ -40,7 +40,7 @@ def render(findings: Findings, comparison: ReportComparison | None = None) -> by
             glossary=GLOSSARY,
             version=__version__,
             csp=_policy(scripts),
-            css=(HERE / "report.css").read_text(encoding="utf-8"),
+            css=_text("report.css"),
             data={s.chart.name: s.chart.data for part in parts for s in part.sections if s.chart},
             scripts=scripts,
         )
@@ -51,13 +51,13 @@ def render(findings: Findings, comparison: ReportComparison | None = None) -> by
 @cache
 def _scripts() -> tuple[str, ...]:
     """The libraries under their licences, then the page's own."""
-    vendor = HERE / "vendor"
-    made = []
-    for script, licence in LIBRARIES:
-        terms = (vendor / licence).read_text(encoding="utf-8")
-        made.append(f"/*\n{terms}*/\n{(vendor / script).read_text(encoding='utf-8')}")
-    own = "\n".join((HERE / "scripts" / name).read_text(encoding="utf-8") for name in OWN)
-    return (*made, f'"use strict";\n(() => {{\n{own}}})();\n')
+    libraries = (f"/*\n{_text('vendor', terms)}*/\n{_text('vendor', x)}" for x, terms in LIBRARIES)
+    own = "\n".join(_text("scripts", name) for name in OWN)
+    return (*libraries, f'"use strict";\n(() => {{\n{own}}})();\n')
+
+
+def _text(*names: str) -> str:
+    return HERE.joinpath(*names).read_text(encoding="utf-8")
 
 
 def _policy(scripts: tuple[str, ...]) -> str:
