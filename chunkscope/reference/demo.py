@@ -81,8 +81,8 @@ def demo(
     torch = load_torch("chunkscope demo")
     torch.manual_seed(seed)
     loaded = tiny_model(seed) if model is None else load_model(model)
-    _check_lengths(loaded, long)
-    requests = tuple(_requests(loaded, long, seed))
+    check_lengths(loaded, long)
+    requests = tuple(demo_requests(loaded, long, seed))
     _warm_up(loaded, requests[: len(EARLY)])
     runs, rows = {}, []
     workload = Workload(
@@ -137,7 +137,7 @@ def _warm_up(model: Any, requests: Sequence[TokenRequest]) -> None:
             raise not_taken(model, "alone it answers otherwise than beside another request")
 
 
-def _requests(model: Any, long: int, seed: int) -> Iterator[TokenRequest]:
+def demo_requests(model: Any, long: int, seed: int) -> Iterator[TokenRequest]:
     """Random tokens: what they say makes no difference to how they are read."""
     lengths = [*EARLY, long, long, *LATE]
     arrivals = [0.0] * len(EARLY) + [LATER_S] * (2 + len(LATE))
@@ -159,7 +159,7 @@ def _chunk_size(word: str) -> int | None:
     return int(word)
 
 
-def _check_lengths(model: Any, long: int) -> None:
+def check_lengths(model: Any, long: int) -> None:
     most, context = max(long, *EARLY, *LATE), context_of(model)
     if context is not None and most + OUTPUT_TOKENS > context:
         raise InputError(

@@ -21,7 +21,7 @@ from chunkscope.planning.engine_log import read_log
 from chunkscope.verification.endpoint import metrics
 from chunkscope.verification.endpoint.server import Server
 from chunkscope.vllm.log.reader import LogReader
-from tests.build import plan
+from tests.build import plan, profile
 from tests.vllm.test_log_reader import START, TROUBLES, periodic, stamped
 
 LOGS = Path(__file__).parent / "logs"
@@ -207,7 +207,11 @@ def test_eager_auto_fit_and_refusals() -> None:
             "The decoder prompt (length 2100) is longer than the maximum model length of 2048."
         ),
     ]
-    assert rules(report(*lines)) == ["refused-prompts", "auto-fit", "eager"]
+    expected = {"refused-prompts": 0.95, "auto-fit": 0.3, "eager": 0.25}
+    assert {s.rule: s.effect for s in report(*lines).symptoms} == expected
+    for longest, effect in ((40_960, 0.9), (40_959, None)):
+        found = report(*lines, context=Context(profile=profile(data=[longest])))
+        assert {s.rule: s.effect for s in found.symptoms}.get("auto-fit") == effect
 
 
 def test_long_prompts_that_make_answers_wait() -> None:
@@ -245,12 +249,12 @@ def test_a_hit_rate_needs_a_profile_that_promises_more(tmp_path: Path) -> None:
     rows = tmp_path / "a.jsonl"
     shared = "the same beginning of every prompt, " * 40
     rows.write_text("".join(f'{{"prompt": "{shared} {n}"}}\n' for n in range(40)))
-    profile = chunkscope.analyze(rows)
-    found = report(BEGUN, *well_used(), context=Context(profile=profile))
+    counted = Context(profile=chunkscope.analyze(rows))
+    found = report(BEGUN, *well_used(), context=counted)
     assert rules(found) == ["hit-rate"]
     assert found.symptoms[0].evidence[0].values["rate"] == 0.125
     high = [line.replace("12.5%", "95.0%") for line in well_used()]
-    assert rules(report(BEGUN, *high, context=Context(profile=profile))) == []
+    assert rules(report(BEGUN, *high, context=counted)) == []
 
 
 def test_the_plan_is_laid_beside_it() -> None:

@@ -184,6 +184,11 @@ def test_the_room_is_never_exceeded(tmp_path, small):
     assert min(r.output_tokens for r in sent.requests) >= 1
 
 
+@pytest.mark.parametrize(("wanted", "row"), [(5, 0), (10, 0), (11, 1), (13, 1), (14, 2), (99, 2)])
+def test_of_two_rows_as_near_the_shorter_is_taken(wanted, row):
+    assert nearest([wanted], [8, 12, 15], room=100) == [row]
+
+
 @given(
     st.lists(st.integers(1, 60), min_size=1, max_size=40),
     st.lists(st.integers(0, 80), min_size=1, max_size=40),
