@@ -14,14 +14,15 @@ from chunkscope.diagnosis.doctor import (
     doctor,
     report_of,
 )
-from chunkscope.diagnosis.phases import Bound
+from chunkscope.diagnosis.phases import Bound, phases
 from chunkscope.diagnosis.servers import reading_of
 from chunkscope.errors import InputError, UsageError
 from chunkscope.planning.engine_log import read_log
 from chunkscope.verification.endpoint import metrics
 from chunkscope.verification.endpoint.server import Server
-from chunkscope.vllm.log.reader import LogReader
+from chunkscope.vllm.log.reader import LogReader, LogWindow
 from tests.build import plan, profile
+from tests.verification.test_endpoint import Metered
 from tests.vllm.test_log_reader import START, TROUBLES, periodic, stamped
 
 LOGS = Path(__file__).parent / "logs"
@@ -109,9 +110,26 @@ def test_the_metrics_of_an_engine_that_preempted(name, rates, cache, evidence) -
 
 
 def test_a_kv_cache_with_less_room_than_a_request_has_is_full() -> None:
-    for running, expected in ((4, "kv-bound"), (30, "queue-bound")):
-        lines = [periodic(at(10 * n), running=running, waiting=34, kv=87.0) for n in range(4)]
+    for running, kv, expected in (
+        *((4, 79.0, "queue-bound"), (4, 80.0, "kv-bound")),
+        *((30, 89.0, "queue-bound"), (30, 90.0, "kv-bound")),
+    ):
+        lines = [periodic(at(10 * n), running=running, waiting=34, kv=kv) for n in range(4)]
         assert rules(report(*lines)) == [expected]
+
+
+@pytest.mark.parametrize(("pause", "count"), [(1.0, 1), (1.1, 2)])
+def test_windows_with_a_pause_between_them_are_phases_of_their_own(pause, count) -> None:
+    rates = {"prompt_tokens_per_s": 5.0, "output_tokens_per_s": 5.0}
+    first = LogWindow(end_s=10.0, seconds=10.0, running=2, waiting=0, kv_use=0.2, **rates)
+    assert len(phases([first, replace(first, end_s=20 + pause)], None)) == count
+
+
+def test_a_server_is_watched_for_a_while() -> None:
+    with Metered().server() as server:
+        (engine,) = doctor(server.url, seconds=0.2).engines
+    assert (engine.source, len(engine.windows), engine.engines) == (server.url, 1, 1)
+    assert (engine.facts.version, engine.facts.kv_cache_tokens) == ("0.11.0", 1_600)
 
 
 def test_what_metrics_cannot_tell_is_not_asserted() -> None:
@@ -133,6 +151,7 @@ def test_an_fp8_kv_cache_is_predicted_as_one() -> None:
 # -- each rule -----------------------------------------------------------------------------------
 
 BEGUN = stamped(START.format(version="0.24.0").replace("enforce_eager=True", "enforce_eager=False"))
+UNCACHED = BEGUN.replace("enable_prefix_caching=True", "enable_prefix_caching=False")
 ARGS = "non-default args: {{'max_num_seqs': {seqs}, 'max_num_batched_tokens': {budget}}}"
 
 
@@ -252,7 +271,9 @@ def test_a_hit_rate_needs_a_profile_that_promises_more(tmp_path: Path) -> None:
     counted = Context(profile=chunkscope.analyze(rows))
     found = report(BEGUN, *well_used(), context=counted)
     assert rules(found) == ["hit-rate"]
-    assert found.symptoms[0].evidence[0].values["rate"] == 0.125
+    assert found.symptoms[0].evidence[0].values["rate"] == found.hit_rate == 0.125
+    for begun, change in ((BEGUN, "change_hit_rate"), (UNCACHED, "change_caching_on")):
+        assert report(begun, *well_used(), context=counted).symptoms[0].change.code == change
     high = [line.replace("12.5%", "95.0%") for line in well_used()]
     assert rules(report(BEGUN, *high, context=counted)) == []
 
@@ -264,6 +285,11 @@ def test_the_plan_is_laid_beside_it() -> None:
     differs = {d.name: (d.planned, d.actual) for d in found.differences}
     assert differs["max_model_len"] == (planned.settings.max_model_len, 4_096)
     assert "tensor_parallel_size" not in differs
+    by_name = report(begun, context=Context(gpu="h200"))
+    unnamed = report(stamped("Using max model len 4096"), context=Context(plan=planned))
+    assert found.gpu == by_name.gpu == unnamed.gpu == "NVIDIA H200"
+    assert found.predicted == by_name.predicted
+    assert unnamed.predicted is not None, "the plan's model and GPU"
     other = plan([100] * 50, model="qwen3-8b")
     assert not report(begun, context=Context(plan=other)).differences, "of another model"
     on_cpu = begun.replace("max_seq_len", "device_config=cpu, max_seq_len")

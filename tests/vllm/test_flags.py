@@ -10,7 +10,7 @@ from chunkscope.report.words import sentence
 from chunkscope.vllm import flags as vllm_flags
 from chunkscope.vllm.deployment import Deployment
 from chunkscope.vllm.enums import Entry
-from chunkscope.vllm.flags import flags_of, release
+from chunkscope.vllm.flags import dotted, flags_of, release
 from chunkscope.vllm.rules import NEWEST, OLDEST, Rules
 from chunkscope.vllm.settings import Settings
 
@@ -163,11 +163,27 @@ def test_what_vllm_takes_is_taken_here(changed, version):
     assert Deployment(release=release(version)).refusals(settings(**changed)) == ()
 
 
-@pytest.mark.parametrize("rule", fields(Rules), ids=lambda rule: rule.name)
-def test_each_rule_begins_with_the_oldest_version_and_goes_up(rule):
-    versions = [since for since, _ in rule.metadata["table"]]
-    assert versions[0] == OLDEST
-    assert versions == sorted(set(versions))
+# From which versions on each rule has another value; the schedulers and parsers of all of them were
+# asked (`pytest -m real`, `.ci/all`).
+SINCE = {
+    "unchunked_stops_the_queue": "0.12.0", "unchunked_drops_the_threshold": "0.11.1 0.12.0",
+    "reserves_full_prompt": "0.19.0", "blank_blocks_first": "0.24.0",
+    "lone_request_is_capped": "0.31.0", "async_scheduling": "0.14.0",
+    "window_caps_admission": "0.24.0", "keeps_window_of_running_step": "0.28.0",
+    "off_is_ignored": "0.11.1", "gpu_memory_utilization": "0.20.0", "checks_threshold": "0.27.0",
+    "hybrid_refuses_off": "0.26.0", "hybrid_caches_prefixes": "0.26.0",
+    "expert_tokens": "0.14.0 0.19.0", "v2_runner": "0.22.0 0.28.0 0.29.0",
+    "v1_counts_graphs": "0.20.0", "v2_counts_graphs": "0.32.0",
+}  # fmt: skip
+
+
+def test_each_rule_changed_in_these_versions():
+    tables = {rule.name: rule.metadata["table"] for rule in fields(Rules)}
+    assert {table[0][0] for table in tables.values()} == {OLDEST}
+    since = {name: " ".join(dotted(v) for v, _ in rows[1:]) for name, rows in tables.items()}
+    assert since == SINCE
+    sizes = (release("0.10.2").rules.expert_tokens, release("0.14").rules.expert_tokens)
+    assert (*sizes, release("0.19").rules.expert_tokens) == (32_768, 16_384, None)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,15 @@
+from dataclasses import replace
+
 import pytest
 
 import chunkscope
+from chunkscope.artefacts.note import Label
+from chunkscope.hardware.gpus import find_gpu
+from chunkscope.models import find_model
+from chunkscope.vllm.deployment import Deployment, MeasuredFit
 from chunkscope.vllm.enums import Entry, Task
+from chunkscope.vllm.flags import release
+from chunkscope.vllm.settings import Settings
 from tests.build import SHORT, plan
 
 
@@ -73,3 +81,19 @@ def test_the_json_has_every_line_as_a_number():
     spent = sum(line["gib"] for line in bill["lines"] if line["profiled"])
     assert spent + bill["kv_cache_bytes"] / 2**30 == pytest.approx(bill["requested_gib"])
     assert "logprobs" in {line["name"] for line in bill["lines"]}
+
+
+def test_where_a_log_measured_less_every_setting_has_less_by_as_much():
+    there = Deployment(
+        release=release("0.24"), shape=find_model("gemma-2-9b"), gpu=find_gpu("h200")
+    )
+    logged = there.effective(Settings(max_model_len=8_192))
+    fewer = there.memory(logged).kv_cache_tokens - 10_000
+    fit = MeasuredFit(log="vllm.log", settings=logged, kv_cache_tokens=fewer)
+    fitted = replace(there, measured=fit)
+    assert fitted.memory(logged).kv_cache_tokens == pytest.approx(fewer, abs=32)
+    for changed, label in (({}, Label.MEASURED), ({"max_num_batched_tokens": 2_048}, None)):
+        settings = replace(logged, **changed)
+        ours, theirs = fitted.memory(settings), there.memory(settings)
+        off = theirs.kv_cache_bytes - ours.kv_cache_bytes
+        assert (off, ours.kv_cache_label) == (round(ours.line("correction").gib * 2**30), label)
