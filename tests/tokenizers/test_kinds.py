@@ -197,6 +197,27 @@ def test_a_file_that_is_no_tokenizer_is_an_input_error(
         lengths(str(tmp_path / file), ["text"])
 
 
+@pytest.mark.parametrize(
+    ("present", "kind", "first"),
+    [
+        ("tokenizer.model", "sentencepiece", "tokenizer.model"),
+        ("tokenizer.model other.model", "sentencepiece", "other.model"),
+        ("tokenizer.model config.json", "hf", "tokenizer.model"),
+        ("tokenizer_config.json tokenizer.model", "hf", "tokenizer_config.json"),
+        ("tokenizer.json code.py merges.txt readme.md", "hf", "tokenizer.json"),
+        ("tekken_2.json tekken_1.json config.json", "tekken", "tekken_1.json"),
+    ],
+)
+def test_what_is_in_a_folder_says_what_it_is(
+    tmp_path: Path, present: str, kind: str, first: str
+) -> None:
+    for name in present.split():
+        (tmp_path / name).touch()
+    found = resolve(str(tmp_path))
+    assert (found.kind, found.files[0].name) == (kind, first)
+    assert kind != "hf" or {file.name for file in found.files} == {*present.split()} - {"readme.md"}
+
+
 def test_a_folder_without_a_tokenizer_is_an_input_error(tmp_path: Path) -> None:
     (tmp_path / "model.safetensors").write_text("")
     with pytest.raises(InputError, match=str(tmp_path)) as raised:
