@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import chunkscope as python
+from chunkscope.vllm import check
 from tests import build
 from tests.commands.helpers import analyze, chunkscope, write_jsonl
 
@@ -50,6 +51,20 @@ def test_a_price_in_the_config_file_is_part_of_the_answer(planned, tmp_path, mon
     run = chunkscope(planned, "recommend", *MACHINE, "-o", tmp_path / "plan.json")
     assert run.code == 0, run.err
     assert python.Plan.load(tmp_path / "plan.json").request.price_per_hour == 2.5
+
+
+@pytest.mark.parametrize(
+    ("words", "version"), [((), "0.24.0"), (("--vllm-version", "0.30"), "0.30")]
+)
+def test_with_check_the_installed_vllm_is_planned_for(
+    planned, tmp_path, monkeypatch, words, version
+) -> None:
+    monkeypatch.setattr(check, "vllm_python", lambda: "python")
+    monkeypatch.setattr(check, "version_in", lambda _: "0.24.0")
+    monkeypatch.setattr(check, "check", lambda *_, **__: "0.24.0")
+    words = ("recommend", *MACHINE[:4], "--check", *words, "-o", tmp_path / "plan.json")
+    assert chunkscope(planned, *words).code == 0
+    assert python.Plan.load(tmp_path / "plan.json").release.text == version
 
 
 # -- simulate ------------------------------------------------------------------------------------
