@@ -44,17 +44,13 @@ def remedies(result: GateResult) -> list[Section]:
 
 
 def _table(checks: Sequence[Check]) -> Table | None:
-    rows = [
-        (
-            check.name if check.passed else Cell(text=check.name, look="bad"),
-            "ok" if check.passed else "FAIL",
-            "" if check.subject == ALL else check.subject,
-            *(texts(check)[0], value_text(check)),
-        )
-        for check in checks
-    ]
-    heads = ("check", "", "of", "limit", "found")
-    return table_of(heads, rows, words=heads)
+    rows = []
+    for check in checks:
+        title = check.name if check.subject == ALL else check.title
+        both = f"limit {texts(check)[0]}, found {value_text(check)}"
+        look = "" if check.passed else "bad"
+        rows.append((Cell(text=title, look=look), f"{'ok' if check.passed else 'FAIL'}: {both}"))
+    return table_of(("check", "result"), rows, words=("result",))
 
 
 # -- what is said --------------------------------------------------------------------------------
