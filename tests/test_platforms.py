@@ -6,12 +6,24 @@ from pathlib import Path
 
 from tests.conftest import REPOSITORY
 
+# Windows lacks these, and macOS has them in another way. Libraries decide when they are loaded what
+# there is: those that the commands use are first.
 COMMANDS = """
-import os, sys
-import tests.without_posix
-assert not hasattr(os, "fork")
-from tests.commands.helpers import chunkscope
+import multiprocessing, os, signal, sys
 from pathlib import Path
+import datasets, pytest
+
+gone = {
+    os: "fork forkpty killpg getpgid setsid getpgrp geteuid sched_getaffinity mkfifo wait4 nice",
+    signal: "SIGKILL SIGPROF SIGXCPU SIGHUP SIGALRM setitimer alarm",
+}
+multiprocessing.set_start_method("spawn", force=True)
+for module, names in gone.items():
+    for name in names.split():
+        vars(module).pop(name, None)
+sys.modules.update(dict.fromkeys(("fcntl", "resource", "pwd", "grp", "termios")))
+assert not [name for name in sys.modules if name.startswith("chunkscope.")]
+from tests.commands.helpers import chunkscope
 place = Path(sys.argv[1])
 data = Path("sample_data/math_word_problems.jsonl").resolve()
 for words in (

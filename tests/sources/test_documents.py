@@ -50,6 +50,17 @@ SHAPES = [
         [{"train": [{"q": "a"}], "test": [{"q": "b"}]}],
         id="two lists of objects",
     ),
+    *(
+        pytest.param(row, [row], id=f"one row: {row}")
+        for row in (
+            {"q": ["a", "b"], "n": [1]},
+            {"q": {"x": "a"}},
+            {"q": {"0": "a"}, "n": {"1": 2}},
+            {"q": ["a"], "n": []},
+            {"history": [{"role": "user", "content": "a"}] * 4},
+        )
+    ),
+    pytest.param({"rows": [{"role": "user"}]}, [{"role": "user"}], id="rows of a role alone"),
     pytest.param("a prompt, all alone", ["a prompt, all alone"], id="a string"),
     pytest.param([], [], id="empty array"),
     pytest.param({}, [{}], id="empty object"),
