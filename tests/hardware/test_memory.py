@@ -92,7 +92,7 @@ BILLS = {
     "two GPUs": ("llama-3.1-8b", {"version": "0.32.0", "tp": 2, "logprobs": True},
         (7_658.25, 264, None, 111.75, 1_024, 492.8, 517), 119_288, (517, 528, 751.5)),
     "a latent, whole experts": ("deepseek-v2-lite", {**FOUR, "enable_expert_parallel": True},
-        (8_114.87, 312.5, 456, 0, 1_024, 447.8, None), 250_589, (88.125, 352.5, 600)),
+        (8_114.87, 312.5, 456, 0, 1_024, 563.0, None), 250_589, (88.125, 352.5, 600)),
     "parts of experts": ("qwen3-30b-a3b", {"dp": 4},
         (16_763.4, 172, 1_024, 866.62, 1_024, 636.8, None), 72_235, (86, 344, 890.25)),
     "4-bit experts, windows": ("gpt-oss-20b", {},
