@@ -176,6 +176,20 @@ def test_weights_and_bytes_of_each_kind_of_model(name, changed, figures):
     assert (*weights, *of_a_token, *beside) == figures
 
 
+@pytest.mark.parametrize(
+    ("name", "dtype", "state"),
+    [
+        *(("qwen3-next", "float32", 68_608), ("qwen3-next", "bfloat16", 35_840)),
+        *(("nemotron-h", None, 134_912), ("nemotron-h", "float32", 134_912)),
+        *(("nemotron-h", "bfloat16", 69_376), ("jamba", "float32", 9_728)),
+        *(("falcon-h1", None, 34_688), ("lfm-2", None, 512), ("granite-4", None, 34_688)),
+    ],
+)
+def test_bytes_of_a_state_on_each_of_two_gpus(name, dtype, state):
+    model = shape(CONFIGS[name], mamba_ssm_dtype=dtype, mamba_ssm_cache_dtype=dtype)
+    assert model.attention.state.bytes(2) == state
+
+
 @pytest.mark.parametrize("kind", ["brand_new", None])
 def test_a_family_that_nobody_compared_is_said_to_be_guessed(kind):
     assert not shape().notes

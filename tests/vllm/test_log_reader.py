@@ -249,10 +249,16 @@ def test_a_window_is_as_long_as_what_was_reckoned(seconds, lengths, as_json) -> 
     assert life.prompt_tokens == sum(lengths)
 
 
-def test_while_idle_vllm_reckons_without_a_word() -> None:
+@pytest.mark.parametrize(("later", "seconds"), [(":26", 16), (":27", 10), (":59", 10)])
+def test_while_idle_vllm_reckons_without_a_word(later: str, seconds: int) -> None:
     quiet = periodic("10-23 10:00:10", prompt=0.0, running=0).replace("5.5", "0.0")
-    life = engine(periodic("10-23 10:00:00"), quiet, periodic("10-23 10:05:00"))
-    assert [window.seconds for window in life.windows] == [10, 10, 10]
+    life = engine(periodic("10-23 10:00:00"), quiet, periodic(f"10-23 10:00{later}"))
+    assert [window.seconds for window in life.windows] == [10, 10, seconds]
+
+
+def test_lines_without_a_time_follow_each_other() -> None:
+    life = engine(*[PERIODIC.format(prompt=1.0, running=1, waiting=0, kv=1.0)] * 3)
+    assert [window.end_s for window in life.windows] == [10, 20, 30]
 
 
 def test_a_log_of_weeks_keeps_its_sums_in_few_windows() -> None:
