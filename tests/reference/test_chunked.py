@@ -138,25 +138,6 @@ def test_what_cannot_be_cut_stays_whole_with_one_warning(asked: dict[str, Any]) 
     assert model.chunking.stats.chunked_sequences == 0
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("rope_parameters", {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4}),
-        ("layer_types", ["linear_attention", "full_attention"]),
-        ("is_encoder_decoder", True),
-        ("is_causal", False),
-        ("output_hidden_states", True),
-    ],
-)
-def test_so_does_a_model_whose_tokens_depend_on_the_whole_prompt(
-    monkeypatch: pytest.MonkeyPatch, name: str, value: Any
-) -> None:
-    model = model_of("Qwen2")
-    monkeypatch.setattr(model.config, name, value, raising=False)
-    chunked(model, threshold=40)
-    assert model.chunking._why_whole is not None
-
-
 def test_the_documented_call_saves_memory_and_a_call_that_costs_some_says_so() -> None:
     """One token's logits: all of them, kept and joined, would be most of the memory."""
     model = chunked(model_of("Llama"), threshold=64, chunk=64)

@@ -124,50 +124,9 @@ def test_a_prefix_is_found_within_the_same_step(version):
     assert steps[0]["tokens"] == {0: 160, 1: 32, 2: 16}
 
 
-def test_each_prompt_finds_its_own_branch():
-    """Two groups that begin alike; with blocks of 32 one belongs to the stretch that ends it."""
-    stretches = [
-        {"parent": -1, "tokens": 48},
-        {"parent": 0, "tokens": 48},
-        {"parent": 0, "tokens": 48},
-    ]
-    requests = asked(*[(160, 1)] * 5)
-    for request, stretch in zip(requests, (1, 2, 1, 2, 0), strict=True):
-        request["stretch"] = stretch
-    for size, read in ((16, [160, 112, 64, 64, 112]), (32, [160, 128, 64, 64, 128])):
-        (step,) = trace(
-            requests,
-            engine(max_num_batched_tokens=1_000, enable_prefix_caching=True, block_size=size),
-            rules=rules(GATED),
-            stretches=stretches,
-        )
-        assert list(step["tokens"].values()) == read
-
-
-def test_prompt_logprobs_read_nothing_from_the_cache():
-    requests = begun_alike(asked((160, 1), (160, 1)))
-    for request in requests:
-        request["prompt_logprobs"] = True
-    caching = engine(enable_prefix_caching=True)
-    shared = [{"parent": -1, "tokens": 128}]
-    steps = trace(requests, caching, rules=rules(GATED), stretches=shared)
-    assert sum(totals(steps)) == 320
-
-
 def test_async_scheduling_holds_a_finished_request_for_one_step_more():
     alone = engine(max_num_seqs=1)
     requests = asked((10, 2), (10, 1))
     assert totals(trace(requests, alone, rules=rules(GATED))) == [10, 1, 10]
     late = trace(requests, {**alone, "async_scheduling": True}, rules=rules(GATED))
     assert totals(late) == [10, 1, 10], "the step between is empty"
-
-
-def test_the_least_important_gives_way():
-    tight = engine(num_blocks=12, policy="priority")
-    requests = [
-        {"prompt": 60, "output": 60, "priority": 2},
-        {"prompt": 60, "output": 60, "priority": 0},
-    ]
-    steps = trace(requests, tight, rules=rules(GATED))
-    victims = [victim for step in steps for victim in step["preempted"]]
-    assert victims == [0]
