@@ -136,7 +136,7 @@ def test_the_job_passes_on_unchanged_data_and_fails_when_it_grows(checkout, prog
     assert "title=drift.max of code_repair::" in done[-1].stdout
     assert "title=drift.content of code_repair::" in done[-1].stdout
     assert "title=settings." not in done[-1].stdout, "longer prompts still fit the model's context"
-    assert "| FAIL |" in (checkout / "summary.md").read_text()
+    assert "| FAIL: " in (checkout / "summary.md").read_text()
 
 
 def test_the_action_judges_what_is_committed_where_nothing_is_to_be_counted(checkout, programs):
