@@ -259,21 +259,17 @@ def in_order(
     """
     waiting: deque[Future[Batch]] = deque()
     error: ChunkscopeError | None = None
-    while error is None:
-        try:
-            batch = next(batches, None)
-        except ChunkscopeError as caught:
-            error = caught
-            break
-        if batch is None:
-            break
-        sizes = (len(prompt) for prompt in batch.prompts if isinstance(prompt, str))
-        if not waiting and sum(sizes) < _SMALL_CHARS:
-            yield job(batch)
-            continue
-        waiting.append(pool.submit(job, batch))
-        if len(waiting) > _MOST_UNDER_WAY:
-            yield waiting.popleft().result()
+    try:
+        for batch in batches:
+            sizes = (len(prompt) for prompt in batch.prompts if isinstance(prompt, str))
+            if not waiting and sum(sizes) < _SMALL_CHARS:
+                yield job(batch)
+                continue
+            waiting.append(pool.submit(job, batch))
+            if len(waiting) > _MOST_UNDER_WAY:
+                yield waiting.popleft().result()
+    except ChunkscopeError as caught:
+        error = caught
     for future in waiting:
         yield future.result()
     if error is not None:

@@ -81,7 +81,15 @@ def discover(
         search.argument(path)
     sources = search.sources
     if not sources:
-        raise _nothing(paths, search)
+        reasons = Counter(skip.reason for skip in search.skipped)
+        parts = [f"{count} skipped ({reason})" for reason, count in reasons.most_common()]
+        if search.filtered:
+            parts.append(f"{search.filtered} left out by include or exclude")
+        raise InputError(
+            f"no datasets in {', '.join(paths) or 'nothing'}: {', '.join(parts) or 'no files'}",
+            hint="it reads jsonl, json, csv, tsv, parquet, arrow, txt, md and Inspect's eval, also "
+            "compressed or in a zip or tar; see input_format in `chunkscope help config`",
+        )
     if not names:  # where they clash, a dataset's path is its name
         count = Counter(source.name for source in sources)
         names = unique_names((s.name if count[s.name] == 1 else s.path for s in sources), "#")
@@ -324,15 +332,3 @@ def _fits(below: str, pattern: str) -> bool:
 
 def _join(folder: str, name: str) -> str:
     return f"{folder.rstrip('/')}/{name}" if folder and name else folder or name
-
-
-def _nothing(paths: Sequence[str], search: _Search) -> InputError:
-    reasons = Counter(skip.reason for skip in search.skipped)
-    parts = [f"{count} skipped ({reason})" for reason, count in reasons.most_common()]
-    if search.filtered:
-        parts.append(f"{search.filtered} left out by include or exclude")
-    return InputError(
-        f"no datasets in {', '.join(paths) or 'nothing'}: {', '.join(parts) or 'no files'}",
-        hint="it reads jsonl, json, csv, tsv, parquet, arrow, txt, md and Inspect's eval, also "
-        "compressed or in a zip or tar; see input_format in `chunkscope help config`",
-    )

@@ -14,18 +14,10 @@ from typing import IO, Any, cast
 import orjson
 
 from chunkscope.errors import InputError, UsageError
-from chunkscope.sources.base import (
-    MOST_ROW_BYTES,
-    Chunk,
-    Source,
-    in_chunks,
-    too_long,
-    unique_names,
-)
+from chunkscope.sources.base import MOST_ROW_BYTES, Chunk, in_chunks, too_long, unique_names
 from chunkscope.sources.json_rows import not_utf8
 from chunkscope.sources.reader import Format, RecordReader, register
 from chunkscope.sources.remote import explaining
-from chunkscope.sources.streams import open_whole
 
 _DELIMITERS = (",", "\t", ";", "|")
 _SAMPLE_BYTES = 1 << 16
@@ -207,19 +199,6 @@ _BATCH_ROWS = 4096
 _PROBE_ROWS = 16
 
 
-def columnar_rows(reader: RecordReader, columns: Sequence[str] | None) -> Iterator[Chunk]:
-    """Parquet, or Arrow's file and stream formats, whatever the name says."""
-    reader.is_divisible = reader.source.format == "parquet" and reader.source.member is None
-    yield from _table_rows(reader, reader.file, columns)
-
-
-def saved_rows(reader: RecordReader, columns: Sequence[str] | None) -> Iterator[Chunk]:
-    """What `datasets.save_to_disk` wrote: a folder of Arrow files."""
-    for path in saved_files(reader.source.file or Path(), reader.source.path):
-        with open_whole(Source(path=str(path), file=path)) as file:
-            yield from _table_rows(reader, file, columns)
-
-
 def saved_files(folder: Path, shown: str) -> list[Path]:
     """The data files of a saved dataset, in order, as its state.json lists them."""
     try:
@@ -234,23 +213,30 @@ def saved_files(folder: Path, shown: str) -> list[Path]:
     return [folder / name for name in names]
 
 
-def _table_rows(
-    reader: RecordReader, file: IO[bytes], columns: Sequence[str] | None
-) -> Iterator[Chunk]:
-    with explaining(reader.source.path):
-        file.seek(0)
-        start = file.read(8)
-        file.seek(0)
-        if start.startswith(b"PAR1"):
-            batches = _parquet_batches(file, reader.source.part, columns)
-        else:
-            batches = _ipc_batches(file, columns, is_file=start.startswith(b"ARROW1"))
-        for batch in batches:
-            for part in _sliced(batch):
-                row = reader.positions + 1
-                reader.positions += part.num_rows
-                reader.bytes_taken += part.nbytes
-                yield Chunk(range(row, row + part.num_rows), part.to_pylist())
+def columnar_rows(reader: RecordReader, columns: Sequence[str] | None) -> Iterator[Chunk]:
+    """Parquet, or Arrow's file and stream formats, whatever the name says; of what
+    `datasets.save_to_disk` wrote, the Arrow files of the folder.
+    """
+    source, files = reader.source, list[Path | None]([None])
+    if source.format == "saved":
+        files = [*saved_files(source.file or Path(), source.path)]
+    reader.is_divisible = source.format == "parquet" and source.member is None
+    for path in files:
+        with explaining(str(path or source.path)):
+            file = reader.enter_context(path.open("rb")) if path else reader.file
+            file.seek(0)
+            start = file.read(8)
+            file.seek(0)
+            if start.startswith(b"PAR1"):
+                batches = _parquet_batches(file, source.part, columns)
+            else:
+                batches = _ipc_batches(file, columns, is_file=start.startswith(b"ARROW1"))
+            for batch in batches:
+                for part in _sliced(batch):
+                    row = reader.positions + 1
+                    reader.positions += part.num_rows
+                    reader.bytes_taken += part.nbytes
+                    yield Chunk(range(row, row + part.num_rows), part.to_pylist())
 
 
 def _parquet_batches(
@@ -314,5 +300,5 @@ register(
     Format(
         name="arrow", suffixes=(".arrow", ".feather", ".ipc"), rows=columnar_rows, is_columnar=True
     ),
-    Format(name="saved", rows=saved_rows, is_columnar=True),
+    Format(name="saved", rows=columnar_rows, is_columnar=True),
 )
