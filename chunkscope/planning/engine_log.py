@@ -9,7 +9,7 @@ from pathlib import Path
 from chunkscope.artefacts.note import Note, note
 from chunkscope.errors import InputError, UsageError
 from chunkscope.sources.base import Source
-from chunkscope.sources.streams import as_utf8, decompressed, open_raw
+from chunkscope.sources.streams import as_utf8, open_stream
 from chunkscope.vllm.deployment import Deployment, FailedStart, MeasuredFit
 from chunkscope.vllm.flags import release
 from chunkscope.vllm.log.failures import Failure
@@ -120,7 +120,7 @@ def read_log(name: str, reader: LogReader) -> tuple[Note, ...]:
     if path is not None and (path.is_dir() or not path.exists()):
         raise InputError(f"no such log: {name}", hint=hint)
     notes: list[Note] = []
-    plain = decompressed(open_raw(Source(path=shown, file=path)), shown)
+    plain = open_stream(Source(path=shown, file=path))
     with closing(as_utf8(plain, shown)) as stream:  # PowerShell writes UTF-16
         try:
             while data := stream.read(_PIECE):

@@ -30,21 +30,15 @@ from chunkscope.sources.base import (
 )
 from chunkscope.sources.hub import hub_source
 from chunkscope.sources.reader import (
+    BY_SUFFIX,
     FORMATS,
     READERS,
     START_BYTES,
     format_of_name,
-    input_formats,
     kind_of_bytes,
 )
 from chunkscope.sources.remote import remote_files
-from chunkscope.sources.streams import (
-    COMPRESSED,
-    decompressed,
-    looks_binary,
-    open_archive,
-    open_raw,
-)
+from chunkscope.sources.streams import COMPRESSED, looks_binary, open_archive, open_stream
 from chunkscope.sources.tables import saved_files
 
 _SEARCH_HINT = (
@@ -71,11 +65,10 @@ def discover(
     tasks: TaskSources | None = None,
 ) -> tuple[list[Source], list[Skipped]]:
     """All datasets behind `paths`, with unique names, and the files that were left out."""
-    if options.input_format and options.input_format not in input_formats():
-        raise UsageError(
-            f"unknown input_format: {options.input_format}",
-            hint=f"one of {', '.join(input_formats())}",
-        )
+    formats = sorted({*BY_SUFFIX.values()})  # "saved" and "hub" show by themselves
+    if options.input_format and options.input_format not in formats:
+        hint = f"one of {', '.join(formats)}"
+        raise UsageError(f"unknown input_format: {options.input_format}", hint=hint)
     search = _Search(options.input_format, tuple(include), tuple(exclude), tasks)
     for path in paths:
         search.argument(path)
@@ -255,7 +248,7 @@ class _Search:
             if not explicit and not is_archive:
                 _refuse_other_than_data(source, below)
             elif not kind and not source.is_read_once:
-                with decompressed(open_raw(source), source.path) as stream:
+                with open_stream(source) as stream:
                     is_archive = kind_of_bytes(stream.peek(START_BYTES)) in ("zip", "tar")
             if is_archive:
                 self._archive(source, below, identity)

@@ -24,9 +24,8 @@ from chunkscope.sources.streams import (
     Stream,
     as_utf8,
     blocks_of,
-    decompressed,
     looks_binary,
-    open_raw,
+    open_stream,
     open_whole,
     spooled,
 )
@@ -60,18 +59,13 @@ class Format:
 
 FORMATS: list[Format] = []
 READERS: dict[str, Format] = {}  # those that read rows, by name
-_BY_SUFFIX: dict[str, str] = {}
+BY_SUFFIX: dict[str, str] = {}
 
 
 def register(*formats: Format) -> None:
     FORMATS.extend(formats)
     READERS.update((one.name, one) for one in formats if one.rows)
-    _BY_SUFFIX.update((suffix, one.name) for one in formats for suffix in one.suffixes)
-
-
-def input_formats() -> list[str]:
-    """What `input_format` may be; "saved" and "hub" show by themselves."""
-    return sorted({*_BY_SUFFIX.values()})
+    BY_SUFFIX.update((suffix, one.name) for one in formats for suffix in one.suffixes)
 
 
 def format_of_name(name: str) -> tuple[str, str]:
@@ -83,7 +77,7 @@ def format_of_name(name: str) -> tuple[str, str]:
     stem, suffix = splitext(name.lower())
     packing = suffix if suffix in COMPRESSED_SUFFIXES else ""
     suffix = splitext(stem)[1] if packing else suffix
-    kind = _BY_SUFFIX.get(suffix, "")
+    kind = BY_SUFFIX.get(suffix, "")
     size = len(packing) + (len(suffix) if kind else 0)
     return kind, name[len(name) - size :]
 
@@ -160,7 +154,7 @@ class RecordReader(ExitStack):
         """The source's bytes, decompressed. They can be read once."""
         path, part, places = self.source.path, self.source.part, list[int]()
         if part is None:
-            return self.enter_context(decompressed(open_raw(self.source), path))
+            return self.enter_context(open_stream(self.source))
         from fsspec.utils import seek_delimiter
 
         with explaining(path):

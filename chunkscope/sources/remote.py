@@ -113,14 +113,15 @@ def explained(shown: str, error: BaseException, *, is_search: bool = False) -> C
         return cannot_read(shown, error)
     shown, words = without_secrets(shown), _QUERY.sub(r"\1", first_line(error))
     what, chain = f"cannot read {shown}: {words}", [error]
+    while is_remote(shown) and (cause := chain[-1].__cause__ or chain[-1].__context__):
+        chain.append(cause)
+    kinds = {kind.__name__ for one in chain for kind in type(one).__mro__}
     if not is_remote(shown):
         # "LocalEntryNotFoundError" stands inside a sentence about files that were sought.
-        if _is_one_of(_NOT_FROM_THE_HUB, error) or "LocalEntryNotFoundError" in words:
+        if kinds & {*_NOT_FROM_THE_HUB.split()} or "LocalEntryNotFoundError" in words:
             return MissingError(what, hint=_HUB)
         hint = "see the dataset's page for its configs and splits: hf:org/name:config@split"
         return InputError(what, hint=hint)
-    while cause := chain[-1].__cause__ or chain[-1].__context__:
-        chain.append(cause)
     if isinstance(error, ValueError) and "rotocol" in words:
         return UsageError(f"unknown kind of address: {shown}", hint="one of s3, gs, az, hf, https")
     if any(getattr(one, "status", 0) >= 500 for one in chain):  # https calls that "not found"
@@ -128,11 +129,6 @@ def explained(shown: str, error: BaseException, *, is_search: bool = False) -> C
     if isinstance(error, FileNotFoundError):
         return InputError(f"there is no {shown}", hint="check the name; folders need files in them")
     for names, hint in ((_NO_ACCESS, _ACCESS), (_NO_NETWORK, _NETWORK)):
-        if _is_one_of(names, *chain):
+        if kinds & {*names.split()}:
             return (MissingError if is_search else InputError)(what, hint=hint)
     return InputError(what, hint=_AGAIN)
-
-
-def _is_one_of(names: str, *errors: BaseException) -> bool:
-    kinds = {kind.__name__ for error in errors for kind in type(error).__mro__}
-    return not kinds.isdisjoint(names.split())

@@ -95,18 +95,17 @@ class Stream(io.BufferedIOBase):
             self._below.close()
 
 
-def open_raw(source: Source) -> Stream:
-    """The source's bytes as they are."""
+def open_stream(source: Source) -> Stream:
+    """The source's bytes, decompressed."""
     if source.member is not None:
-        return open_archive(source).open(source.member, source.path)
-    with explaining(source.path):
-        if source.url is not None:
-            file = open_remote(source.url)
-        elif source.file is not None:
-            file = cast("IO[bytes]", io.FileIO(str(source.file)))
-        else:
-            return Stream(blocks_of(sys.stdin.buffer, "standard input"))
-    return Stream(blocks_of(file, source.path), file)
+        raw = open_archive(source).open(source.member, source.path)
+    elif source.url is None and source.file is None:
+        raw = Stream(blocks_of(sys.stdin.buffer, "standard input"))
+    else:
+        with explaining(source.path):
+            file: Any = open_remote(source.url) if source.url else io.FileIO(str(source.file))
+        raw = Stream(blocks_of(file, source.path), file)
+    return decompressed(raw, source.path)
 
 
 def blocks_of(file: Any, shown: str, size: int = sys.maxsize) -> Iterator[bytes]:
@@ -125,7 +124,7 @@ def open_whole(source: Source) -> IO[bytes]:
             return source.file.open("rb")
         if source.url is not None and not is_web(source.url):
             return open_remote(source.url)
-    with open_raw(source) as stream:
+    with open_stream(source) as stream:
         return spooled(stream, source.path)
 
 

@@ -251,7 +251,7 @@ def _parquet_batches(
         places = [c.dictionary_page_offset or c.data_page_offset for c in columns_0]
         chosen = [i for i, place in enumerate(places) if part is None or place in part]
         rows = max((groups[i].num_rows for i in chosen), default=1)
-        wanted = _existing(parquet.schema_arrow.names, columns)
+        wanted = [n for n in parquet.schema_arrow.names if n in (columns or ())] or None  # all
         read = partial(parquet.iter_batches, row_groups=chosen, columns=wanted)
         # A text that comes again and again is written once: rows can hold far more than the file.
         for first in read(batch_size=_PROBE_ROWS):
@@ -267,17 +267,12 @@ def _ipc_batches(file: IO[bytes], columns: Sequence[str] | None, *, is_file: boo
     import pyarrow.ipc
 
     with (pyarrow.ipc.open_file if is_file else pyarrow.ipc.open_stream)(file) as ipc:
-        wanted = _existing(ipc.schema.names, columns)
+        wanted = [name for name in ipc.schema.names if name in (columns or ())]
         numbered = (ipc.get_batch(i) for i in range(ipc.num_record_batches)) if is_file else ipc
         for batch in numbered:
             chosen = batch.select(wanted) if wanted else batch
             chosen.validate(full=True)
             yield chosen
-
-
-def _existing(names: Sequence[str], columns: Sequence[str] | None) -> list[str] | None:
-    """The wanted columns that there are; all of them (None) when there is not one."""
-    return [name for name in names if columns is not None and name in columns] or None
 
 
 def _sliced(batch: Any) -> Iterator[Any]:

@@ -11,7 +11,7 @@ from backports import zstd
 
 from chunkscope.errors import InputError, UsageError
 from chunkscope.sources.base import CHUNK_BYTES, Source
-from chunkscope.sources.streams import as_utf8, decompressed, looks_binary, open_raw
+from chunkscope.sources.streams import as_utf8, looks_binary, open_stream
 from tests.sources.helpers import read
 
 CHECKED = {zstd.CompressionParameter.checksum_flag: 1}
@@ -26,7 +26,7 @@ LONG_ROWS = b"".join(b'{"b": "%s"}\n' % os.urandom(500).hex().encode() for _ in 
 
 
 def unpacked(path):
-    return decompressed(open_raw(Source(path=path.name, file=path)), path.name)
+    return open_stream(Source(path=path.name, file=path))
 
 
 def everything(path, encoding="utf-8"):
