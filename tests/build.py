@@ -16,13 +16,14 @@ from chunkscope.gating.budget import parse_budget
 from chunkscope.gating.check import Check, GateResult
 from chunkscope.gating.gate import judge
 from chunkscope.lengths.histogram import LengthHistogram
-from chunkscope.lengths.profile import DatasetProfile, Profile, TokenizerInfo
+from chunkscope.lengths.profile import DatasetProfile, Profile
 from chunkscope.models import find_model
 from chunkscope.planning.plan import Plan
 from chunkscope.planning.problem import round_up
 from chunkscope.planning.recommend import recommend
 from chunkscope.planning.rule import decide
 from chunkscope.simulation.workload import Request, Workload
+from chunkscope.tokenizers.resolve import TokenizerInfo
 from chunkscope.verification.result import (
     Distribution,
     Machine,

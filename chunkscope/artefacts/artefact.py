@@ -22,7 +22,6 @@ from chunkscope.errors import ChunkscopeError, InputError
 if TYPE_CHECKING:
     import pandas as pd
 
-CHECKSUM = "sha256"  # the key of a document that holds it
 PRETTY = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
 # Metadata of a field that may differ when the same input is worked on again: no part of the digest.
 INCIDENTAL = {"incidental": True}
@@ -80,7 +79,7 @@ def built(kind: Any, value: Any) -> Any:
 
 def checksum(document: dict[str, Any]) -> str:
     """Of everything else in the document, in any order."""
-    body = {name: value for name, value in document.items() if name != CHECKSUM}
+    body = {name: value for name, value in document.items() if name != "sha256"}
     return hashlib.sha256(orjson.dumps(body, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 
@@ -95,9 +94,8 @@ def read(path: Path, schema: str, made_by: str) -> dict[str, Any]:
             f"{path} has schema {written!r}; this chunkscope reads {schema!r} here",
             hint=f"`{made_by}` writes it",
         )
-    if document.get(CHECKSUM) != checksum(document):
-        hint = f"make it again: `{made_by}`"
-        raise InputError(f"{path} is damaged: its checksum is not that of its content", hint=hint)
+    if document.get("sha256") != checksum(document):
+        raise InputError(f"{path} is damaged: its checksum is wrong", hint=f"run `{made_by}` again")
     return dict(document)
 
 
@@ -119,11 +117,11 @@ class Artefact:
 
     def to_json(self) -> dict[str, Any]:
         """The document as it is written, in plain values."""
-        head = {"schema": self.schema, CHECKSUM: "", "chunkscope": self.version or __version__}
+        head = {"schema": self.schema, "sha256": "", "chunkscope": self.version or __version__}
         figures = {"figures": self.figures()} if self.figures() else {}
         content = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "version"}  # type: ignore[arg-type]
         document: dict[str, Any] = plain(head | figures | content)
-        document[CHECKSUM] = checksum(document)
+        document["sha256"] = checksum(document)
         return document
 
     def save(self, path: Name | None = None) -> bytes:
@@ -177,11 +175,8 @@ def _identity(value: Any) -> Any:
     So a field that later versions add changes no digest; 3.0 is 3, as JSON may give it back.
     """
     if is_dataclass(value):
-        parts = {
-            f.name: _identity(getattr(value, f.name))
-            for f in fields(value)
-            if f.name not in _NEVER_IDENTITY and not f.metadata.get("incidental")
-        }
+        names = [f.name for f in fields(value) if f.name not in _NEVER_IDENTITY and not f.metadata]
+        parts = {name: _identity(getattr(value, name)) for name in names}
         return {name: part for name, part in parts.items() if part not in (None, "", [], {})}
     if isinstance(value, Mapping):
         return {str(name): _identity(part) for name, part in value.items()}

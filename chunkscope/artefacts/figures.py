@@ -4,10 +4,7 @@
 verdicts and gate read that list, so a new figure is added here alone.
 """
 
-from bisect import bisect_right
-from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import accumulate
 
 from chunkscope.artefacts.numbers import COUNT, MANY, RATE, SECONDS, SHARE, SIZE, Unit
 
@@ -21,40 +18,6 @@ class Percentiles:
     p99: float
     max: float
     mean: float | None = None
-
-
-class Ranked:
-    """Values in order, given as (value, how often it occurs)."""
-
-    def __init__(self, counted: Iterable[tuple[float, int]]) -> None:
-        ordered = sorted(pair for pair in counted if pair[1])
-        self.values = [value for value, _ in ordered]
-        self.up_to = list(accumulate(times for _, times in ordered))  # by value: so many, or less
-        self.count = self.up_to[-1] if ordered else 0
-        self.total = sum(value * times for value, times in ordered)
-
-    def percentile(self, percent: float) -> float:
-        """Linear between ranks, to the last bit as `numpy.percentile` does it.
-
-        >>> Ranked([(1.0, 1), (3.0, 1)]).percentile(50)
-        2.0
-        """
-        rank = (self.count - 1) * (percent / 100)
-        below, share = int(rank), rank - int(rank)
-        low = self.values[bisect_right(self.up_to, below)]
-        high = self.values[bisect_right(self.up_to, min(below + 1, self.count - 1))]
-        # numpy interpolates from the nearer end; doing the same keeps the last bit equal.
-        return high - (high - low) * (1 - share) if share >= 0.5 else low + (high - low) * share
-
-
-def percentiles(counted: Iterable[tuple[float, int]]) -> Percentiles | None:
-    """Of values and how often each occurs; None where there are none."""
-    ranked = Ranked(counted)
-    if not ranked.count:
-        return None
-    p50, p95, p99, longest = (ranked.percentile(percent) for percent in (50, 95, 99, 100))
-    mean = ranked.total / ranked.count
-    return Percentiles(p50=p50, p95=p95, p99=p99, max=longest, mean=mean)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

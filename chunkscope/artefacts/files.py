@@ -1,7 +1,6 @@
-"""Files: written whole or not at all, read and digested; and the folder of the cache."""
+"""Files: written whole or not at all, and read; and the folder of the cache."""
 
 import atexit
-import hashlib
 import os
 import secrets
 import shutil
@@ -57,16 +56,6 @@ def read_text(path: Path, what: str = "file", *, hint: str) -> str:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise InputError(f"cannot read the {what} {path}: {reason}", hint=hint) from None
-
-
-def sha256(path: Path) -> str:
-    """The digest of a file, or of all files below a folder."""
-    if path.is_dir():
-        files = sorted(file for file in path.rglob("*") if file.is_file())
-        lines = (f"{file.relative_to(path).as_posix()}\0{sha256(file)}\n" for file in files)
-        return hashlib.sha256("".join(lines).encode()).hexdigest()
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def cache_folder() -> Path:

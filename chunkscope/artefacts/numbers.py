@@ -83,10 +83,6 @@ def seconds(value: float | None) -> str:
     return f"{_three_digits(value / size)} {unit}"
 
 
-def duration(hours: float) -> str:
-    return seconds(hours * 3_600)
-
-
 def per_second(value: float | None) -> str:
     return "-" if value is None else f"{_three_digits(value)}/s"
 
@@ -94,8 +90,6 @@ def per_second(value: float | None) -> str:
 def gib(value: float | None) -> str:
     return "-" if value is None else f"{_three_digits(value)} GiB"
 
-
-# --- units ----------------------------------------------------------------------------------------
 
 _WRITTEN = re.compile(r"\s*([0-9]{1,18}(?:\.[0-9]{1,18})?)\s*([^\s0-9.].*?)?\s*")
 

@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 
 from chunkscope.artefacts.artefact import Artefact
 from chunkscope.artefacts.figures import BY_KEY, BY_PROMISE
-from chunkscope.artefacts.files import sha256
 from chunkscope.artefacts.note import Note, note
 from chunkscope.artefacts.numbers import exceeds
 from chunkscope.diagnosis.diagnosis import Diagnosis
@@ -30,6 +29,7 @@ from chunkscope.simulation.result import SimulatedRun
 from chunkscope.simulation.workload import dataset_output
 from chunkscope.sources.base import Source
 from chunkscope.sources.discovery import discover
+from chunkscope.tokenizers.cache import sha256
 from chunkscope.verification.result import Run, Verification
 
 A = TypeVar("A", bound=Artefact)

@@ -9,7 +9,7 @@ from chunkscope.artefacts.files import Name, several
 from chunkscope.artefacts.note import note
 from chunkscope.errors import InputError
 from chunkscope.lengths.options import AnalyzeOptions
-from chunkscope.lengths.profile import NO_TOKENIZER, DatasetProfile, Profile, TokenizerInfo
+from chunkscope.lengths.profile import DatasetProfile, Profile
 from chunkscope.lengths.scan import Listener, Scan
 from chunkscope.lengths.trace_export import TraceExport
 from chunkscope.prompts.harness.rendering import Rendering
@@ -17,6 +17,7 @@ from chunkscope.prompts.prefix_files import check_datasets
 from chunkscope.sources.base import Source, printable, without_secrets
 from chunkscope.sources.discovery import discover
 from chunkscope.tokenizers.reference import engine_name
+from chunkscope.tokenizers.resolve import NO_TOKENIZER, TokenizerInfo
 
 Paths = Sequence[Name] | Name
 

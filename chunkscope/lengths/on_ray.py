@@ -23,10 +23,11 @@ from chunkscope.lengths.analyze import Paths, discovered, engines_of, info_of, p
 from chunkscope.lengths.content import Content
 from chunkscope.lengths.histogram import added_up
 from chunkscope.lengths.options import AnalyzeOptions
-from chunkscope.lengths.profile import DatasetProfile, Profile, TokenizerInfo, together
+from chunkscope.lengths.profile import DatasetProfile, Profile, together
 from chunkscope.lengths.scan import DatasetScan, Listener, Scan
 from chunkscope.sources.base import Problems, Source, first_line
 from chunkscope.sources.reader import split
+from chunkscope.tokenizers.resolve import TokenizerInfo
 
 PART_BYTES = 256 << 20
 RETRIES = 3  # of a task whose worker or node died

@@ -17,6 +17,7 @@ from chunkscope.prefixes.reuse import PrefixReuse
 from chunkscope.prefixes.sharing import Sharing
 from chunkscope.prompts.harness.log import LogSummary
 from chunkscope.sources.base import BadRow, unique_names
+from chunkscope.tokenizers.resolve import TokenizerInfo
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,26 +25,6 @@ if TYPE_CHECKING:
 ALL = "all together"  # as tables call what is said of all datasets at once
 DEFAULT_OUTPUT = 256  # tokens of an answer, where nothing is known of it
 LONG_LENGTHS = {"1K": 1024, "2K": 2048, "4K": 4096, "8K": 8192, "32K": 32768}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TokenizerInfo:
-    """Which tokenizer counted, and by which engine: lengths mean nothing without it."""
-
-    name: str = field(metadata=INCIDENTAL)
-    digest: str
-    kind: str
-    engine: str = field(metadata=INCIDENTAL)
-    reference: str = field(metadata=INCIDENTAL)
-    special_tokens_added: int
-    chat_template: str | None = None
-    notes: tuple[Note, ...] = field(default=(), metadata=INCIDENTAL)
-
-
-NO_TOKENIZER = TokenizerInfo(
-    name="none (the lengths came with the data)", digest="", kind="none", engine="none",
-    reference="none", special_tokens_added=0,
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ machine, some are read at the same time.
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
@@ -17,7 +17,7 @@ from typing import Any
 import orjson
 
 from chunkscope.artefacts.artefact import built, dumped
-from chunkscope.artefacts.files import sha256, write_atomically
+from chunkscope.artefacts.files import write_atomically
 from chunkscope.artefacts.note import Note, note
 from chunkscope.console import Progress, say
 from chunkscope.errors import ChunkscopeError, InputError, MissingError, UsageError
@@ -36,7 +36,7 @@ from chunkscope.prompts.selection import Selection
 from chunkscope.sources.base import Chunk, Problems, Skipped, Source, cannot_read, printable
 from chunkscope.sources.reader import READERS, RecordReader, format_of_name
 from chunkscope.sources.streams import close_archives
-from chunkscope.tokenizers.cache import cache_file, prune_cache, read_cached
+from chunkscope.tokenizers.cache import cache_file, prune_cache, read_cached, sha256
 from chunkscope.tokenizers.check import Reservoir
 from chunkscope.tokenizers.foreign import TokenizerError
 from chunkscope.tokenizers.tokenizer import Tokenizer
@@ -59,10 +59,6 @@ class Listener:
     recounting: Callable[[str], None] = lambda _: None
     running: Callable[[str], None] = lambda _: None
     progress: Progress = field(default_factory=Progress)
-
-
-class Stopped(Exception):  # noqa: N818  (nothing went wrong)
-    """The scan was told to stop."""
 
 
 class Scan:
@@ -186,7 +182,7 @@ class Scan:
     def advance(self, before: Done, now: Done) -> Done:
         """Tell how much of a dataset is done by now, unless the scan was told to stop."""
         if self._stop.is_set():
-            raise Stopped
+            raise CancelledError
         with self._lock:
             rows, tokens, bytes_read = (
                 done + new - old for done, new, old in zip(self._done, now, before, strict=True)
@@ -264,17 +260,18 @@ class DatasetScan:
 
     def result(self, error: ChunkscopeError | None = None) -> DatasetProfile:
         source, reader, selection = self.source, self.reader, self.selection
-        counter, outputs = self.counter, self.counter.output_lengths
+        counter, outputs = self.counter, None
+        if counter.output_lengths is not None:
+            outputs = LengthHistogram(dict(counter.output_lengths))
         log: LogSummary | None = None
         if selection and selection.log:
             caps = {str(cap): n for cap, n in sorted(counter.output_caps.items())}
             kinds = dict(sorted(counter.request_kinds.items()))
             log = replace(selection.log.summary(kinds, caps), rendered=source.rendered)
         longest_first = log is not None and log.order == LONGEST_FIRST
-        total = sum(length * times for length, times in outputs.items()) if outputs else 0
         measured = counter.comparison and counter.comparison.measured(
             longest_first=longest_first,
-            output_tokens=round(total / outputs.total()) if outputs else None,
+            output_tokens=round(outputs.mean) if outputs and outputs.mean is not None else None,
         )
         prefixes, sharing = measured or (None, None)
         if prefixes:
@@ -304,7 +301,7 @@ class DatasetScan:
             sha256=None if source.rendered else self.sha256,  # no file to look at later
             chars=counter.chars,
             output_field=selection.output.text if selection and selection.output else None,
-            output_lengths=None if outputs is None else LengthHistogram(dict(outputs)),
+            output_lengths=outputs,
             longest=tuple(LongPrompt(tokens=n, position=at) for n, at in counter.longest),
             bad_rows=tuple(self.problems.rows),
             failure=Failure(message=error.message, hint=error.hint) if error else None,

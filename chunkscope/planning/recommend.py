@@ -11,7 +11,7 @@ from chunkscope.artefacts.files import Name
 from chunkscope.artefacts.note import Note, note, one_of
 from chunkscope.errors import ChunkscopeError, UsageError
 from chunkscope.hardware.gpus import Gpu, doubts, find_gpu
-from chunkscope.lengths.profile import Profile, TokenizerInfo
+from chunkscope.lengths.profile import Profile
 from chunkscope.models import ModelShape, find_model
 from chunkscope.models.find import built_in, known_model
 from chunkscope.planning.choose import choose, reasons
@@ -27,6 +27,7 @@ from chunkscope.simulation.workload import usual_order
 from chunkscope.tokenizers.resolve import (
     DEFAULT_FILE,
     TIKTOKEN_NAMES,
+    TokenizerInfo,
     cached_tokenizer,
     resolve,
 )

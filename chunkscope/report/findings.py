@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from chunkscope.artefacts.numbers import duration, gib, number, plural
+from chunkscope.artefacts.numbers import gib, number, plural, seconds
 from chunkscope.findings import Findings
 from chunkscope.gating.gate import stale
 from chunkscope.planning.emit import emit
@@ -87,7 +87,8 @@ def _lead(findings: Findings) -> Iterator[str]:
         yield capital(plan.because(planned))
     if planned is not None and planned.cost is not None and not planned.request.is_open:
         cost = planned.cost
-        usual, least, most = map(duration, (cost.hours, cost.least_hours, cost.most_hours))
+        hours = (cost.hours, cost.least_hours, cost.most_hours)
+        usual, least, most = (seconds(each * 3_600) for each in hours)
         untried = "" if v is not None else ", not measured"
         yield f"The run takes about {usual} ({least} to {most}): simulated{untried}."
     if v is not None:

@@ -7,7 +7,6 @@ from chunkscope.artefacts.note import Label
 from chunkscope.artefacts.numbers import (
     as_written,
     by,
-    duration,
     number,
     plural,
     seconds,
@@ -54,7 +53,7 @@ def saving(one: Saving) -> str:
     saved = [f"{one.tokens:,} prompt tokens"] if one.tokens else []
     if one.hours is not None:
         how = "simulated" if one.simulated else "by the prefill rate"
-        saved.append(f"{duration(one.hours)} ({how})")
+        saved.append(f"{seconds(one.hours * 3_600)} ({how})")
     return sentence(one) + (f": saves about {' and '.join(saved)}." if saved else ".")
 
 
@@ -177,7 +176,7 @@ def facts(plan: Plan) -> list[tuple[str, str, str]]:
     facts, is_batch = [], not plan.request.is_open
     if (cost := plan.cost) is not None:
         if is_batch:
-            facts.append(("time", duration(cost.hours), _time(plan, cost)))
+            facts.append(("time", seconds(cost.hours * 3_600), _time(plan, cost)))
         assumed = " (assumed)" if any(output.is_assumed for output in plan.outputs) else ""
         work = f"in the prompts, {cost.output_tokens:,} in the answers{assumed}"
         facts.append(("tokens", number(cost.input_tokens), work))
@@ -208,7 +207,7 @@ def _time(plan: Plan, cost: Cost) -> str:
     """How sure that is, and what it costs."""
     varied = ", ".join(dict.fromkeys(VARIATIONS[code][1] for code in cost.varied))
     hours, price = (cost.hours, cost.least_hours, cost.most_hours), plan.request.price_per_hour
-    _, least, most = map(duration, hours)
+    _, least, most = (seconds(hour * 3_600) for hour in hours)
     text = f"{least} to {most}, depending on {varied}; simulated, without loading the model"
     if price is None:
         return text
@@ -247,7 +246,7 @@ def _alone(plan: Plan) -> Table | None:
         lines.append(("all together", plan.decision))
     rows = [
         (
-            *(name, duration(costs[name].hours) if name in costs else None),
+            *(name, seconds(costs[name].hours * 3_600) if name in costs else None),
             *(one.mode.value, one.threshold),
             *(share(one.chunks.share) if one.chunks.prompts else None, one.tier.value),
         )

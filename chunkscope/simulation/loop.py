@@ -5,9 +5,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from chunkscope.artefacts.figures import Figures, percentiles
+from chunkscope.artefacts.figures import Figures
 from chunkscope.errors import InputError
 from chunkscope.hardware.step_time import StepModel
+from chunkscope.lengths.histogram import Ranked
 from chunkscope.prefixes.sharing import Stretch, block_paths
 from chunkscope.simulation.clock import Arrivals, Clock, StepTimes, step_times
 from chunkscope.simulation.fast_scheduler import FastScheduler
@@ -227,10 +228,9 @@ def _result(
         )
         for state, end in zip(states, ends, strict=True)
     ]
-    ttft = percentiles((request.ttft_s, 1) for request in times)
-    e2e = percentiles((request.e2e_s, 1) for request in times)
-    if ttft is None or e2e is None:
-        raise AssertionError("a run without requests")
+    ttft = Ranked((request.ttft_s, 1) for request in times).percentiles()
+    e2e = Ranked((request.e2e_s, 1) for request in times).percentiles()
+    itl = Ranked(gaps)
     makespan_s = max(clock.ends[-1] for clock in clocks) - first
     steps = sum(len(clock.ends) for clock in clocks)
     input_tokens = sum(state.num_prompt_tokens for state in states)
@@ -241,7 +241,7 @@ def _result(
     figures = Figures(
         makespan_s=makespan_s,
         ttft_s=ttft,
-        itl_s=percentiles(gaps),
+        itl_s=itl.percentiles() if itl.count else None,
         e2e_s=e2e,
         input_tokens_per_s=input_tokens / makespan_s,
         output_tokens_per_s=output_tokens / makespan_s,

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from chunkscope.artefacts.figures import Ranked
 from chunkscope.artefacts.numbers import SECONDS, exceeds
 from chunkscope.errors import UsageError
+from chunkscope.lengths.histogram import Ranked
 
 METRICS = ("ttft", "itl", "tpot", "e2e")  # first token, gap, mean gap of a request, whole answer
 EXAMPLE = "ttft_p95=1s,itl_p99=50ms"

@@ -1,4 +1,4 @@
-"""What earlier runs prepared and counted, in files that can be made again."""
+"""What earlier runs prepared and counted, in files that can be made again; the digests of files."""
 
 import hashlib
 import os
@@ -9,6 +9,16 @@ from pathlib import Path
 from chunkscope.artefacts.files import cache_folder
 
 _UNUSED_S = 30 * 24 * 3600  # how long the cache keeps what nobody asks for
+
+
+def sha256(path: Path) -> str:
+    """The digest of a file, or of all files below a folder."""
+    if path.is_dir():
+        files = sorted(file for file in path.rglob("*") if file.is_file())
+        lines = (f"{file.relative_to(path).as_posix()}\0{sha256(file)}\n" for file in files)
+        return hashlib.sha256("".join(lines).encode()).hexdigest()
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def cache_file(kind: str, key: str) -> Path:

@@ -14,10 +14,10 @@ from typing import Any, cast
 
 import orjson
 
-from chunkscope.artefacts.files import cache_folder, sha256, write_atomically
+from chunkscope.artefacts.files import cache_folder, write_atomically
 from chunkscope.console import say
 from chunkscope.errors import InputError
-from chunkscope.tokenizers.cache import cache_file, prune_cache, read_cached
+from chunkscope.tokenizers.cache import cache_file, prune_cache, read_cached, sha256
 from chunkscope.tokenizers.reference import (
     Reference,
     TokenizersReference,

@@ -2,17 +2,19 @@
 
 import hashlib
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from importlib.util import find_spec
 from pathlib import Path
 
 import orjson
 
-from chunkscope.artefacts.files import sha256
+from chunkscope.artefacts.artefact import INCIDENTAL
+from chunkscope.artefacts.note import Note
 from chunkscope.console import say
 from chunkscope.errors import InputError, MissingError
 from chunkscope.network import expect_hub
+from chunkscope.tokenizers.cache import sha256
 
 DEFAULT = "default"
 DEFAULT_FILE = "tekken_240911.json"
@@ -44,6 +46,26 @@ class TokenizerKind(StrEnum):
     TEKKEN = "tekken"  # mistral-common's own format
     SENTENCEPIECE = "sentencepiece"
     TIKTOKEN = "tiktoken"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenizerInfo:
+    """Which tokenizer counted, and by which engine: lengths mean nothing without it."""
+
+    name: str = field(metadata=INCIDENTAL)
+    digest: str
+    kind: str
+    engine: str = field(metadata=INCIDENTAL)
+    reference: str = field(metadata=INCIDENTAL)
+    special_tokens_added: int
+    chat_template: str | None = None
+    notes: tuple[Note, ...] = field(default=(), metadata=INCIDENTAL)
+
+
+NO_TOKENIZER = TokenizerInfo(
+    name="none (the lengths came with the data)", digest="", kind="none", engine="none",
+    reference="none", special_tokens_added=0,
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

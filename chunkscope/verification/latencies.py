@@ -5,7 +5,8 @@ from dataclasses import dataclass, fields, is_dataclass
 from statistics import median, median_low
 from typing import Any
 
-from chunkscope.artefacts.figures import Figures, Latencies, Ranked, percentiles
+from chunkscope.artefacts.figures import Figures, Latencies
+from chunkscope.lengths.histogram import Ranked
 from chunkscope.simulation.slo import RequestTimes, Slo, slo_result
 from chunkscope.simulation.workload import Workload
 from chunkscope.verification.result import Distribution
@@ -51,10 +52,7 @@ def figures_of(
     if whole is None:
         raise ValueError("a repeat without answers has no figures")
     cached = [answer.cached for answer in answers if answer.cached is not None]
-    times = [
-        RequestTimes(ttft_s=one.first_s, e2e_s=one.all_s, output_tokens=sum(one.counts))
-        for one in answers
-    ]
+    times = [RequestTimes(one.first_s, one.all_s, sum(one.counts)) for one in answers]
     scheduled: dict[str, Any] = {}
     if steps is not None:
         count, chunks = len(steps["duration_s"]), steps["chunks"].values()  # of each prompt
@@ -87,10 +85,11 @@ def figures_of(
 
 def _latencies(answers: Sequence[Answer]) -> Latencies | None:
     """None of no answers."""
-    ttft = percentiles((answer.first_s, 1) for answer in answers)
-    e2e = percentiles((answer.all_s, 1) for answer in answers)
-    itl = percentiles((gap, 1) for answer in answers for gap in answer.gaps_s)
-    return Latencies(ttft_s=ttft, itl_s=itl, e2e_s=e2e) if ttft and e2e else None
+    ttft = Ranked((answer.first_s, 1) for answer in answers)
+    itl = Ranked((gap, 1) for answer in answers for gap in answer.gaps_s)
+    e2e = Ranked((answer.all_s, 1) for answer in answers)
+    first, gaps, whole = (one.percentiles() if one.count else None for one in (ttft, itl, e2e))
+    return Latencies(ttft_s=first, itl_s=gaps, e2e_s=whole) if first and whole else None
 
 
 def distribution_of(answers: Sequence[Answer]) -> Distribution | None:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from chunkscope.artefacts.files import cache_folder, sha256, write_atomically
+from chunkscope.artefacts.files import cache_folder, write_atomically
 from chunkscope.errors import InputError
-from chunkscope.tokenizers.cache import cache_file, prune_cache, read_cached
+from chunkscope.tokenizers.cache import cache_file, prune_cache, read_cached, sha256
 
 
 def test_a_place_that_cannot_be_written_or_is_not_there_is_replaced_for_this_run(

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chunkscope.artefacts.figures import figures_row, percentiles
+from chunkscope.artefacts.figures import figures_row
 from chunkscope.artefacts.numbers import COUNT, RATE, SECONDS, SHARE, SIZE, TOKENS
+from chunkscope.lengths.histogram import Ranked
 from tests import build
 
 
@@ -82,9 +83,10 @@ def test_all_times_that_differ_look_different(limit, value):
 @given(st.lists(st.tuples(st.floats(0, 1e6), st.integers(0, 4)), max_size=9))
 def test_percentiles_of_counted_values_are_those_of_all_of_them(counted):
     values = [value for value, times in counted for _ in range(times)]
-    found = percentiles(counted)
-    assert (found is None) is (not values)
-    if found is not None:
+    ranked = Ranked(counted)
+    assert ranked.count == len(values)
+    if values:
+        found = ranked.percentiles()
         wanted = np.percentile(values, [50, 95, 99, 100]).tolist()
         assert [found.p50, found.p95, found.p99, found.max] == wanted
         assert found.mean == pytest.approx(np.mean(values))

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from chunkscope.lengths.profile import TokenizerInfo
 from chunkscope.models import MODELS, find_model
 from chunkscope.planning.predict import SimulateOptions, predict
 from chunkscope.planning.recommend import recommend, tokenizer_note
+from chunkscope.tokenizers.resolve import TokenizerInfo
 from tests.build import SHORT, profile
 
 TEKKEN = "Mistral tekken (tekken_240911.json)"

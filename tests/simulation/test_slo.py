@@ -2,10 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from chunkscope.artefacts.figures import percentiles
 from chunkscope.errors import UsageError
 from chunkscope.simulation.slo import LatencyLimit, RequestTimes, read_slo, slo_result
 from tests.simulation.common import ARGS, STEP, simulate
@@ -69,15 +66,3 @@ def test_a_run_has_the_figures_of_its_limits_and_its_goodput():
     assert run.slo.found_s == (run.figures.ttft_s.max, run.figures.itl_s.max)
     assert run.slo.good_requests == 1
     assert run.figures.goodput_per_s == pytest.approx(1 / run.figures.makespan_s)
-
-
-@given(st.lists(st.tuples(st.floats(0, 1e3), st.integers(0, 4)), min_size=1))
-def test_percentiles_are_numpys(pairs):
-    values = [value for value, times in pairs for _ in range(times)]
-    ours = percentiles(pairs)
-    if not values:
-        assert ours is None
-        return
-    for percent, mine in ((50, ours.p50), (95, ours.p95), (99, ours.p99)):
-        assert mine == pytest.approx(np.percentile(values, percent))
-    assert ours.max == max(values)
