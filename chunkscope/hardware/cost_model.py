@@ -78,7 +78,6 @@ def cost_model(target: CostTarget | None, calibration: Calibration | None) -> Co
         step=roofline,
         gpu=target.gpu.title,
         model=target.shape.name,
-        notes=(Note(code="roofline_steps"),),
     )
 
 

@@ -176,7 +176,6 @@ SENTENCES: dict[str, Template] = {
     "unlike_measured": _unlike,
     # GPUs and step times.
     "gpu_unchecked": "the {figure} of {gpu} is assumed",
-    "roofline_steps": "step times are predicted from measurements of a few models on one H200",
     "scaled_steps": _scaled,
     # The lines of a memory bill.
     "memory_weights": _weights,
