@@ -1,7 +1,7 @@
 """What vLLM does differently by version, as data: its scheduler, its defaults, its checks.
 
 tests/simulation/test_scheduler_twin.py agreed with the schedulers of 0.11.2, 0.12, 0.14, 0.16,
-0.18, 0.19, 0.22.1, 0.24, 0.28, 0.30, 0.31 and 0.32. 0.10.2 differs in two corners: it goes on
+0.18, 0.19.1, 0.22.1, 0.24, 0.28, 0.30, 0.31 and 0.32. 0.10.2 differs in two corners: it goes on
 computing for a request that it has just preempted by priority, and with async scheduling, which is
 not its default, it schedules one token too many. The rest was read and executed in 0.10.2 to 0.32.0
 (docs/VLLM.md of the project's notes, sections 1, 2 and 4).
@@ -46,7 +46,7 @@ class Rules:
     blank_blocks_first: bool = _since((0, 24, 0))  # reused before cached ones
     lone_request_is_capped: bool = _rule(True, ((0, 31, 0), False))
     async_scheduling: bool = _since((0, 14, 0))  # step t + 1 is scheduled before t is done
-    window_caps_admission: bool = _since((0, 24, 0))  # a group with a window asks for what it holds
+    window_caps_admission: bool = _since((0, 20, 0))  # a group with a window asks for what it holds
     keeps_window_of_running_step: bool = _since((0, 28, 0))
 
     off_is_ignored: bool = _rule(True, ((0, 11, 1), False))  # chunking cannot be switched off
