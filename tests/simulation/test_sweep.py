@@ -44,6 +44,7 @@ def test_a_sweep_goes_from_256_to_65536_and_tries_thresholds():
 
 def test_the_front_is_what_no_other_setting_beats_in_both():
     runs = [point(10, 1.0), point(11, 0.2), point(20, 0.1), point(12, 0.5), point(10, 2.0)]
+    runs.append(point(21, 0.1))
     front = pareto(runs)
     assert front == (0, 1, 2)
     assert knee(runs, front) == 1
