@@ -152,7 +152,7 @@ KINDS = {"plain": workload, "async": LAGGING, "windows": with_windows, "closed l
 CHECKSUMS = {
     "plain": "053b5ed6",
     "async": "be8fa461",
-    "windows": "9d3314cb",
+    "windows": "15bc9197",
     "closed loop": "51d40122",
     "crowd": "47ecf2d5",
 }
