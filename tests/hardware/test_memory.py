@@ -150,6 +150,7 @@ def test_prompts_are_packed_into_steps_beside_those_that_decode():
         (256, 128, 128, 256), (256, 128, 256, 300), (256, 128, 290, 417), (256, 128, 545, 672),
         (148, 120, 672, 700),
     ]  # fmt: skip
+    assert [*packed_steps([(256, 1)], budget=256, piece=128)] == [(256, 128, 128, 256)]
 
 
 @pytest.mark.parametrize(("caching", "blocks"), [(True, 2), (False, 1), (None, 2)])
