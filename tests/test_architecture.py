@@ -130,7 +130,7 @@ BUDGETS = {
     "models": 1_050,
     "hardware": 1_449,
     "vllm": 1_900,
-    "simulation": 2_298,
+    "simulation": 2_342,
     "planning": 2_400,
     "verification": 3_430,
     "diagnosis": 751,

@@ -18,9 +18,9 @@ class Ranked:
     """Values in order, given as (value, how often it occurs)."""
 
     def __init__(self, counted: Iterable[tuple[float, int]]) -> None:
-        ordered = sorted(pair for pair in counted if pair[1])
-        self.values = [value for value, _ in ordered]
-        self.up_to = list(accumulate(times for _, times in ordered))  # by value: so many, or less
+        ordered = sorted((pair for pair in counted if pair[1]), key=lambda pair: pair[0])
+        self.values, times = [value for value, _ in ordered], [times for _, times in ordered]
+        self.up_to = list(accumulate(times))  # by value: so many, or less
         self.count = self.up_to[-1] if ordered else 0
         self.total = sum(value * times for value, times in ordered)
 

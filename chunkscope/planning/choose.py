@@ -12,7 +12,7 @@ from math import ceil
 from chunkscope.artefacts.figures import ITL_MAX
 from chunkscope.artefacts.note import Fact
 from chunkscope.planning.plan import BEST, DEFAULT, RULE, Advice, AdviceKind, Basis, Reason
-from chunkscope.planning.problem import FEWEST_SEQS, LADDER, Problem
+from chunkscope.planning.problem import FEWEST_SEARCHED, FEWEST_SEQS, LADDER, Problem
 from chunkscope.planning.rule import Decision
 from chunkscope.planning.simulator import NEAR, Simulator
 from chunkscope.simulation.result import SimulatedRun
@@ -26,10 +26,9 @@ WORTH = 0.03  # an argument that gains less of the aim is not set
 WORTH_ROOM = 0.1  # of a limit: settings with less between them keep it about as well
 BUDGET_STEPS = (0.25, 0.5, 1, 2, 4, 8)  # as multiples of vLLM's own
 LEAST_BUDGET = 64  # with less, steps are so many that nothing is gained
-MOST_ROUNDS = 3  # of looking near the best of the grid
+MOST_ROUNDS = 3  # of looking near the best of the grid, and at its rate
 THRESHOLDS = (512, 2_048)  # tried against gaps, where requests come while others decode
 MOST_CHECKED = 4  # settings that keep the limits with a part of the requests, tried with all
-MOST_RATED = 2  # of the settings that the search finds for a higher rate
 NO_CPU_TIME = "no_cpu_time"  # a host that takes no time: every variation tries it, too
 # Past this no budget paid in the H200 measurements; the answer for "off" on an unknown GPU.
 PAYING_BUDGET = 8_192
@@ -67,7 +66,7 @@ def by_simulation(p: Problem) -> tuple[Advice, Settings]:
     gain, least, doubt, chosen = None, None, None, best
     if p.request.slo and not every.keeps_limits(default):  # what keeps them is better, surely
         chosen = best if every.keeps_limits(best) else default
-        doubt = _breaks_with(p, best) if chosen == best else None
+        doubt = _breaks_with(p, best) if every.keeps_limits(best) else None
     else:
         theirs, ours = every.cost(default), every.cost(best)
         gain = theirs / ours - 1 if ours else 0.0
@@ -193,29 +192,31 @@ def _least(p: Problem, best: Settings, gain: float) -> tuple[float, str | None]:
 # -- the highest rate ------------------------------------------------------------------------------
 
 
-def better_at(problem: Problem, rate: float) -> Settings | None:
-    """What the search finds at a rate that is higher by its margin than what is sustained; None
-    where it does not keep the limits."""
-    arrivals = f"{rate * (1 + WORTH)!r}/s"
-    faster = replace(problem, request=replace(problem.request, arrivals=arrivals, concurrency=None))
-    part, every = faster.part, faster.simulator()
-    search(part, problem.default)
-    near = sorted(part.running(), key=part.cost)[:MOST_RATED]
-    best = min(near, key=every.cost, default=problem.default)
-    return best if every.keeps_limits(best) else None
+def fastest(problem: Problem, settings: Settings) -> tuple[Settings, float]:
+    """The setting that keeps the limits at the highest rate, and about that rate: with some of the
+    requests, from this setting to what the search finds at its rate (or the lowest tried), and on."""
+    part, best, rate = _at(problem, UNIT_RATE).simulator(FEWEST_SEARCHED), settings, 0.0
+    for _ in range(MOST_ROUNDS):
+        run = part.at_highest_rate(settings, start=rate, saturation=False)
+        sustains = (run.rate and run.rate.rate_per_s) or run.requests / run.figures.makespan_s
+        if sustains <= rate:
+            break
+        best, rate = settings, sustains * (1 + WORTH)
+        faster = _at(problem, f"{rate!r}/s").simulator(FEWEST_SEARCHED)
+        if (settings := search(faster, problem.default)) == best:
+            break
+    return best, rate
 
 
 def sustained(problem: Problem, settings: Settings) -> float | None:
-    """The highest rate a second at which this setting, or a better one, keeps the limits."""
-    one_by_one = replace(problem.request, arrivals=UNIT_RATE, concurrency=None)
-    simulator = replace(problem, request=one_by_one).simulator()
-    run = simulator.at_highest_rate(settings, saturation=False)
-    rate = run.rate.rate_per_s if run.rate else None
-    lowest = run.requests / run.figures.makespan_s  # where none is kept, it is at the lowest tried
-    if (better := better_at(problem, rate or lowest)) is None:
-        return rate
-    highest = simulator.at_highest_rate(better, saturation=False).rate
-    return max(rate or 0.0, (highest and highest.rate_per_s) or 0.0) or None
+    """The highest rate a second at which some setting keeps the limits."""
+    every, (best, start) = _at(problem, UNIT_RATE).simulator(), fastest(problem, settings)
+    rate = every.at_highest_rate(best, start=start, saturation=False).rate
+    return rate.rate_per_s if rate else None
+
+
+def _at(problem: Problem, arrivals: str) -> Problem:
+    return replace(problem, request=replace(problem.request, arrivals=arrivals, concurrency=None))
 
 
 # -- by lengths ----------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from chunkscope.errors import InputError, UsageError
 from chunkscope.hardware.calibration import Calibration
 from chunkscope.hardware.cost_model import CostTarget, cost_model
 from chunkscope.lengths.profile import Profile
-from chunkscope.planning.choose import better_at
+from chunkscope.planning.choose import fastest
 from chunkscope.planning.plan import BEST, DEFAULT, Plan
 from chunkscope.planning.problem import Problem
 from chunkscope.planning.recommend import tokenizer_note
@@ -146,8 +146,10 @@ def predict(
     rates = [run.rate.rate_per_s for run in runs.values() if run.rate and run.rate.rate_per_s]
     if profile is not None and rates:
         problem = replace(Problem.of(profile, request, there), needed=plan.advice.needed)
-        if (better := better_at(problem, max(rates))) is not None:
-            add(BEST, better)
+        add(BEST, fastest(replace(problem, tick=tick), full)[0])
+        key, run = list(runs.items())[-1]
+        if run.setting == BEST and run.rate and (run.rate.rate_per_s or 0.0) <= max(rates):
+            del runs[key]  # with all requests it is not
     front = pareto(tuple(runs.values())) if options.sweep else ()
     stated = [n for n in there.notes(settings) if not (calibration and n.code == "unlike_measured")]
     return Simulation(

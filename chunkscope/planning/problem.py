@@ -174,7 +174,7 @@ class Problem:
         held = self.deployment.requests_of(mean, memory, self.base) * data if memory else 0
         held = 0 if self.request.slo else held
         count = max(FEWEST_SEARCHED, 2 * running, min(running + held, MOST_SEARCHED))
-        if run is not None and run.backlog is not None and not run.backlog.grows:
+        if run is not None and run.backlog is not None and not run.queue_grows:
             count = FEWEST_SEARCHED
         return every if 2 * count >= len(every.workload.requests) else self.simulator(count)
 

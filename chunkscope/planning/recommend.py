@@ -195,18 +195,16 @@ def tokenizer_note(counted: TokenizerInfo, model: ModelShape) -> Note | None:
     plain = counted.name.partition("@")[0].removeprefix("tiktoken:")
     if counted.kind == "none" or plain.casefold() == model.load_name.casefold():
         return None
-    ours = ALIKE.get(plain, plain) if plain in TIKTOKEN_NAMES else _family(plain)
-    ours, theirs = "tekken" if DEFAULT_FILE in plain else ours, _family(model.load_name)
+    ours, theirs = (
+        getattr(known_model(name), "tokenizer", None) for name in (plain, model.load_name)
+    )
+    ours = ALIKE.get(plain, plain) if plain in TIKTOKEN_NAMES else ours
+    ours = "tekken" if DEFAULT_FILE in plain else ours
     are_named = ours is not None and theirs is not None
     if ours == theirs if are_named else _digest(model.load_name) == counted.digest:
         return None
     code = "other_tokenizer" if are_named else "tokenizer_not_known"
     return note(code, tokenizer=counted.name, model=model.load_name, name=model.name)
-
-
-def _family(name: str) -> str | None:
-    known = known_model(name)
-    return known.tokenizer if known else None
 
 
 def _digest(model: str) -> str | None:

@@ -93,9 +93,9 @@ class Simulator:
         self.tick()
         return run_setting(*self._engine(settings), watch=timeline)
 
-    def at_highest_rate(self, settings: Settings, *, saturation: bool = True) -> SimulatedRun:
+    def at_highest_rate(self, settings: Settings, **how: Any) -> SimulatedRun:
         """At the highest rate that keeps the limits; the workload's requests come one a second."""
-        return find_rate(*self._engine(settings), saturation=saturation, tick=self.tick)
+        return find_rate(*self._engine(settings), tick=self.tick, **how)
 
     def breaks_alone(self, settings: Settings) -> bool:
         """Does even a request that nobody else disturbs break a limit, by far?"""
@@ -160,7 +160,7 @@ class Simulator:
         run = self.attempt(settings)
         if run is None:
             return NEVER
-        return (run.slo.use if run.slo else 0.0) + bool(run.backlog and run.backlog.grows)
+        return (run.slo.use if run.slo else 0.0) + run.queue_grows
 
     def keeps_limits(self, settings: Settings) -> bool:
         """True without limits, where it runs."""

@@ -6,7 +6,8 @@ work side by side, and a token is late by whatever the host does first.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from math import inf
 
 from chunkscope.hardware.step_time import StepModel
 from chunkscope.simulation.requests import RequestState, Step
@@ -32,14 +33,12 @@ class Arrivals:
 
     @property
     def next_s(self) -> float:
-        """When the next is sent, as far as that is known: while all are under way it is not."""
-        return self._coming[0].arrival_s
-
-    def is_due(self, now: float) -> bool:
-        return bool(self._coming and (self._free is None or self._free) and self.next_s <= now)
+        """When the next is sent: never, as far as is known, while all are under way."""
+        can_come = self._coming and (self._free is None or self._free)
+        return self._coming[0].arrival_s if can_come else inf
 
     def due(self, now: float) -> Iterator[RequestState]:
-        while self.is_due(now):
+        while self.next_s <= now:
             request = self._coming.popleft()
             if self._free is not None:
                 request.arrival_s = max(request.arrival_s, self._free.popleft())
@@ -104,3 +103,27 @@ class Clock:
         ends.append(end)
         self.now = end
         return end - (launched if launched > before else before)
+
+    def repeat(self, step: Step, seconds: Iterable[float], until: float) -> int:
+        """Steps like this one, launched last, until a time: each is launched, the oldest finished,
+        as above. `seconds`: on the GPU; no more of them are taken than steps, which come back."""
+        now, gpu_free, ends, requests = self.now, self._gpu_free, self.ends, step.decoding_on
+        _, prepare, launch, hand_out = self._times(step)
+        lags, first, gaps = bool(self._launched), len(ends), self.gaps
+        for gpu_s in seconds if now < until else ():
+            self.gpu_s += gpu_s
+            before, ready, oldest = now, now + prepare, gpu_free
+            now = ready + launch
+            gpu_free = (gpu_free if gpu_free > ready else ready) + gpu_s
+            gpu_free = gpu_free if gpu_free > now else now
+            computed = oldest if lags else gpu_free
+            now = (computed if computed > now else now) + hand_out
+            gaps.append((now - before, requests))
+            ends.append(now)
+            if now >= until:
+                break
+        if lags and len(ends) > first:
+            self._launched[0] = (before, gpu_free, hand_out)
+        self.now, self._gpu_free = now, gpu_free
+        self.tokens += requests * (len(ends) - first)
+        return len(ends) - first

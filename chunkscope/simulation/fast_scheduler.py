@@ -5,6 +5,7 @@ or give way, each is asked in its turn again, as the plain scheduler does it in 
 tests/simulation/test_fast_scheduler.py holds the two side by side.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterable
 from typing import Any
 
@@ -185,6 +186,13 @@ class DecodingGroup(dict[RequestState, None]):
         every = self._offset + len(self) * clock
         return self._window.mixed(every, self._context.tokens(clock)) if self._context else every
 
+    def contexts(self, steps: int) -> Iterable[float]:
+        """That of the second step from now on, and of those after it, up to so many steps."""
+        if self._context:
+            return map(self.context_after, range(2, steps + 1))
+        first = self._offset + len(self) * self._clock
+        return range(first + 2 * len(self), first + (steps + 1) * len(self), len(self))
+
     def join(self, request: RequestState) -> None:
         request.offset = request.num_computed_tokens - self._clock
         self[request] = None
@@ -203,20 +211,22 @@ class DecodingGroup(dict[RequestState, None]):
         return list(self._ends.get(self._clock, ()))
 
     def steps_alike(self, free_blocks: int) -> int:
-        """How many steps all take before the first of them ends or finds no block."""
-        clock = self._clock
-        while self and clock + 1 not in self._ends:
-            free_blocks -= self._groups.per_row * self._phases[-clock % self._block_size]
-            if free_blocks < 0:
-                break
-            clock += 1  # what leaves windows meanwhile comes on top
-        return clock - self._clock
+        """How many steps all take before the first of them ends or finds no block, without what
+        leaves windows meanwhile."""
+        steps = min(self._ends, default=self._clock + 1) - self._clock - 1
+        return bisect_right(range(steps + 1), free_blocks, key=self._new_blocks) - 1
+
+    def _new_blocks(self, steps: int) -> int:
+        """That they begin in the next steps."""
+        whole, rest = divmod(steps, self._block_size)
+        rows = sum(self._phases[-(self._clock + n) % self._block_size] for n in range(rest))
+        return self._groups.per_row * (whole * len(self) + rows)
 
     def skip_ahead(self, steps: int) -> int:
         """How many blocks they began in these steps."""
-        rows = sum(self._phases[-(self._clock + n) % self._block_size] for n in range(steps))
+        blocks = self._new_blocks(steps)
         self._clock += steps
-        return self._groups.per_row * rows
+        return blocks
 
     def leave(self, request: RequestState, last_step: int) -> None:
         """`last_step` is the one in which it got its latest token."""

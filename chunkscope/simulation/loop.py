@@ -66,6 +66,7 @@ def run_setting(
             scheduler(settings, pool, scenario.rules, policy, scenario.step.window),
             Clock(times or step_times(model), start),
             Arrivals(states[number::replicas], share),
+            model,
             watch=0 if number else watch,
         )
         engine.run()
@@ -133,8 +134,11 @@ def _step_model(scenario: Scenario, settings: Settings) -> StepModel:
 class _Replica:
     """One scheduler with its clock: the only one, or one of several replicas."""
 
-    def __init__(self, scheduler: Scheduler, clock: Clock, coming: Arrivals, *, watch: int) -> None:
+    def __init__(
+        self, scheduler: Scheduler, clock: Clock, coming: Arrivals, model: StepModel, *, watch: int
+    ) -> None:
         self.scheduler, self.clock, self._coming, self._watch = scheduler, clock, coming, watch
+        self._model = model
         self._launched: deque[Step] = deque()
         self.timeline: list[TimelineStep] = []
         self.preemptions = self.peak_blocks = self.most_running = 0
@@ -174,21 +178,21 @@ class _Replica:
 
     def _skip_ahead(self, scheduler: FastScheduler) -> None:
         """Steps in which the same requests decode on, until something happens or one comes."""
-        clock, launched = self.clock, self._launched
+        clock, launched, coming = self.clock, self._launched, self._coming
         most = 0 if any(step.ended for step in launched) else scheduler.steps_alike()
-        if not most:
+        if not most or coming.next_s <= clock.now:
             return
-        group, taken = scheduler.decoding, 0
-        step = Step(scheduler.num_steps, decode_requests=len(group), decoding_on=len(group))
-        while taken < most and not self._coming.is_due(clock.now):
-            step.decode_context_tokens = group.context_after(taken + 1)
-            clock.launch(step)
-            launched.append(step)
-            if (done := launched.popleft()) is not step:
-                self._finish(done)  # the one before them, whatever it was
-            else:
-                clock.finish(step)
-            taken += 1
+        group, requests = scheduler.decoding, len(scheduler.decoding)
+        step = Step(scheduler.num_steps, decode_requests=requests, decoding_on=requests)
+        step.decode_context_tokens = group.context_after(1)
+        clock.launch(step)
+        launched.append(step)
+        self._finish(launched.popleft())  # the one before them, whatever it was
+        model = self._model  # what `gpu_s` computes, in its order
+        fixed_s, context_s = model.gpu_s(requests, 0, 0, 0), model.per_decode_context_s
+        last_s, contexts = requests * model.per_request_s, group.contexts(most)
+        seconds = (fixed_s + context * context_s + last_s for context in contexts)
+        taken = 1 + clock.repeat(step, seconds, coming.next_s)
         self.peak_blocks = max(self.peak_blocks, scheduler.skip_ahead(taken))
 
 
@@ -218,7 +222,7 @@ def _result(
     engines: list[_Replica],
 ) -> SimulatedRun:
     first, clocks = states[0].arrival_s, [engine.clock for engine in engines]
-    gaps = [gap for clock in clocks for gap in clock.gaps]
+    itl = Ranked(gap for clock in clocks for gap in clock.gaps)
     ends = [clocks[state.id % len(clocks)].ends for state in states]
     times = [
         RequestTimes(
@@ -230,13 +234,12 @@ def _result(
     ]
     ttft = Ranked((request.ttft_s, 1) for request in times).percentiles()
     e2e = Ranked((request.e2e_s, 1) for request in times).percentiles()
-    itl = Ranked(gaps)
     makespan_s = max(clock.ends[-1] for clock in clocks) - first
     steps = sum(len(clock.ends) for clock in clocks)
     input_tokens = sum(state.num_prompt_tokens for state in states)
     output_tokens = sum(state.max_tokens for state in states)
     cached_tokens = sum(state.num_cached_tokens for state in states)
-    slo = slo_result(scenario.slo, times, gaps)
+    slo = slo_result(scenario.slo, times, itl)
     shown = pairwise((first, *clocks[0].ends))  # without a pause, unless nothing was to do
     figures = Figures(
         makespan_s=makespan_s,

@@ -93,6 +93,10 @@ class SimulatedRun:
     gpu_s: float  # what the GPU computed, without waiting for the host
 
     @property
+    def queue_grows(self) -> bool:
+        return self.backlog is not None and self.backlog.grows
+
+    @property
     def shown_as(self) -> str:
         """Its name; of a sweep, what tells its settings apart."""
         threshold = self.settings.long_prefill_token_threshold

@@ -5,7 +5,7 @@ A limit is on a percentile over all requests or gaps. Goodput counts single requ
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -124,16 +124,14 @@ class SloResult:
         return not exceeds(self.use, 1.0)
 
 
-def slo_result(
-    limits: Slo, requests: Sequence[RequestTimes], gaps: Iterable[tuple[float, int]]
-) -> SloResult | None:
-    """`gaps`: between tokens, and how often. None without limits."""
+def slo_result(limits: Slo, requests: Sequence[RequestTimes], gaps: Ranked) -> SloResult | None:
+    """`gaps`: between tokens. None without limits."""
     if not limits:
         return None
     several = [request for request in requests if request.output_tokens > 1]
     values = {
         "ttft": Ranked((request.ttft_s, 1) for request in requests),
-        "itl": Ranked(gaps),
+        "itl": gaps,
         "tpot": Ranked((request.tpot_s, 1) for request in several),
         "e2e": Ranked((request.e2e_s, 1) for request in requests),
     }

@@ -63,6 +63,7 @@ def knee(runs: Sequence[SimulatedRun], front: Sequence[int]) -> int | None:
 
 FEWEST_REQUESTS = 1_000
 UNIT_RATE = "1/s"  # how the requests come that `find_rate` is given
+PART = 4  # of all requests so many times fewer show about where the rate is
 NEAR_ENOUGH = 1.03  # of the rate that is kept to the one that is not
 LOWEST, HIGHEST = 1 / 128, 4.0  # of what is done in a second when all come at once
 ALONE, BY_FAR = 64, 0.8
@@ -74,40 +75,51 @@ def find_rate(
     settings: Settings,
     pool: KvPool,
     *,
+    start: float | None = None,
     saturation: bool = True,
     tick: Callable[[], None] = lambda: None,
 ) -> SimulatedRun:
-    """The run at the highest rate that is kept; at the lowest that was tried where none is."""
-    done: dict[float, SimulatedRun] = {}
+    """The run at the highest rate that is kept; at the lowest that was tried where none is.
 
-    def run(rate: float) -> SimulatedRun:
-        if rate not in done:
+    The first of many requests say about where that is, beginning at `start`; all of them decide.
+    """
+    runs: dict[tuple[float, int], SimulatedRun] = {}
+    every = len(scenario.requests)
+
+    def run(rate: float, count: int = every) -> SimulatedRun:
+        if (rate, count) not in runs:
             tick()
-            coming = tuple(replace(r, arrival_s=r.arrival_s / rate) for r in scenario.requests)
-            done[rate] = run_setting(replace(scenario, requests=coming), settings, pool)
-        return done[rate]
+            first = scenario.requests[:count]
+            coming = tuple(replace(r, arrival_s=r.arrival_s / rate) for r in first)
+            scored = frozenset(n for n in scenario.scored if n < count)
+            changed = replace(scenario, requests=coming, scored=scored)
+            runs[rate, count] = run_setting(changed, settings, pool)
+        return runs[rate, count]
 
-    def is_calm(rate: float) -> bool:
-        backlog = run(rate).backlog
-        return backlog is None or not backlog.grows
-
-    def breaks_at(rate: float) -> str | None:
-        """The tightest limit, where it is broken."""
-        slo = run(rate).slo
-        return None if slo is None or slo.is_met else slo.tightest.name
+    def breaks_at(rate: float, count: int = every) -> str | None:
+        """The tightest limit, where it is broken; or the queue, where it grows."""
+        slo = run(rate, count).slo
+        if slo is not None and not slo.is_met:
+            return slo.tightest.name
+        return GROWING if run(rate, count).queue_grows else None
 
     at_once = tuple(replace(request, arrival_s=0.0) for request in scenario.requests)
     if unkept := lone_run_that_breaks(replace(scenario, requests=at_once), settings, pool):
         return unkept
     all_s = run_setting(replace(scenario, requests=at_once), settings, pool).figures.makespan_s
-    most = len(at_once) / all_s
-    highest, broken = _between(lambda rate: is_calm(rate) and not breaks_at(rate), most / 2, most)
-    growing = _between(is_calm, most, most)[1] if saturation else None
-    # Just above the rate that is kept.
-    breaks = None if broken is None else breaks_at(broken) or GROWING
-    best = run(highest or most * LOWEST)
-    sustained = SustainedRate(rate_per_s=highest, breaks=breaks, saturation_per_s=growing)
-    return replace(best, rate=sustained)
+    most = every / all_s
+    start, factor = start or most / 2, 2.0
+    if every >= FEWEST_REQUESTS:
+        guess, _ = _between(lambda rate: not breaks_at(rate, every // PART), start, most)
+        start, factor = guess or most * LOWEST, NEAR_ENOUGH
+    highest, broken = _between(lambda rate: not breaks_at(rate), start, most, factor)
+    calm = _between(lambda rate: not run(rate).queue_grows, most, most) if saturation else None
+    sustained = SustainedRate(
+        rate_per_s=highest,
+        breaks=breaks_at(broken) if broken else None,
+        saturation_per_s=calm[1] if calm else None,
+    )
+    return replace(run(highest or most * LOWEST), rate=sustained)
 
 
 def lone_run_that_breaks(
@@ -130,21 +142,22 @@ def lone_run_that_breaks(
 
 
 def _between(
-    holds: Callable[[float], bool], start: float, most: float
+    holds: Callable[[float], bool], start: float, most: float, factor: float = 2.0
 ) -> tuple[float | None, float | None]:
     """The highest rate at which it holds and the lowest at which it does not, close together.
 
-    High rates take few steps to simulate, so the first guess is high.
+    High rates take few steps to simulate, so a first guess is high, and it goes down by a factor of
+    two. From a good one the first step is a small `factor`.
     """
     low = high = start
     while holds(high):
         if high >= most * HIGHEST:
             return high, None
-        low, high = high, high * 2
+        low, high, factor = high, high * factor, min(2.0, factor**2)
     while not holds(low):
         if low <= most * LOWEST:
             return None, low
-        low, high = low / 2, low
+        low, high, factor = low / factor, low, min(2.0, factor**2)
     while high / low > NEAR_ENOUGH:
         middle = sqrt(low * high)
         low, high = (middle, high) if holds(middle) else (low, middle)

@@ -15,7 +15,6 @@ from typing import Any
 
 from chunkscope.artefacts.artefact import built, read
 from chunkscope.errors import InputError
-from chunkscope.prefixes.sharing import Stretch
 from chunkscope.prompts.paths import UnusableError
 from chunkscope.prompts.selection import are_blocks, trace_columns, trace_length
 from chunkscope.simulation.workload import AS_IN_TRACE, VERIFY_SCHEMA, Request, Workload
@@ -37,13 +36,8 @@ def read_trace(path: Path) -> Workload:
     if path.suffix == ".json":
         return _verified(path)
     requests, blocks = _requests(path, _rows(path))
-    return _sharing(path, requests, blocks) if any(blocks) else _workload(requests)
-
-
-def _workload(requests: tuple[Request, ...], stretches: tuple[Stretch, ...] = ()) -> Workload:
-    return Workload(
-        requests=requests, stretches=stretches, seed=0, arrivals=AS_IN_TRACE, task=Task.GENERATE
-    )
+    sent = Workload(requests=requests, seed=0, arrivals=AS_IN_TRACE, task=Task.GENERATE)
+    return _sharing(path, sent, blocks) if any(blocks) else sent
 
 
 def _rows(path: Path) -> list[Row]:
@@ -105,29 +99,28 @@ def _seconds(value: Any, where: str) -> float:
     return seconds
 
 
-def _sharing(path: Path, requests: tuple[Request, ...], blocks: list[list[int]]) -> Workload:
+def _sharing(path: Path, sent: Workload, blocks: list[list[int]]) -> Workload:
     """With the stretches that prompts share by the blocks that they name."""
     import numpy as np  # not for traces that name none
 
     from chunkscope.prefixes.tree import tree_of_trace
 
     tree = tree_of_trace(
-        np.array([request.prompt_tokens for request in requests]),
+        np.array([request.prompt_tokens for request in sent.requests]),
         np.array([len(names) for names in blocks]),
         np.fromiter(chain.from_iterable(blocks), np.int64),
     )
     if tree is None:
         raise InputError(f"{path}: its hash_ids do not go with its input_length", hint=_HINT)
     sharing = tree.sharing()
-    ends = zip(requests, sharing.ends, strict=True)
-    sent = tuple(replace(request, stretch=end) for request, end in ends)
-    return _workload(sent, sharing.stretches)
+    ends = zip(sent.requests, sharing.ends, strict=True)
+    requests = tuple(replace(request, stretch=end) for request, end in ends)
+    return replace(sent, requests=requests, stretches=sharing.stretches)
 
 
 def _verified(path: Path) -> Workload:
-    command = "chunkscope verify"
     try:
-        document = read(path, VERIFY_SCHEMA, command)
+        document = read(path, VERIFY_SCHEMA, "chunkscope verify")
         sent: Workload = built(Workload, document["workload"])
     except (InputError, LookupError, ValueError) as error:
         raise InputError(str(error), hint=_HINT) from None

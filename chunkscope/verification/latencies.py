@@ -64,7 +64,8 @@ def figures_of(
             "chunks_max": max(chunks, default=None),
             "preemptions": steps["preemptions"],
         }
-    met = slo_result(slo, times, ((gap, 1) for answer in answers for gap in answer.gaps_s))
+    gaps = Ranked((gap, 1) for answer in answers for gap in answer.gaps_s)
+    met = slo_result(slo, times, gaps)
     return Figures(
         makespan_s=makespan,
         ttft_s=whole.ttft_s,

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from chunkscope.errors import UsageError
+from chunkscope.lengths.histogram import Ranked
 from chunkscope.simulation.slo import LatencyLimit, RequestTimes, read_slo, slo_result
 from tests.simulation.common import ARGS, STEP, simulate
 
@@ -38,7 +39,7 @@ def test_a_bad_limit_is_a_usage_error_with_an_example(written):
 def test_a_limit_is_on_its_percentile_and_goodput_on_each_request():
     times = [RequestTimes(ttft_s=n / 10, e2e_s=n / 10 + 1.0, output_tokens=11) for n in range(10)]
     limits = read_slo("ttft_p90=0.5s,tpot_max=100ms,e2e_mean=2s")
-    found = slo_result(limits, times, [(0.1, 100)])
+    found = slo_result(limits, times, Ranked([(0.1, 100)]))
     assert found is not None
     firsts = [n / 10 for n in range(10)]
     assert found.found_s == pytest.approx((np.percentile(firsts, 90), 0.1, np.mean(firsts) + 1))
@@ -51,7 +52,7 @@ def test_a_request_without_a_second_token_keeps_every_limit_on_gaps():
     found = slo_result(
         read_slo("itl_p99=1ms,tpot_p99=1ms"),
         [RequestTimes(ttft_s=9.0, e2e_s=9.0, output_tokens=1)],
-        [],
+        Ranked([]),
     )
     assert found is not None
     assert found.found_s == (None, None)
