@@ -194,7 +194,7 @@ def _least(p: Problem, best: Settings, gain: float) -> tuple[float, str | None]:
 
 def fastest(problem: Problem, settings: Settings) -> tuple[Settings, float]:
     """The setting that keeps the limits at the highest rate, and about that rate: with some of the
-    requests, from this setting to what the search finds at its rate (or the lowest tried), and on."""
+    requests, from this setting to what the search finds at its rate (or the lowest), and on."""
     part, best, rate = _at(problem, UNIT_RATE).simulator(FEWEST_SEARCHED), settings, 0.0
     for _ in range(MOST_ROUNDS):
         run = part.at_highest_rate(settings, start=rate, saturation=False)
