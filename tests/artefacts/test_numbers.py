@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chunkscope.artefacts.figures import figures_row
-from chunkscope.artefacts.numbers import COUNT, RATE, SECONDS, SHARE, SIZE, TOKENS
+from chunkscope.artefacts.numbers import COUNT, RATE, SECONDS, SHARE, SIZE, TOKENS, exceeds
 from chunkscope.lengths.histogram import Ranked
 from tests import build
 
@@ -90,6 +90,14 @@ def test_percentiles_of_counted_values_are_those_of_all_of_them(counted):
         wanted = np.percentile(values, [50, 95, 99, 100]).tolist()
         assert [found.p50, found.p95, found.p99, found.max] == wanted
         assert found.mean == pytest.approx(np.mean(values))
+
+
+@pytest.mark.parametrize(
+    ("found", "limit", "over"),
+    [(5, 5, False), (6, 5, True), (0.3, 0.3, False), (0.1 + 0.2, 0.3, False), (0.31, 0.3, True)],
+)
+def test_a_value_may_be_as_large_as_its_limit(found, limit, over):
+    assert exceeds(found, limit) is over
 
 
 def test_a_run_is_a_row_of_the_figures_it_has():

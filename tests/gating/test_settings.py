@@ -64,6 +64,8 @@ def test_one_token_more_is_not_equal_and_a_default_written_out_is(place):
     assert about(place, "max_num_batched_tokens", EQUAL).passed
     commit(place, plan, data_parallel_size=1)
     assert place.gate(f'{ARGS}must_be = "equal"').passed, "one replica is what there is anyway"
+    commit(place, plan, data_parallel_size=2)
+    assert about(place, "data_parallel_size", EQUAL).value == 2
 
 
 @pytest.mark.parametrize(
@@ -159,7 +161,9 @@ def test_what_nobody_judges_has_to_be_allowed(place, line):
     place.write("vllm.yaml", (place.folder / "vllm.yaml").read_text() + f"\n{line}\n")
     (check,) = place.gate(ARGS).failed
     assert (check.name, check.subject) == ("settings.allow", name.replace("-", "_"))
-    assert place.gate(f'{ARGS}allow = ["{name}"]').passed
+    result = place.gate(f'{ARGS}allow = ["{name}"]')
+    assert result.passed
+    assert [c.reason for c in result.checks if c.name == check.name] == [None]
 
 
 @pytest.mark.parametrize(
