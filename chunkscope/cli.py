@@ -94,7 +94,9 @@ def main() -> NoReturn:
         if isinstance(error, OSError) and error.errno in _DISK_FULL:
             _drop_output()
             console.say(f"error: cannot write the output: {error.strerror}")
-            console.say("\nhint: what was counted or measured is kept; make room, and run it again")
+            console.say(
+                "\nhint: what was counted or measured is kept; free disk space and run again"
+            )
             sys.exit(InputError.exit_code)
         import traceback
 

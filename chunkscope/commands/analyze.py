@@ -38,27 +38,27 @@ def analyze(
     choices: list[str] | None = INPUT(
         "Choices written after the question, as MMLU's are: a list, or A,B,C,D.", "PATH"
     ),
-    task: Task | None = INPUT("With loglikelihood, one request for each choice of a row."),
+    task: Task | None = INPUT("loglikelihood: one request for each choice of a row."),
     each: list[str] | None = INPUT("A list in each row: one prompt for each element.", "PATH"),
     prefix_file: list[str] | None = INPUT(
-        "Text before each prompt, such as few-shot examples; for all or one dataset.",
+        "Text before each prompt, such as few-shot examples; NAME= for one dataset.",
         "[NAME=]FILE",
     ),
     output_field: str | None = INPUT("Reference answers, counted as outputs.", "PATH"),
     exclude: list[str] | None = INPUT("Skip files that match.", "GLOB"),
     sample: int | None = INPUT("Count N random rows of each dataset.", "N", min=1),
-    skip_bad_rows: bool = INPUT("Exit 0 in spite of bad rows.", default=False),
+    skip_bad_rows: bool = INPUT("Exit 0 even if there are bad rows.", default=False),
     model: str | None = opt.model(TOKENIZER, "Count with this model's tokenizer."),
     tokenizer: str | None = TOKENIZER(
         "Folder, tokenizer file, hub id or tiktoken encoding. [default: Mistral's tekken]",
         *("NAME", "--tokenizer", "-t"),
     ),
-    chat_template: Path | None = TOKENIZER("Instead of the tokenizer's own.", "FILE"),
+    chat_template: Path | None = TOKENIZER("Replaces the tokenizer's.", "FILE"),
     apply_chat_template: bool = TOKENIZER("Send each text as a user message.", default=False),
-    trust_remote_code: bool = TOKENIZER("Run code that a tokenizer brings.", default=False),
+    trust_remote_code: bool = TOKENIZER("Run a tokenizer's own code.", default=False),
     shots: int | None = HARNESS("Few-shot examples per lm-eval task.", "N", min=0),
     limit: float | None = HARNESS("Only the first COUNT samples of each task.", "COUNT"),
-    ray: bool = SPEED("Count on a Ray cluster: RAY_ADDRESS, else this machine.", default=False),
+    ray: bool = SPEED("Count on a Ray cluster (RAY_ADDRESS, else local).", default=False),
     no_cache: bool = SPEED("Neither read nor write the cache.", default=False),
     details: bool = opt.DETAILS,
     form: Literal["text", "md", "csv"] | None = OUTPUT("How the result is shown.", "--format"),
@@ -122,7 +122,7 @@ def _export(file: Path, paths: list[str], prefixes: bool) -> "TraceExport":
 
     if not prefixes:
         raise UsageError(
-            "--export-trace needs what prompts share, and chunkscope.toml has prefixes = false",
+            "--export-trace needs shared prefixes, but chunkscope.toml has prefixes = false",
             hint="leave one of them out",
         )
     if file.resolve() in [Path(path).resolve() for path in paths]:

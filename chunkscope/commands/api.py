@@ -43,7 +43,7 @@ def analyze(
     listener: "Listener | None" = None,
     **given: Any,
 ) -> "Profile":
-    """How long the prompts are: `analyze("data/", model="qwen3-8b", field="question")`.
+    """Measure how long the prompts are: `analyze("data/", model="qwen3-8b", field="question")`.
 
     Every option of the command and of chunkscope.toml is a keyword; `ray` may be an address.
     """
@@ -69,9 +69,9 @@ def analyze(
 
 
 def recommend(profiles: "Profile | Name | Sequence[Profile | Name]", **given: Any) -> "Plan":
-    """Which vLLM settings to use: `recommend("profile.json", model="qwen3-8b", gpu="h100")`.
+    """Recommend vLLM settings: `recommend("profile.json", model="qwen3-8b", gpu="h100")`.
 
-    Several profiles are sent together. Without a GPU it is that of this machine, if it has one.
+    Several profiles are planned as one run. `gpu` is this machine's by default, if it has one.
     """
     from chunkscope.hardware.gpus import LOCAL, find_gpu
     from chunkscope.planning.recommend import recommend as run
@@ -94,7 +94,7 @@ def simulate(
     tick: Callable[[], None] = lambda: None,
     **given: Any,
 ) -> "Simulation":
-    """What a setting does, without a GPU: `simulate(plan, profile, max_num_seqs=64)`."""
+    """Predict what a setting does, without a GPU: `simulate(plan, profile, max_num_seqs=64)`."""
     from chunkscope.hardware.calibration import Calibration, together
     from chunkscope.planning.plan import Plan
     from chunkscope.planning.predict import SimulateOptions, predict
@@ -119,7 +119,7 @@ def verify(
     resume: "Verification | Name | None" = None,
     **given: Any,
 ) -> "Verification":
-    """What a real engine does with the plan, or what a server at `endpoint` does."""
+    """Measure the plan on a real engine, or a running server at `endpoint`."""
     from chunkscope.verification.verify import VerifyOptions, verify_endpoint
     from chunkscope.verification.verify import verify as run
 
@@ -132,7 +132,7 @@ def verify(
 def report(
     folder: Name = "reports", new: Name | None = None, *, output: Name | None = None
 ) -> Path:
-    """One HTML page of all results in a folder, or of what changed from it to a `new` one."""
+    """Write one HTML page of a folder's results, or of what changed in `new`; its path."""
     from chunkscope.artefacts.files import write_atomically
     from chunkscope.findings import load_findings
     from chunkscope.report.comparison import compare

@@ -18,7 +18,7 @@ def gate(
         "The budget. [default: chunkscope.toml, else pyproject.toml]", *("FILE", "--config", "-c")
     ),
     init: bool = BUDGET("Write a budget from today's results.", default=False),
-    force: bool = BUDGET("With --init: replace it; keep the old file.", default=False),
+    force: bool = BUDGET("With --init: replace the file; keep it as .old.", default=False),
     update: bool = BUDGET("Move limits to today's figures; keep the rest.", default=False),
     details: bool = opt.DETAILS,
     form: Literal["text", "md", "junit", "github"] | None = OUTPUT(
@@ -69,11 +69,11 @@ def _init(reports: Path, path: Path, *, force: bool) -> None:
 
     if path.name == "pyproject.toml":
         raise UsageError(
-            "--init does not write into pyproject.toml: it holds more than this budget",
+            "--init does not write into pyproject.toml, which holds more than this budget",
             hint="run `chunkscope gate --init` and move the tables to [tool.chunkscope.gate]",
         )
     if path.exists() and not force:
-        hint = "`chunkscope gate --update` keeps comments and edits; --force starts anew"
+        hint = "`chunkscope gate --update` keeps comments and edits; --force starts over"
         raise UsageError(f"{path} exists", hint=hint)
     findings, baseline = load_findings(reports), path.parent / BASELINE
     if findings.profile is not None and not baseline.exists():
@@ -101,7 +101,7 @@ def _update(reports: Path, config: Path | None) -> None:
     text = updated_text(file, findings)
     result = judge(parse_budget(text, file.path), findings)
     if text == file.text:
-        console.say(f"there is nothing to move in {file.path}")
+        console.say(f"no limit in {file.path} needs to move")
     else:
         before, after = (x.splitlines(keepends=True) for x in (file.text, text))
         diff = unified_diff(before, after, str(file.path), f"{file.path} (today)", n=1)
@@ -110,4 +110,4 @@ def _update(reports: Path, config: Path | None) -> None:
         console.say(f"wrote {file.path}; next: look at it, and commit it")
     if not result.passed:
         console.show(lambda out: terminal.draw(words.remedies(result), out))
-        raise GateBroken(f"no limit could be moved for that: {words.failure(result)}")
+        raise GateBroken(f"moving limits does not help: {words.failure(result)}")

@@ -94,7 +94,7 @@ def model(option: Callable[..., Any], text: str) -> Any:
 INPUT, MACHINE, SETTING = group("Input"), group("Machine"), group("Setting")
 WORKLOAD, LIMITS, OUTPUT = group("Workload"), group("Limits"), group("Output")
 
-PLAN_FILE = argument("[PLAN]", "From `chunkscope recommend`.")
+PLAN_FILE = argument("[PLAN]", "From `chunkscope recommend`. [default: reports/plan.json]")
 PROFILE_FILES = INPUT("From `chunkscope analyze`; repeatable. [default: the plan's]", "FILE")
 MODEL = model(MACHINE, "Folder with a config.json, hub id, or built-in name such as llama-3.1-8b.")
 GPU = MACHINE(
@@ -104,11 +104,11 @@ GPU = MACHINE(
 )
 TP = MACHINE("GPUs in tensor parallel.", "N", min=1)
 DP = MACHINE("Replicas, each of --tp GPUs.", "N", min=1)
-EP = MACHINE("Expert parallel: whole experts on each GPU.", default=False)
-FP8_HELP = "fp8 holds twice as many tokens."
+EP = MACHINE("Expert parallel: each GPU holds whole experts.", default=False)
+FP8_HELP = "Type of the KV cache; fp8 holds twice as many tokens."
 KV_CACHE = MACHINE(FP8_HELP)
-VLLM_VERSION = MACHINE("[default: the installed one, else the newest known]", "X.Y")
-ENTRY_HELP = "How vLLM is started: its defaults differ."
+VLLM_VERSION = MACHINE("vLLM version. [default: installed, else newest known]", "X.Y")
+ENTRY_HELP = "How vLLM is started, as its defaults depend on that."
 MAX_OUTPUT = WORKLOAD("Tokens per answer. [default: from the data, else 256]", "N", min=1)
 ARRIVALS = WORKLOAD("batch (all at once), or a rate such as 4/s.", "WHEN")
 CONCURRENCY = WORKLOAD("The client keeps at most N requests in flight.", "N", min=1)
@@ -160,7 +160,7 @@ def configured(command: str) -> dict[str, Any]:
     from chunkscope.artefacts.files import read_text
 
     try:
-        document = tomllib.loads(read_text(path, hint="CHUNKSCOPE_CONFIG names it"))
+        document = tomllib.loads(read_text(path, hint="is CHUNKSCOPE_CONFIG right?"))
     except ValueError as error:
         raise InputError(f"{path} is not valid TOML: {error}") from None
     if path.name == PROJECT.name:

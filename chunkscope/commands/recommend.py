@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def recommend(
     profiles: list[Path] | None = opt.argument(
         "[PROFILE]...",
-        f"From `chunkscope analyze`; several are sent together. [default: {PROFILE}]",
+        f"From `chunkscope analyze`; several are planned as one run. [default: {PROFILE}]",
     ),
     model: str | None = opt.MODEL,
     gpu: str | None = opt.GPU,
@@ -28,10 +28,10 @@ def recommend(
     dp: int | None = opt.DP,
     ep: bool = opt.EP,
     kv_cache_dtype: KvCacheType | None = opt.KV_CACHE,
-    max_model_len: int | None = MACHINE("[default: the model's, if it fits]", "N", min=1),
+    max_model_len: int | None = MACHINE("Context. [default: the model's, if it fits]", "N", min=1),
     vllm_version: str | None = opt.VLLM_VERSION,
     entry: Entry | None = MACHINE(f"{opt.ENTRY_HELP} [default: as --emit needs]"),
-    task: Task | None = WORKLOAD("What is asked of the model. [default: as in the data]"),
+    task: Task | None = WORKLOAD("Generate answers or score choices. [default: as in the data]"),
     max_output: list[str] | None = WORKLOAD(
         "Tokens per answer; NAME=N for one dataset. [default: from the data, else 256]", "N"
     ),
@@ -39,9 +39,9 @@ def recommend(
     concurrency: int | None = opt.CONCURRENCY,
     dataset: str | None = WORKLOAD("Plan for this dataset alone.", "NAME"),
     slo: str | None = opt.SLO,
-    mode: Mode | None = LIMITS("Force a mode of the length rule."),
+    mode: Mode | None = LIMITS("Follow the length rule, in this mode."),
     log: Path | None = LIMITS(
-        "vLLM's log on this machine: measured memory instead of predicted.", "FILE"
+        "vLLM's log on this GPU: use its measured memory, not the predicted.", "FILE"
     ),
     emit: Target | None = OUTPUT(f"Print only the arguments, as: {', '.join(Target)}.", "FORM"),
     anyway: bool = OUTPUT("Emit even if no setting keeps the limits.", default=False),

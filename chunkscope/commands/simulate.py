@@ -16,7 +16,7 @@ def simulate(
     plan: Path | None = opt.PLAN_FILE,
     profile: list[Path] | None = opt.PROFILE_FILES,
     trace: Path | None = INPUT(
-        "Requests of a trace (Mooncake jsonl, Azure csv), a verify.json.", "FILE"
+        "Requests of a trace: Mooncake jsonl, Azure csv or a verify.json.", "FILE"
     ),
     calibration: list[Path] | None = INPUT(
         "Step times that `chunkscope verify` measured; repeatable.", "FILE"
@@ -32,7 +32,7 @@ def simulate(
         "The highest request rate at which each setting keeps --slo.", default=False
     ),
     timeline: int | None = FIND("Show the first N steps.", "N", min=0),
-    requests: int | None = WORKLOAD("[default: all]", "N", min=1),
+    requests: int | None = WORKLOAD("How many are sent. [default: all]", "N", min=1),
     arrivals: str | None = opt.ARRIVALS,
     concurrency: int | None = opt.CONCURRENCY,
     max_output: int | None = opt.MAX_OUTPUT,
@@ -43,7 +43,7 @@ def simulate(
 ) -> None:
     """Predict what a setting does, without a GPU.
 
-    vLLM's scheduler is followed step by step.
+    Runs the requests through a copy of vLLM's scheduler, step by step.
     More options, for a chunkscope.toml: chunkscope help config
 
     Example: chunkscope simulate --sweep

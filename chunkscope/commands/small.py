@@ -11,7 +11,7 @@ from chunkscope.commands.options import INPUT, MACHINE, OUTPUT, SETTING, WORKLOA
 from chunkscope.errors import InputError, UsageError
 from chunkscope.vllm.enums import Entry, KvCacheType, Task
 
-PART = argument("[PART]", "Only names that contain it.", default="")
+PART = argument("[PART]", "List only names that contain this.", default="")
 
 
 def prefixes(
@@ -36,12 +36,12 @@ def memory(
     kv_cache_dtype: KvCacheType | None = opt.KV_CACHE,
     vllm_version: str | None = opt.VLLM_VERSION,
     entry: Entry | None = MACHINE(opt.ENTRY_HELP),
-    max_num_batched_tokens: int | None = SETTING("[default: vLLM's]", "N", min=1),
-    max_num_seqs: int | None = SETTING("[default: vLLM's]", "N", min=1),
-    max_model_len: int | None = SETTING("[default: the model's context]", "N", min=1),
+    max_num_batched_tokens: int | None = SETTING("Tokens per step. [default: vLLM's]", "N", min=1),
+    max_num_seqs: int | None = SETTING("Requests at once. [default: vLLM's]", "N", min=1),
+    max_model_len: int | None = SETTING("Longest context. [default: the model's]", "N", min=1),
     long_prefill_token_threshold: int | None = SETTING("[default: none]", "N", min=0),
     gpu_memory_utilization: float | None = SETTING("[default: vLLM's]", "SHARE"),
-    task: Task | None = WORKLOAD("What the evaluation asks of the model."),
+    task: Task | None = WORKLOAD("Generate answers or score choices."),
     json: bool = opt.JSON,
 ) -> None:
     """Where every GiB of a GPU goes, and how many requests fit. Needs no data.
@@ -58,13 +58,11 @@ def memory(
 
 def report(
     folder: Path = argument(
-        "[FOLDER]", "Where the results are, or were. [default: reports]", default=opt.REPORTS
+        "[FOLDER]", "Folder with the results. [default: reports]", default=opt.REPORTS
     ),
-    new: Path | None = argument(
-        "[NEW]", "Another folder: show what changed from the first one to it."
-    ),
+    new: Path | None = argument("[NEW]", "A second folder: show what changed since the first."),
     form: Literal["html", "md", "text"] | None = OUTPUT(
-        "[default: html; of two folders: text; or as --output's name ends]", "--format"
+        "[default: html; for two folders text; or by the suffix of --output]", "--format"
     ),
     json: bool = opt.JSON,
     output: Path | None = opt.output(
@@ -115,10 +113,10 @@ def doctor(
     logs: list[str] = argument(
         "LOG|URL...", "vLLM logs (- for stdin), or running servers.", default=...
     ),
-    plan: Path | None = INPUT("A plan to compare with. [default: reports/plan.json]", "FILE"),
+    plan: Path | None = INPUT("Plan to compare with. [default: reports/plan.json]", "FILE"),
     profile: Path | None = INPUT("The data that was sent. [default: reports/profile.json]", "FILE"),
     seconds: float = INPUT("How long to watch a server. [default: 10]", "S", min=0.1, default=10.0),
-    model: str | None = opt.model(MACHINE, "[default: as the log says]"),
+    model: str | None = opt.model(MACHINE, "The model that ran. [default: as in the log]"),
     gpu: str | None = opt.GPU,
     details: bool = opt.DETAILS,
     form: Literal["text", "md"] | None = OUTPUT("How the result is shown.", "--format"),
@@ -217,7 +215,7 @@ def _list(
 ) -> None:
     if not rows:
         hint = f"`chunkscope {what}` lists all of them"
-        raise InputError(f"no known name contains {part!r}", hint=hint)
+        raise InputError(f"no name in the list contains {part!r}", hint=hint)
     if json:
         from chunkscope.artefacts.artefact import PRETTY, dumped
 

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 ENGINE, COMPARED = group("Engine"), group("What to compare")
 HINTS = {
     "out_of_memory": "choose a smaller setting: `chunkscope recommend` with the right --gpu",
-    "timeout": "set a longer timeout in chunkscope.toml ([verify]), or send fewer --requests",
+    "timeout": "set a longer timeout_s in chunkscope.toml ([verify]), or send fewer --requests",
     "refused": "ask `chunkscope recommend --check` whether vLLM accepts the arguments",
-    "died": "the log beside the artefact says more",
+    "died": "see the engine's log, next to the result",
 }
 
 
@@ -30,17 +30,17 @@ def verify(
     endpoint: str | None = ENGINE("Measure a running server.", "URL"),
     load_format: str | None = ENGINE("dummy: random weights; a config.json is enough.", "NAME"),
     engine_arg: list[str] | None = ENGINE(
-        "For every engine, such as dtype=float32; repeatable.", "NAME=VALUE"
+        "Argument of every engine, such as dtype=float32; repeatable.", "NAME=VALUE"
     ),
     against: str | None = COMPARED(
-        "Of default, off, length-rule; none: only the plan. [default: all of them]", "LIST"
+        "Some of default, off, length-rule; none: only the plan. [default: all]", "LIST"
     ),
     also: list[str] | None = COMPARED(
         "One more setting, such as max-num-batched-tokens=4096; repeatable.", "ARG=N"
     ),
     check_outputs: bool = COMPARED("Compare the answers of all settings, too.", default=False),
-    requests: int | None = WORKLOAD("Per repeat. [default: 200]", "N", min=1),
-    repeats: int | None = WORKLOAD("[default: 3]", "N", min=1),
+    requests: int | None = WORKLOAD("Sent per repeat. [default: 200]", "N", min=1),
+    repeats: int | None = WORKLOAD("How often all are sent. [default: 3]", "N", min=1),
     arrivals: str | None = opt.ARRIVALS,
     concurrency: int | None = opt.CONCURRENCY,
     max_output: int | None = opt.MAX_OUTPUT,
@@ -48,7 +48,7 @@ def verify(
         "Send this data's prompts. [default: random tokens of the same lengths]", "PATH"
     ),
     slo: str | None = opt.SLO,
-    resume: bool = OUTPUT("Keep what was measured already.", default=False),
+    resume: bool = OUTPUT("Continue; keep the measured rows.", default=False),
     details: bool = opt.DETAILS,
     json: bool = opt.JSON,
     output: Path = opt.output(REPORTS / "verify.json"),
@@ -74,7 +74,7 @@ def verify(
     except KeyboardInterrupt:
         if endpoint is None and output.exists():
             again = shlex.join(word for word in sys.argv[1:] if word != "--resume")
-            console.say(f"\n{output} has the measured rows; go on: chunkscope {again} --resume")
+            console.say(f"\n{output} has the measured rows; to go on: chunkscope {again} --resume")
         raise
     opt.show(verification, details=details, json=json)
     for note in measured_elsewhere(options["plan"], verification):

@@ -45,7 +45,7 @@ def doctor(
     model: str | None = None,
     seconds: float = 10.0,
 ) -> Diagnosis:
-    """What logs of vLLM, or servers that run, say of themselves; `seconds` is for servers.
+    """What limited vLLM, by its logs or /metrics; servers are watched for `seconds`.
 
     A source is the path of a log (`-`: standard input) or the address of a server.
 

@@ -161,7 +161,7 @@ def parse_budget(text: str, path: Path) -> BudgetFile:
     try:
         table: Any = tomllib.loads(text.replace("\r\n", "\n"))
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{path} is no TOML: {error}") from None
+        raise InputError(f"{path} is not valid TOML: {error}") from None
     for part in prefix:
         table = table.get(part) if isinstance(table, dict) else None
     if not isinstance(table, dict):

@@ -49,7 +49,7 @@ class Evidence:
             if isinstance(artefact := getattr(self.findings, field.name), kind):
                 return artefact
         raise InputError(
-            f"a check needs {self.findings.folder / kind.default_path.name}, and it is not there",
+            f"a check needs {self.findings.folder / kind.default_path.name}, which does not exist",
             hint=f"run `{kind.made_by}` first, or take the check out",
         )
 
@@ -85,7 +85,7 @@ def _compared(
             continue
         at_least, name = spec.relation is Relation.AT_LEAST, f"{table}.{spec.key}"
         if at_least and limit <= 0:
-            raise InputError(f"{name}: at least {spec.unit.brief(limit)} asks for nothing")
+            raise InputError(f"{name}: at least {spec.unit.brief(limit)} is always true")
         passed = value is not None and not exceeds(
             *((limit, value) if at_least else (abs(value), limit))
         )

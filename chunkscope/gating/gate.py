@@ -30,7 +30,7 @@ CHECKS: dict[str, Callable[[Any, Evidence], Iterator[Check]]] = {
 
 
 def gate(folder: str | Path = DEFAULT_FOLDER, *, config: str | Path | None = None) -> GateResult:
-    """Hold the artefacts in `folder` against the limits of a budget file.
+    """Check the results in `folder` against the limits of a budget file.
 
     Failed checks are in the result; what cannot be judged at all is an InputError.
 
@@ -52,7 +52,7 @@ def judge(file: BudgetFile, findings: Findings) -> GateResult:
     if not results or not all(results.values()):
         empty = [".".join((*file.prefix, table)) for table in results if not results[table]]
         where = f"[{empty[0]}] in {file.path}" if empty else file.path
-        what = f"{where} asks for nothing"
+        what = f"{where} checks nothing"
         raise InputError(what, hint=f"{HINT}; the tables are {', '.join(CHECKS)}")
     checks = [check for some in results.values() for check in some]
     return GateResult(

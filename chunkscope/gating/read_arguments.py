@@ -56,7 +56,7 @@ def read_arguments(path: Path, version: Version, form: str | None = None) -> Com
     except ValueError as error:
         raise InputError(
             f"{path} cannot be read as {chosen}: {error}",
-            hint="say what it is: `form` may be vllm-args, vllm-yaml or lm-eval",
+            hint="set form in [gate.settings]: vllm-args, vllm-yaml or lm-eval",
         ) from None
 
 
@@ -161,7 +161,7 @@ def from_yaml(text: str, version: Version) -> CommittedArguments:
     except (yaml.YAMLError, RecursionError) as error:
         raise ValueError(" ".join(str(error).split())) from None
     if not isinstance(document, dict):
-        raise ValueError("it holds no `key: value` lines")  # noqa: TRY004
+        raise ValueError("it has no `key: value` lines")  # noqa: TRY004
     words: list[str] = []
     dropped: list[Refusal] = []
     for key, value in document.items():
@@ -253,6 +253,6 @@ def _pairs(text: str) -> dict[str, str]:
     for part in " ".join(text.split()).split(","):
         key, equals, value = part.strip().partition("=")
         if not equals or not key.strip():
-            raise ValueError(f"{part.strip()!r} is no key=value")
+            raise ValueError(f"{part.strip()!r} is not key=value")
         pairs[key.strip()] = value.strip()
     return pairs

@@ -103,7 +103,7 @@ def _unjudged(committed: CommittedArguments, plan: Plan, allow: tuple[str, ...])
     allowed = {name.lstrip("-").replace("-", "_") for name in allow}
     if judged := sorted(allowed & set(NAMES)):
         what = f"settings.allow: {judged[0]} is compared with the plan, it cannot be allowed"
-        raise InputError(what, hint='take it out, or ask for must_be = "as-good"')
+        raise InputError(what, hint='take it out, or set must_be = "as-good"')
     others = dict(committed.others)
     if committed.model and not (plan.model and _is_model(committed.model, plan.model)):
         others = {"model": committed.model, **others}

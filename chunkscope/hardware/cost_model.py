@@ -71,7 +71,7 @@ def cost_model(target: CostTarget | None, calibration: Calibration | None) -> Co
     if roofline is None:
         raise MissingError(
             f"the speed of {target.gpu.title} is not known",
-            hint="plan for a GPU of the table (--gpu h200), or pass --calibration",
+            hint="plan for one of `chunkscope gpus`, or pass --calibration",
         )
     return CostModel(
         source=CostSource.ROOFLINE,

@@ -112,7 +112,7 @@ def profile_of(
                 raise InputError(
                     f"none of the {dataset.skipped:,} rows of {dataset.path} could be used; "
                     f"{dataset.unit} {first.position}: {first.reason}",
-                    hint="another field (--field) or format (see `chunkscope help config`)?",
+                    hint="is it another field (--field) or format (`chunkscope help config`)?",
                 )
         names = ", ".join(dataset.path for dataset in datasets[:3])
         raise InputError(f"there are no rows in {names}", hint="is the file empty?")

@@ -65,7 +65,7 @@ def analyze_on_ray(
     with discovered(paths, options, listener) as sources:
         if here := [source.path for source in sources if source.is_read_once or source.rendered]:
             raise UsageError(
-                f"--ray: {here[0]} is a pipe or a harness's task, which only this machine has",
+                f"--ray cannot read {here[0]}: pipes and harness tasks are only on this machine",
                 hint="save it to a file first, or count it without --ray",
             )
         size = sys.maxsize if options.sample else part_bytes  # a sample is drawn from all rows
@@ -134,7 +134,7 @@ def _driven(job: Job, address: str | None, listener: Listener) -> list[CountedPa
                 listener.progress.at(**value)
         except (EOFError, pickle.UnpicklingError, BrokenPipeError):
             value = EngineError(
-                "the Ray cluster is gone, and nothing was counted to its end",
+                "the Ray cluster is gone, and no file was counted completely",
                 hint="see `ray status` and what Ray says above; then run the command again",
             )
         except BaseException:
@@ -241,7 +241,7 @@ def count_part(job: Job, place: int, *, by_reference: bool) -> CountedPart | Chu
             scan.tokenizer.use_reference()
         is_file = file is not None and part.member is None and file.is_file()
         if file and is_file and file.stat().st_size != part.bytes:
-            error = InputError(f"{file} has another size where it is counted")
+            error = InputError(f"{file} has another size on the node that counts it")
             return CountedPart(place, DatasetScan(scan, part).result(error))
         (dataset,) = scan.datasets([part])
     except ChunkscopeError as error:

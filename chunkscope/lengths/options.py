@@ -56,7 +56,7 @@ class AnalyzeOptions:
             try:
                 day = datetime.date.fromisoformat(self.chat_date)
             except ValueError as error:
-                raise UsageError(str(error), hint="as in 2026-01-31") from None
+                raise UsageError(str(error), hint="write it like 2026-01-31") from None
             object.__setattr__(self, "chat_date", day)
         files: Any = self.prefix_files
         files = (files,) if isinstance(files, str | os.PathLike | PrefixFile) else files

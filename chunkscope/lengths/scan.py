@@ -133,8 +133,8 @@ class Scan:
                 return datasets
             if gone := [source.path for source in sources if source.is_read_once]:
                 raise InputError(
-                    f"a fast engine and the reference differ on this data, and {gone[0]} is read "
-                    "already",
+                    f"a fast engine and the reference differ on this data, and {gone[0]} cannot be "
+                    "read again",
                     hint="run the same command again: the reference will be used from now on",
                 )
             self.listener.recounting(", ".join(sorted(self.tokenizer.engines)))

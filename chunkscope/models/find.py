@@ -110,7 +110,7 @@ def _from_path(path: Path, name: str) -> ModelShape:
     with suppress(ValueError):
         config = json.loads(text)
     if not isinstance(config, dict):
-        raise InputError(f"{file} holds no JSON object", hint=_HINT)
+        raise InputError(f"{file} is not a JSON object", hint=_HINT)
     return shape_from_config(
         config,
         name=name,

@@ -48,7 +48,7 @@ def emit(plan: Plan, target: Target | str, *, anyway: bool = False) -> Emission:
         less = f"{rate:.3g} requests a second would keep them" if rate else "no rate keeps them"
         raise EngineError(
             f"no setting that was tried keeps the limits: {limits}",
-            hint=f"{less}; take more GPUs, or write it all the same: --anyway",
+            hint=f"{less}; use more GPUs, or pass --anyway to write it nevertheless",
         )
     text = EMITTERS[target](plan)
     if breaks_limits and target not in WITHOUT_COMMENTS:
@@ -149,7 +149,7 @@ def _pairs(items: Mapping[str, object]) -> str:
         if "," in str(value) or "=" in str(value):
             raise UsageError(
                 f"{key} = {value} cannot be written as key=value,key=value",
-                hint="use a model path without commas and equal signs",
+                hint="use a model path without commas and equals signs",
             )
     return ",".join(f"{key}={value}" for key, value in items.items())
 

@@ -81,7 +81,7 @@ def _check(life: EngineStart, name: str, there: Deployment, base: Settings) -> N
     bill, facts = there.memory(base), life.facts
     if bill is None or there.shape is None or there.gpu is None:
         raise UsageError(
-            "--log is of a model on a GPU: both are needed",
+            "--log needs the model and the GPU that wrote it",
             hint="name them: --model llama-3.1-8b --gpu h200",
         )
     mine, its = there.release, release(facts.version or there.release.text)

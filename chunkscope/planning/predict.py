@@ -93,7 +93,7 @@ def predict(
     if options.find_rate:  # enough requests to see a queue, coming one by one
         for name in ("arrivals", "concurrency", "sweep", "timeline", "policy"):
             if getattr(options, name) != getattr(SimulateOptions(), name):
-                raise UsageError(f"--find-rate tries rates of its own: leave --{name} out")
+                raise UsageError(f"--find-rate tries rates itself: leave {name} out")
         if (options.requests or FEWEST_REQUESTS) < FEWEST_REQUESTS:
             few = f"--find-rate needs at least {FEWEST_REQUESTS:,} requests to see a queue"
             raise UsageError(few)

@@ -129,13 +129,13 @@ def _check_limits(p: Problem) -> None:
     """Latencies are weighed on the simulator, and at a rate nothing else can be."""
     if p.request.is_open and not p.request.slo:
         raise UsageError(
-            "at a rate of --arrivals the run takes as long with every setting",
+            "at a rate of --arrivals the run takes equally long with every setting",
             hint="add the latencies to keep: --slo ttft_p95=1s,itl_p99=50ms",
         )
     if p.request.slo and p.request.mode is not None:
         raise UsageError(
             f"--slo and --mode {p.request.mode} both decide",
-            hint="leave one out: --mode forces the length rule, whatever it brings",
+            hint="leave one out: --mode forces the length rule",
         )
     if p.request.slo and not p.can_simulate:
         raise UsageError(

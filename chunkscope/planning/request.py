@@ -78,7 +78,7 @@ class PlanRequest:
         {'tensor_parallel_size': 2}
         """
         if unknown := sorted(set(asked) - {field.name for field in fields(cls)}):
-            raise UsageError(f"recommend knows no {unknown[0]!r}")
+            raise UsageError(f"recommend has no option {unknown[0]}")
         dtype = one_of(KvCacheType, kv_cache_dtype, "kv_cache_dtype")
         for name, kind in (("task", Task), ("mode", Mode), ("order", SendOrder)):
             if asked.get(name) is not None:
@@ -149,7 +149,7 @@ def read_max_output(given: MaxOutput | None) -> dict[str, Any]:
     pairs = [text.rpartition("=") for text in ([given] if isinstance(given, str) else given)]
     if wrong := next((text for *_, text in pairs if not text.strip().isdecimal()), None):
         raise UsageError(
-            f"--max-output: {wrong!r} is no number of tokens",
+            f"--max-output: {wrong!r} is not a number of tokens",
             hint="write `--max-output 256`, or `--max-output gsm8k=300` for one dataset",
         )
     tokens = {name: int(text) for name, _, text in pairs}

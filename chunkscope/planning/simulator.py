@@ -106,7 +106,7 @@ class Simulator:
         tokens, pool = self.kv_cache_tokens, self.kv_pool
         if pool is None and tokens is None:
             if (memory := self.deployment.memory(full)) is None:
-                raise _unknown("how large the KV cache is, is not known without a model and a GPU")
+                raise _unknown("the size of the KV cache is not known without a model and a GPU")
             tokens = max(1, memory.kv_cache_tokens)
         pool = pool or self.deployment.kv_pool(full, tokens or 1)
         return self.scenario(settings), full, pool

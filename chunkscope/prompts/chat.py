@@ -33,7 +33,7 @@ def release_of(version: str) -> Release:
     """
     match = re.match(r"v?(\d+)\.(\d+)", version.strip())
     if match is None:
-        raise UsageError(f"{version!r} is no vLLM version", hint="write it like 0.24 or 0.24.0")
+        raise UsageError(f"{version!r} is not a vLLM version", hint="write it like 0.24 or 0.24.0")
     return int(match[1]), int(match[2])
 
 
@@ -72,7 +72,7 @@ def conversation(value: Any, row: Mapping[str, Any], vllm: Release = NEWEST) -> 
     [{'role': 'user', 'content': 'hi'}]
     """
     if not isinstance(value, list) or not value:
-        raise UnusableError(f"messages are {json_type(value)}, not a list with some in it")
+        raise UnusableError(f"messages are {json_type(value)}, not a list of messages")
     messages = [_message(message, number, vllm) for number, message in enumerate(value, start=1)]
     return Conversation(
         messages=messages,

@@ -107,7 +107,7 @@ def select(head: Sequence[Any], options: SelectOptions, *, prefix: str = "") -> 
     `prefix` is put before every text.
     """
     if options.fields and options.template is not None:
-        raise UsageError("--field and --template exclude each other", hint="use one of them")
+        raise UsageError("--field and --template cannot be used together", hint="use one of them")
     lists: list[FieldPath] = []
     for name in options.each:
         path = _resolve(name, "--each", head=head)

@@ -391,7 +391,7 @@ def lengths_of(columns: TraceColumns) -> Selection:
 
     def prompt(record: Any) -> int:
         if blocks and not are_blocks(blocks.find(record) or []):
-            raise UnusableError(f'field "{blocks.text}" is no list of numbers')
+            raise UnusableError(f'field "{blocks.text}" is not a list of numbers')
         return trace_length(path.get(record), path.text)
 
     return Selection(
@@ -463,5 +463,5 @@ def check_unicode(item: Any) -> None:
                 text = json.dumps(everything, ensure_ascii=False, default=str)
         if not all_unicode((text,)):
             raise UnusableError(
-                "the prompt holds a lone surrogate (\\ud800 to \\udfff), which is no character"
+                "the prompt holds a lone surrogate (\\ud800 to \\udfff), which is not a character"
             )

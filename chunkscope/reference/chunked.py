@@ -33,11 +33,11 @@ def chunked(
 ) -> Any:
     """Let a transformers model prefill prompts over `threshold` tokens in chunks.
 
-    The model is changed and returned; its calls and results stay the same. Without a threshold it
-    is the plan's, or what `activation` says of the profile; "off" there leaves prompts whole.
+    The model is changed and returned; its calls and results stay the same. Instead of a threshold,
+    a plan or profile gives that of the length rule; its mode "off" leaves prompts whole.
     `chunk` is a number of tokens; without one it is 512, 1,024 or 2,048 by the prompt's length and
     never more than the threshold. What cannot be cut is left whole, with one warning.
-    `model.chunking` has the `stats`, can `measure` the memory, and `undo` it all.
+    `model.chunking` has `stats`, `measure` (peak memory) and `undo`.
 
     >>> from transformers import LlamaConfig, LlamaForCausalLM
     >>> import torch
@@ -59,8 +59,8 @@ def chunked(
     given = [value for value in (threshold, plan, profile) if value is not None]
     if len(given) != 1:
         raise UsageError(
-            f"{'several' if given else 'none'} of threshold, plan and profile are given",
-            hint='say threshold=2048, plan="reports/plan.json" or profile=...',
+            "give exactly one of threshold, plan and profile",
+            hint='such as threshold=2048, plan="reports/plan.json" or profile=...',
         )
     if plan is not None:
         threshold = Plan.load(plan).decision.threshold
@@ -129,7 +129,7 @@ class Chunking:
             model.generate = update_wrapper(partial(self._generate_call), self._generate)
 
     def undo(self) -> None:
-        """The model as it was."""
+        """Restore the model."""
         for name in ("forward", "generate", "chunking"):
             self._model.__dict__.pop(name, None)
 

@@ -134,7 +134,7 @@ def _warm_up(model: Any, requests: Sequence[TokenRequest]) -> None:
             expected = model(input_ids=ids, use_cache=False).logits[0, -1].float().cpu()
         rounding = min(256 * torch.finfo(model.dtype).eps, MOST_APART) * expected.abs().max()
         if (logits - expected).abs().max() > rounding:
-            raise not_taken(model, "alone it answers otherwise than beside another request")
+            raise not_taken(model, "its answers change when another request runs with it")
 
 
 def demo_requests(model: Any, long: int, seed: int) -> Iterator[TokenRequest]:

@@ -43,7 +43,7 @@ def prefixes(profile: Profile | Name) -> PrefixSummary:
     measured = [(dataset, dataset.prefixes) for dataset in profile.datasets if dataset.prefixes]
     if not measured:
         raise InputError(
-            "the profile does not say what its prompts share",
+            "what prompts share was not measured for this profile",
             hint="measure it: `chunkscope analyze data/`, without prefixes = false",
         )
     overall = reuse_together([reuse for _, reuse in measured])

@@ -80,7 +80,7 @@ def check_requests(
     """InputError where no engine could ever serve the longest request with this setting."""
     totals = [request.prompt_tokens + request.output_tokens for request in requests]
     if not totals:
-        raise InputError("there are no requests", hint="an empty profile or trace has no run")
+        raise InputError("there are no requests", hint="is the profile or trace empty?")
     tokens, blocks = max(totals), GroupBlocks(settings, pool, rules)
     place, limit = totals.index(tokens) + 1, settings.max_model_len
     chunked = settings.enable_chunked_prefill or settings.long_prefill_token_threshold
@@ -88,7 +88,7 @@ def check_requests(
         raise InputError(  # the last token is never read back, so it needs no room
             f"request {place:,} can never fit: {tokens - 1:,} tokens, and the KV cache holds "
             f"{max(0, round(pool.num_blocks * pool.tokens_per_block)):,}",
-            hint="give a larger --kv-cache-tokens, or leave such requests out",
+            hint="plan for a GPU with more memory, or leave such requests out",
         )
     if limit is not None and tokens > limit:
         raise InputError(

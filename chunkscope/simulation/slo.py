@@ -77,7 +77,7 @@ def _limit(text: str) -> LatencyLimit:
     except ValueError as error:
         raise UsageError(f"--slo {name}: {error}") from None
     if not seconds:
-        raise UsageError(f"--slo {name}: nothing takes no time", hint=f"write it like {EXAMPLE}")
+        raise UsageError(f"--slo {name} must be over 0", hint=f"write it like {EXAMPLE}")
     return LatencyLimit(metric=metric, at=at, seconds=seconds)
 
 

@@ -71,7 +71,7 @@ def _requests(path: Path, rows: list[Row]) -> tuple[tuple[Request, ...], list[li
         if requests and arrival_s < requests[-1].arrival_s:
             early = requests[-1].arrival_s - arrival_s
             raise InputError(
-                f"{where}: it arrives {early:g} s before the one above it",
+                f"{where}: it arrives {early:g} s before the request above it",
                 hint="sort the trace by its times",
             )
         # A request without a prompt or an answer still takes a token of each.
@@ -79,7 +79,7 @@ def _requests(path: Path, rows: list[Row]) -> tuple[tuple[Request, ...], list[li
         requests.append(Request(prompt_tokens=prompt, output_tokens=output, arrival_s=arrival_s))
         names = row.get("hash_ids") or []
         if not are_blocks(names):
-            raise InputError(f"{where}: hash_ids is no list of whole numbers", hint=_HINT)
+            raise InputError(f"{where}: hash_ids is not a list of whole numbers", hint=_HINT)
         blocks.append(names)
     return tuple(requests), blocks
 
@@ -95,7 +95,7 @@ def _seconds(value: Any, where: str) -> float:
                 seconds = read(value)
                 break
     if not math.isfinite(seconds):
-        raise InputError(f"{where}: the time {value!r} is no number and no date", hint=_HINT)
+        raise InputError(f"{where}: the time {value!r} is neither a number nor a date", hint=_HINT)
     return seconds
 
 
@@ -111,7 +111,7 @@ def _sharing(path: Path, sent: Workload, blocks: list[list[int]]) -> Workload:
         np.fromiter(chain.from_iterable(blocks), np.int64),
     )
     if tree is None:
-        raise InputError(f"{path}: its hash_ids do not go with its input_length", hint=_HINT)
+        raise InputError(f"{path}: its hash_ids do not match its input_length", hint=_HINT)
     sharing = tree.sharing()
     ends = zip(sent.requests, sharing.ends, strict=True)
     requests = tuple(replace(request, stretch=end) for request, end in ends)

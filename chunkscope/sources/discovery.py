@@ -89,7 +89,7 @@ def discover(
     elif len(names) != len(sources) or len({*names}) < len(names):
         raise UsageError(
             f"{len(names)} names for {len(sources)} datasets",
-            hint="give another for each, in order: " + ", ".join(source.name for source in sources),
+            hint="give each its name, in order: " + ", ".join(source.name for source in sources),
         )
     named = [replace(s, name=printable(name)) for s, name in zip(sources, names, strict=True)]
     return named, search.skipped
@@ -274,7 +274,7 @@ class _Search:
             if "__MACOSX" in parts or any(p[0] == "." and p not in (".", "..") for p in parts):
                 continue
             if ".." in parts:
-                self._refuse(shown, InputError("its path leads out of the archive"))
+                self._refuse(shown, InputError("its path points outside the archive"))
             else:
                 member = replace(archive, group=group, path=shown, member=name, bytes=size)
                 self._consider(member, _join(below, name), shown)
@@ -293,7 +293,7 @@ class _Search:
 def _refuse_other_than_data(source: Source, below: str) -> None:
     """What lies in a folder or an archive beside the data."""
     if _ABOUT_THE_DATA.fullmatch(below.rpartition("/")[2]):
-        raise InputError("about the data, not data")
+        raise InputError("a description of the data")
     if source.format == "archive":
         raise InputError("an archive inside an archive")
     if source.file is not None and source.member is None:

@@ -129,7 +129,7 @@ def json_rows(
         value = parse_value(data)
     except ValueError as error:
         hint = "is it cut off? Check it with `python -m json.tool`"
-        raise InputError(f"{path} is no JSON document: {error}", hint=hint) from None
+        raise InputError(f"{path} is not a JSON document: {error}", hint=hint) from None
     rows_at, records = rows_of(value, under)
     if rows_at is not None:
         reader.metadata = {key: held for key, held in value.items() if key != rows_at}

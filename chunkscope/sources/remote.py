@@ -127,7 +127,7 @@ def explained(shown: str, error: BaseException, *, is_search: bool = False) -> C
     if any(getattr(one, "status", 0) >= 500 for one in chain):  # https calls that "not found"
         return InputError(what, hint=_AGAIN)
     if isinstance(error, FileNotFoundError):
-        return InputError(f"there is no {shown}", hint="check the name; folders need files in them")
+        return InputError(f"there is no {shown}", hint="check the name; empty folders do not count")
     for names, hint in ((_NO_ACCESS, _ACCESS), (_NO_NETWORK, _NETWORK)):
         if kinds & {*names.split()}:
             return (MissingError if is_search else InputError)(what, hint=hint)

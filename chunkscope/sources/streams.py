@@ -151,7 +151,7 @@ def _refuse_bomb(unpacked: int, packed: int, shown: str) -> None:
     if unpacked > max(_RATIO_FROM_BYTES, _MOST_RATIO * packed):
         raise InputError(
             f"cannot read {shown}: it unpacks to more than {_MOST_RATIO:,} times its size",
-            hint="no evaluation writes such a file: where does it come from?",
+            hint="it may be a decompression bomb: check where it comes from",
         )
 
 

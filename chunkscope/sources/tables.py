@@ -85,7 +85,7 @@ def _data_rows(
             row = next(table)
         except csv.Error as error:
             raise InputError(
-                f"{reader.source.path} is no table from line {start} on: {error}",
+                f"{reader.source.path} is not a table from line {start} on: {error}",
                 hint="is a quote opened there and never closed?",
             ) from error
         line = table.line_num + 1

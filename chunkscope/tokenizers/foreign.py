@@ -30,5 +30,5 @@ def foreign_errors(what: str) -> Iterator[None]:
     except BaseException as error:
         raise TokenizerError(
             f"{what} cannot be used: {first_line(error)}",
-            hint="are its files as they were published? Download them again, or take another one",
+            hint="its files may be damaged: download them again, or use another one",
         ) from error

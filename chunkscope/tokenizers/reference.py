@@ -199,7 +199,7 @@ def load_auto(folder: Path, *, trust_remote_code: bool = False) -> Any:
     except Exception as error:  # from_pretrained raises whatever a damaged file provokes
         if "trust_remote_code" in str(error):
             raise InputError(
-                f"the tokenizer in {folder} is a Python program, which is not run unasked",
+                f"the tokenizer in {folder} is Python code, which is not run by default",
                 hint="if you trust it, pass --trust-remote-code",
             ) from error
         raise InputError(

@@ -36,7 +36,7 @@ _VOCABULARIES = {
 }  # fmt: skip
 _CHOICES = (
     "pass a folder with a tokenizer.json, a hub id such as Qwen/Qwen3-8B, a tiktoken encoding "
-    "such as o200k_base, or leave --tokenizer out for the embedded default"
+    "such as o200k_base, or leave --tokenizer out for the built-in one"
 )
 
 

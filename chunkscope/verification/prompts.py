@@ -136,7 +136,7 @@ def _refuse_other_data(lengths: Sequence[int], profile: Profile) -> None:
         raise InputError(
             f"the profile does not have the lengths of {strange:,} of {len(lengths):,} prompts: "
             "this is other data, or it was read differently",
-            hint="analyze this data, then recommend and verify, with one and the same profile",
+            hint="analyze this data, then recommend and verify with the same profile",
         )
 
 

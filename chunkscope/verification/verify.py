@@ -91,7 +91,7 @@ class VerifyOptions:
         if self.shared_prefix is not None and self.data:
             raise UsageError(
                 "shared_prefix and --data cannot be used together",
-                hint="leave one of them out: real prompts share what they share",
+                hint="leave one of them out: real prompts have their own prefixes",
             )
 
     @property

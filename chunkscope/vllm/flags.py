@@ -84,7 +84,7 @@ def release(version: str | None = None) -> Release:
             return _assumed("development", version)
     match = re.match(r"v?(\d+)\.(\d+)(?:\.(\d+))?", version.strip())
     if match is None:
-        raise UsageError(f"{version!r} is no vLLM version", hint="write it like 0.24 or 0.24.0")
+        raise UsageError(f"{version!r} is not a vLLM version", hint="write it like 0.24 or 0.24.0")
     parsed = (int(match[1]), int(match[2]), int(match[3] or 0))
     text = version.strip().removeprefix("v")
     if parsed < OLDEST:
@@ -186,14 +186,14 @@ class ServeFlag:
         if kind != self.takes and text in ("", "None"):
             return None
         if self.choices and text not in self.choices:
-            raise ValueError(f"{text[:40]!r} is none of {', '.join(self.choices)}")
+            raise ValueError(f"{text[:40]!r} is not one of {', '.join(self.choices)}")
         if kind not in NUMBERS or (kind == "length" and text.lower() in ("auto", "-1")):
             return None if kind == "length" else text
         with suppress(ValueError, OverflowError, RecursionError):
             value = NUMBERS[kind](text)
             if kind == "json" or abs(value) <= MOST:
                 return value
-        raise ValueError(f"{text[:40]!r} is no value that vLLM reads")
+        raise ValueError(f"{text[:40]!r} is not a value that vLLM accepts")
 
 
 class _Parser(argparse.ArgumentParser):

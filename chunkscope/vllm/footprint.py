@@ -89,9 +89,9 @@ def memory(
     kv_cache_dtype: KvCacheType | str = KvCacheType.AUTO,
     **settings: Any,
 ) -> Footprint:
-    """What a model takes of a GPU under these settings, by vLLM's names; the others are vLLM's own.
+    """How a model fills a GPU with these settings (vLLM's names; the others have its defaults).
 
-    Without a GPU it is that of this machine.
+    `gpu` is this machine's by default.
 
     >>> memory("qwen3-8b", "h100", max_num_seqs=256, vllm_version="0.24").memory.kv_cache_tokens > 0
     True

@@ -125,7 +125,7 @@ class LmEvalLog(HarnessLog):
 
     def requests(self, row: Any) -> Iterator[SentRequest]:
         if not has(row, *_NEEDED):
-            raise UnusableError(f"no sample of lm-eval, which has {', '.join(_NEEDED)}")
+            raise UnusableError(f"not a sample of lm-eval, which has {', '.join(_NEEDED)}")
         # Every filter has the same prompt and the same answers; a file of several tasks has others.
         document = str(hash(json.dumps([row[key] for key in _NEEDED])))
         if document in self.ids:

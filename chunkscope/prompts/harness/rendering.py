@@ -88,12 +88,12 @@ class Rendering:
             limit = int(limit)
         if harness == "inspect" and (options.shots is not None or options.include_path):
             raise UsageError(
-                "--shots and include_path are for lm-eval: an Inspect task decides that itself"
+                "--shots and include_path are for lm-eval; an Inspect task sets its own shots"
             )
         if harness == "lm-eval" and self.chat and self.tokenizer is None:
             raise UsageError(
-                "--apply-chat-template needs to know whose template",
-                hint="name the model: --model Qwen/Qwen3-8B",
+                "--apply-chat-template needs a model",
+                hint="name it: --model Qwen/Qwen3-8B",
             )
         return asdict(options) | {
             "harness": harness,
@@ -142,7 +142,7 @@ def failure(text: str, outcome: dict[str, Any], ended: int | None) -> Chunkscope
     if ended is not None:
         return InputError(f"{text}: its process ended with {ended}; the end of its output: {last}")
     return InputError(
-        f"{text}: no answer in time, so its process was ended; the end of its output: {last}",
+        f"{text}: no answer in time, so its process was stopped; the end of its output: {last}",
         hint="set a longer timeout in chunkscope.toml ([analyze]), or give it less to do with "
         "--limit N; an agent that waits for a certain answer never ends with a mock model",
     )

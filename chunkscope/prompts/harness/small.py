@@ -195,7 +195,7 @@ class EvalScopeLog(HarnessLog):
     def requests(self, row: Any) -> Iterator[SentRequest]:
         row = as_dict(row)
         if row.get("agent_trace"):
-            raise UnusableError("an agent's run, of which the log has only the sum of its requests")
+            raise UnusableError("an agent's run: the log has only the sum of its requests")
         usage = as_dict(as_dict(row.get("model_output")).get("usage"))
         sent, answer = _without_answer(row.get("messages"))
         yield _measured(sent, usage.get("input_tokens"), usage.get("output_tokens"), answer)

@@ -27,7 +27,7 @@ SENTENCES: dict[str, Template] = {
     "were counted again with the reference",
     "no_header": 'the table has no header: counted "{field}", its longest text (--field chooses)',
     "prefix_unused": "the prefix was not used: it goes before text prompts only",
-    "nothing_to_score": "counted as generated: there are no choices whose likelihood to ask for",
+    "nothing_to_score": "counted as generation: there are no choices to score",
     "choices_unused": "the choices were not used: they go after text prompts only",
     "choices_uncounted": lambda fields: (
         "multiple choice, counted without the choices that an evaluation sends too: use "

@@ -73,7 +73,7 @@ SENTENCES: dict[str, Template] = {
     "change_oom_loading": f"use more GPUs ({spelled('tensor_parallel_size')}) or quantized weights",
     "change_oom_start": f"lower {_BUDGET} or {_SHARE}",
     "change_oom_running": f"lower {_SHARE}: a step took more memory than vLLM had set aside",
-    "change_refused_arguments": "another value of the argument that it names",
+    "change_refused_arguments": "change the argument that the message names",
     "change_killed": "look for the system's reason: most often it ran out of memory (dmesg)",
     "change_died": "read the log around this line: the first error of its traceback is the cause",
     "change_fixed_size": lambda argument: (
@@ -92,13 +92,13 @@ SENTENCES: dict[str, Template] = {
     "change_queue": "nothing for throughput, the engine is at work; for an earlier first token "
     "send fewer requests at once or add a GPU",
     "change_queue_budget_unknown": f"check {_BUDGET} and {_THRESHOLD}, which /metrics does not "
-    "tell; at vLLM's defaults there is nothing to change",
-    "change_queue_small_step": "first the small step or chunk named here",
+    "show; at vLLM's defaults there is nothing to change",
+    "change_queue_small_step": "first change the small step or chunk named here",
     "change_small_step": lambda name: (
         f"leave {spelled(name)} out, unless it was set for shorter gaps between tokens"
     ),
     "change_client": "raise the client's concurrency (lm-eval: num_concurrent; Inspect: "
-    "--max-connections), unless the load is given",
+    "--max-connections), unless the load is fixed",
     "change_starved": f"for shorter gaps between tokens lower {_BUDGET} or set {_THRESHOLD}: "
     "`chunkscope recommend --slo itl_p99=...` finds the value",
     "change_preemptions": f"lower {_SEQS}, or give the KV cache more room",

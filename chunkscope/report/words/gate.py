@@ -37,14 +37,14 @@ SENTENCES: dict[str, Template] = {
     "gate_not_simulated": "nothing was simulated: `chunkscope recommend --model --gpu`",
     "gate_random_weights": "random weights: verify a model with its own weights",
     "gate_outputs_not_compared": "not compared: `chunkscope verify --check-outputs`",
-    "gate_log_silent": "the log does not say",
+    "gate_log_silent": "the log does not show it",
     "gate_rules": "{rules}",
     "gate_cannot_look": "{why}",
     "gate_no_file": "no file to look at (stdin or a hub dataset): name it in `not_checked`",
-    "gate_not_led_to": "{path} is no longer among what was analyzed: analyze again",
+    "gate_not_led_to": "{path} is no longer in the analyzed data: analyze again",
     "gate_file": "{path}",
     "gate_arguments_checked": "{checked:argument} checked",
-    "gate_other_model": "the plan is about {planned}",
+    "gate_other_model": "the plan is for {planned}",
     "gate_unjudged": 'it may change memory or speed; `allow = ["{name}"]` accepts it',
     "gate_default_unknown": "vLLM's default is not known without `chunkscope recommend --model "
     "--gpu`",
@@ -53,7 +53,7 @@ SENTENCES: dict[str, Template] = {
     "gate_would_not_start": "vLLM would not start: the driver needs some of that memory",
     "gate_logprobs_do_not_fit": "prompt logprobs, which vLLM does not profile, would not fit",
     "gate_cannot_run": "it cannot run (predicted)",
-    "gate_within_plan": "predicted with {requests} requests, beside the plan",
+    "gate_within_plan": "predicted with {requests} requests, compared with the plan",
     "gate_limit_breaks": "predicted with {requests} requests: a limit breaks that the plan keeps",
     "gate_data_changed": lambda profile, names: (
         f"The data changed since {profile} was written: {named(names, 3)}"

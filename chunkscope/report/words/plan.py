@@ -50,7 +50,7 @@ def _activation(tokens: int, kib: float, *, expands: bool) -> str:
 
 def _scaled(**differing: list[str]) -> str:
     pairs = ", ".join(f"{there}, not {here}" for there, here in differing.values())
-    taken = "only its host is taken" if "model" in differing else "step times are scaled"
+    taken = "only its CPU times are used" if "model" in differing else "step times are scaled"
     return f"the calibration is of {pairs}: {taken}"
 
 
@@ -92,7 +92,7 @@ SENTENCES: dict[str, Template] = {
     "why_needed_max_num_batched_tokens": "the default {own} does not fit; {value} does (predicted)",
     "why_keeps_limits": "for the limits (simulated); vLLM's default is {own}",
     "why_length_rule": "by the length rule",
-    "why_threshold_ends_nothing": "the length rule's {threshold} tokens would end no chunk",
+    "why_threshold_ends_nothing": "the length rule's {threshold} tokens would split nothing",
     "why_needed_long_prefill_token_threshold": "the logits of larger chunks do not fit (predicted)",
     "why_needed_gpu_memory_utilization": "so that the logits of prompt_logprobs fit (predicted)",
     "why_needed_max_model_len": "the model's {own} tokens do not fit the KV cache (predicted)",
@@ -100,7 +100,7 @@ SENTENCES: dict[str, Template] = {
     "why_asked": "as asked",
     "why_asked_kv_cache": "as asked; it can change the model's answers",
     # notes
-    "vllm_newer": "vLLM {version} is newer than {newest}: assuming that it behaves alike",
+    "vllm_newer": "vLLM {version} is newer than {newest}: assuming that it behaves the same",
     "vllm_not_installed": "no vLLM is installed here: assuming {version} (newest known)",
     "vllm_development": "vLLM {version} is a development build: assuming {newest}",
     "assumed_output": "answers are assumed to have {tokens} tokens: give --max-output",
@@ -115,7 +115,7 @@ SENTENCES: dict[str, Template] = {
     "for exact ones: chunkscope analyze --model {name}",
     "measured_in_log": "memory is as measured in {log}, where it says so",
     "replicas_wait": "replicas are simulated one by one, without waiting for each other",
-    "unmeasured_kv_cache": "a KV cache of {dtype} was never measured: its cost is taken by bytes",
+    "unmeasured_kv_cache": "a KV cache of {dtype} was never measured: costs are scaled by bytes",
     "window_hits": "prefix hits are those of full-attention layers: vLLM may find fewer",
     "no_window_hits": "no prefix hits are counted: no layer keeps all tokens",
     "states_not_aligned": "vLLM ends chunks at block borders to keep states: not simulated",
@@ -153,8 +153,8 @@ SENTENCES: dict[str, Template] = {
         f"planned for {STARTED[entry]}: defaults that differ here are spelled out"
     ),
     "emit_in_flight": "send at least {requests} requests at once to fill the server",
-    "emit_fill_in": "put your own for {names}",
-    "emit_config_blank": "write `--config FILE` with a blank: vLLM ignores `--config=FILE`",
+    "emit_fill_in": "replace {names} with your own",
+    "emit_config_blank": "write `--config FILE` with a space: vLLM ignores `--config=FILE`",
     "emit_lm_eval_memory": "gpu_memory_utilization is spelled out: lm-eval has its own default",
     "emit_lm_eval_cuts": "lm-eval cuts prompts to {context} tokens less the task's max_gen_toks",
     "emit_inspect_connections": "add --max-connections: Inspect sends 10 requests at a time",

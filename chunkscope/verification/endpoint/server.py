@@ -112,7 +112,7 @@ class Connection:
         self.address, self._key = address, key or ""
         if not (self._key.isascii() and self._key.isprintable() and self._key == self._key.strip()):
             raise UsageError(
-                "the API key has characters that are not allowed in a key",
+                "the API key has characters that a key cannot have",
                 hint=f"is {KEY_VARIABLES} set to the key alone, without quotes or a newline?",
             )
         headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
@@ -160,7 +160,7 @@ class Connection:
                 yield response
         except (aiohttp.ClientError, OSError) as error:
             detail = self.safe(str(error)) or type(error).__name__
-            raise RequestFailed(f"cannot be asked: {detail}") from None
+            raise RequestFailed(f"cannot be reached: {detail}") from None
 
     def refusal(self, reply: Reply) -> RequestFailed:
         """What an answer other than 200 says, in a sentence."""

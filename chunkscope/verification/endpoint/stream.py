@@ -77,7 +77,7 @@ class Received:
         except ValueError:
             content = None
         if not isinstance(content, dict):
-            raise RequestFailed("sent an event that is no JSON object")
+            raise RequestFailed("sent an event that is not a JSON object")
         if error := content.get("error"):
             details = error if isinstance(error, dict) else {"message": error}
             code = details.get("code")
@@ -92,7 +92,7 @@ class Received:
         self.cached = _tokens(cached, self.cached)
         choices = content.get("choices") or []
         if not isinstance(choices, list) or not all(isinstance(one, dict) for one in choices):
-            raise RequestFailed("sent choices that are no list of objects")
+            raise RequestFailed("sent choices that are not a list of objects")
         self._has_choice = self._has_choice or bool(choices)
         return choices
 
