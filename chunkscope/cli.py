@@ -94,9 +94,7 @@ def main() -> NoReturn:
         if isinstance(error, OSError) and error.errno in _DISK_FULL:
             _drop_output()
             console.say(f"error: cannot write the output: {error.strerror}")
-            console.say(
-                "\nhint: what was counted or measured is kept; free disk space and run again"
-            )
+            console.say("\nhint: what was counted or measured is kept; free disk space and repeat")
             sys.exit(InputError.exit_code)
         import traceback
 
