@@ -136,7 +136,7 @@ BUDGETS = {
     "diagnosis": 751,
     "reference": 978,
     "gating": 1_594,
-    "report": 2_778,
+    "report": 2_779,
     "commands": 1_241,
 }
 MOST_FILES = 14  # in a folder, without its __init__

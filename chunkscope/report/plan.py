@@ -82,7 +82,8 @@ def advice(plan: Plan) -> str:
         text += f"{', and' if sets else ', but'} {needed} is needed for vLLM to start"
     if choice.basis is Basis.MODE:
         return f"{text}, as --mode {plan.request.mode} asks"
-    return f"{text}, by prompt lengths alone" if choice.basis is Basis.LENGTHS else text
+    alone = "By prompt lengths alone: nothing was simulated. "
+    return f"{alone if choice.basis is Basis.LENGTHS else ''}{text}"
 
 
 def because(plan: Plan) -> str:
@@ -93,7 +94,7 @@ def because(plan: Plan) -> str:
     if choice.basis is Basis.LENGTHS:
         lacking = [n for n, v in (("--model", plan.model), ("--gpu", plan.gpu)) if v is None]
         if not lacking:
-            return "the speed of this GPU is not known, so nothing was simulated."
+            return "the speed of this GPU is not known."
         return f"which settings pay cannot be said without {' and '.join(lacking)}."
     if is_broken(plan):
         rate = f"About {choice.rate:,.3g} requests a second would keep them" if choice.rate else ""
