@@ -173,8 +173,8 @@ def test_the_threshold_is_that_of_a_plan_or_a_profile() -> None:
 @pytest.mark.parametrize(
     ("asked", "named"),
     [
-        ({}, "none"),
-        ({"threshold": 8, "profile": "profile.json"}, "several"),
+        ({}, "profile"),
+        ({"threshold": 8, "profile": "profile.json"}, "profile"),
         ({"threshold": 0}, "threshold"),
         ({"threshold": 8, "chunk": "by-length"}, "chunk"),
     ],
