@@ -55,13 +55,6 @@ def test_files_are_named_by_text_too(tmp_path):
     assert chunkscope.Profile.load(tmp_path / "copy.json") == profile
 
 
-def test_the_page_is_written_where_it_is_wanted_or_beside_the_results(tmp_path, plan):
-    plan.save(tmp_path / "plan.json")
-    for wanted, page in ((None, "report.html"), (tmp_path / "page.html", "page.html")):
-        assert chunkscope.report(tmp_path, output=wanted) == tmp_path / page
-        assert (tmp_path / page).read_text().startswith("<!DOCTYPE html>")
-
-
 def test_values_are_frames_and_tables(plan):
     values = (
         chunkscope.Profile.load(PROFILE),

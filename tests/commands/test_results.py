@@ -24,6 +24,11 @@ def test_the_page_goes_beside_the_results_and_the_answer_to_the_terminal(place) 
     run = chunkscope(place, "report")
     assert run.code == 0, run.err
     assert (place / "reports" / "report.html").read_bytes().startswith(b"<!DOCTYPE html>")
+    for wanted in (place / "reports" / "report.html", place / "page.html"):
+        wanted.unlink(missing_ok=True)
+        asked = wanted if wanted.name == "page.html" else None
+        assert python.report(place / "reports", output=asked) == wanted
+        assert wanted.read_bytes().startswith(b"<!DOCTYPE html>")
 
 
 def test_markdown_and_json_go_to_stdout_and_the_files_name_says_the_form(place) -> None:
