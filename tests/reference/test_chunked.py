@@ -139,10 +139,9 @@ def test_what_cannot_be_cut_stays_whole_with_one_warning(asked: dict[str, Any]) 
 
 
 def test_the_documented_call_saves_memory_and_a_call_that_costs_some_says_so() -> None:
-    """One token's logits: all of them, kept and joined, would be most of the memory."""
-    model = chunked(model_of("Llama"), threshold=64, chunk=64)
-    ids = ids_of(1_000, 24)
-    saved = model.chunking.measure(ids, logits_to_keep=1)
+    """Resident memory of a CPU wavers by tens of megabytes; the scores of this take hundreds."""
+    model = chunked(model_of("Llama", "eager"), threshold=64, chunk=64)
+    saved = model.chunking.measure(ids_of(1_000, 8), logits_to_keep=1)
     assert saved.saved_bytes == saved.whole_bytes - saved.chunked_bytes
     assert saved.saved_bytes > 0
     assert "logits_to_keep" not in repr(saved)
