@@ -91,7 +91,7 @@ def report_of(
     seqs = start.arguments.get("max_num_seqs") or default.max_num_seqs
     engine = Engine(
         start=start,
-        phases=phases(start.windows, seqs),
+        phases=phases(start.windows, seqs, ended=start.failure is not None),
         default_budget=default.step_tokens or None,
         profile=context.profile,
         finished=finished,
@@ -118,9 +118,10 @@ def mismatch(plan: Plan | None, facts: EngineFacts) -> Note | None:
         names = {plan.model.name.lower(), Path(plan.model.load_name).name.lower()}
         if Path(facts.model).name.lower() not in names:
             return note("plan_of_another_model", model=facts.model)
-    if plan.gpu is not None and (facts.device or facts.device_gib):
+    if plan.gpu is not None:
         size = facts.device_gib or plan.gpu.memory_gib
-        if facts.device == "cpu" or abs(size / plan.gpu.memory_gib - 1) > OTHER_GPU:
+        more = (facts.weights_gib or 0.0) + (facts.kv_cache_gib or 0.0) > plan.gpu.memory_gib
+        if facts.device == "cpu" or more or abs(size / plan.gpu.memory_gib - 1) > OTHER_GPU:
             return note("plan_of_another_gpu", gpu=plan.gpu.title)
     return None
 

@@ -38,17 +38,20 @@ class LoadPhase:
         return self.window.end_s - self.window.seconds
 
 
-def phases(windows: Sequence[LogWindow], max_num_seqs: int | None) -> tuple[LoadPhase, ...]:
-    """Of all engines, by time."""
+def phases(
+    windows: Sequence[LogWindow], max_num_seqs: int | None, *, ended: bool = False
+) -> tuple[LoadPhase, ...]:
+    """Of all engines, by time. After the last line of one that `ended` nothing could be sent."""
     names = dict.fromkeys(window.engine for window in windows)
     engines = ([window for window in windows if window.engine == name] for name in names)
-    every = (phase for some in engines for phase in _phases(some, max_num_seqs))
+    every = (phase for some in engines for phase in _phases(some, max_num_seqs, ended))
     return tuple(sorted(every, key=lambda phase: phase.begin_s))
 
 
-def _phases(windows: Sequence[LogWindow], max_num_seqs: int | None) -> list[LoadPhase]:
+def _phases(windows: Sequence[LogWindow], max_num_seqs: int | None, ended: bool) -> list[LoadPhase]:
     joined: list[LoadPhase] = []
-    for window, (bound, burst) in zip(windows, _bounds(windows, max_num_seqs), strict=True):
+    bounds = _bounds(windows, max_num_seqs, ended)
+    for window, (bound, burst) in zip(windows, bounds, strict=True):
         phase = LoadPhase(bound=bound, window=window, last_line=window.line, burst=burst)
         last = joined[-1] if joined else None
         if last and last.bound is bound and phase.begin_s <= last.window.end_s + 1:
@@ -59,19 +62,21 @@ def _phases(windows: Sequence[LogWindow], max_num_seqs: int | None) -> list[Load
     return joined
 
 
-def _bounds(windows: Sequence[LogWindow], max_num_seqs: int | None) -> list[tuple[Bound, bool]]:
+def _bounds(
+    windows: Sequence[LogWindow], max_num_seqs: int | None, over: bool
+) -> list[tuple[Bound, bool]]:
     """Of each window its bound, and whether what came, came at once."""
     before = [0, *(window.running + window.waiting for window in windows)]
     pairs = list(zip(windows, before, strict=False))
     bounds = [_bound(window, window.running - total, max_num_seqs) for window, total in pairs]
     # Before an end: all that was sent is running, and no other request came.
-    for place in range(len(windows) - 2, 0, -1):
+    for place in range(len(windows) - 1, 0, -1):
         window, queued = windows[place], windows[place - 1].waiting
         came = window.running + window.waiting > before[place]
         drains = not came and (queued or not window.prompt_tokens_per_s)
-        over = bounds[place + 1][0] in (Bound.END, Bound.IDLE)
         if bounds[place][0] is Bound.CLIENT and drains and over:
             bounds[place] = Bound.END, False
+        over = bounds[place][0] in (Bound.END, Bound.IDLE)
     return bounds
 
 

@@ -9,6 +9,7 @@ from chunkscope.diagnosis.diagnosis import Symptom
 from chunkscope.diagnosis.phases import FULL, Bound, LoadPhase
 from chunkscope.lengths.profile import Profile
 from chunkscope.prefixes.reuse import reuse_together
+from chunkscope.verification.endpoint.metrics import FIXED_SIZES
 from chunkscope.vllm.log.failures import Failure
 from chunkscope.vllm.log.reader import EngineStart, LogWindow
 
@@ -17,7 +18,7 @@ LITTLE = 0.05  # of the busy time: not worth a word
 _STARVED = 3.0  # times as long: a decode step with a prompt in it
 _STORM = 0.05  # preemptions for each request that ran
 _CROWD = ("running", "waiting", "kv_use")
-_FIXED_SIZES = ("num_gpu_blocks_override", "kv_cache_memory_bytes")  # of the KV cache
+_STEP_SIZES = ("max_num_batched_tokens", "long_prefill_token_threshold")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,26 +51,24 @@ class Engine:
         return tuple(self.start.line_of[name] for name in facts if name in self.start.line_of)
 
     @property
-    def fixed_size(self) -> str | None:
-        """The argument that fixed the size of the KV cache."""
-        return next((name for name in _FIXED_SIZES if name in self.start.arguments), None)
-
-    @property
-    def small_step(self) -> str | None:
-        """The argument that makes steps or chunks smaller than vLLM would."""
-        arguments = self.start.arguments
-        budget = arguments.get("max_num_batched_tokens")
+    def small_steps(self) -> dict[str, int]:
+        """The arguments that make steps or chunks smaller than vLLM would."""
+        start = self.start
+        given = start.arguments if "arguments" in start.line_of else start.settings.given()
+        budget, threshold = map(given.get, _STEP_SIZES)
+        small = {}
         if isinstance(budget, int) and budget < (self.default_budget or SMALLEST_DEFAULT):
-            return "max_num_batched_tokens"
-        threshold = arguments.get("long_prefill_token_threshold")
-        small = isinstance(threshold, int) and 0 < threshold < SMALLEST_DEFAULT
-        return "long_prefill_token_threshold" if small else None
+            small[_STEP_SIZES[0]] = budget
+        if isinstance(threshold, int) and 0 < threshold < SMALLEST_DEFAULT:
+            small[_STEP_SIZES[1]] = threshold
+        return small
 
-    def more_room(self) -> Note:
-        """How the KV cache could be larger."""
-        if self.fixed_size:
-            return note("change_fixed_size", argument=self.fixed_size)
-        return note("change_more_kv_cpu" if self.on_cpu else "change_more_kv")
+    def more_room(self, on_gpu: Note) -> Note:
+        """How the KV cache could be larger: by the argument that fixed it, else by the device."""
+        fixed = next((name for name in FIXED_SIZES if name in self.start.arguments), None)
+        if fixed:
+            return note("change_fixed_size", argument=fixed)
+        return note("change_more_kv_cpu") if self.on_cpu else on_gpu
 
 
 def _symptom(
@@ -102,10 +101,10 @@ def _ended(engine: Engine) -> Symptom | None:
     if failure.error:
         evidence.append(note("failure_error", error=failure.error))
     change = note(f"change_{failure.kind}")
-    if failure.kind in (Failure.NO_CACHE_BLOCKS, Failure.CONTEXT_TOO_LONG) and engine.fixed_size:
-        change = engine.more_room()
+    if failure.kind in (Failure.NO_CACHE_BLOCKS, Failure.CONTEXT_TOO_LONG):
+        change = engine.more_room(change)
     elif engine.on_cpu and failure.kind.status == "out_of_memory":
-        change = note("change_more_kv_cpu")
+        change = note("change_oom_cpu")
     values = {"reason": failure.reason} if failure.kind is Failure.REFUSED else {}
     title = f"ended_{failure.kind}"
     return _symptom("ended", evidence, change, 1.0, (failure.line,), title, **values)
@@ -142,8 +141,8 @@ def _auto_fit(engine: Engine) -> Symptom | None:
     if longest is not None and longest < facts.fitted_to:
         return None
     seen = note("fitted", before=facts.fitted_from, after=facts.fitted_to, longest=longest)
-    effect = 0.9 if longest is not None else 0.3
-    return _symptom("auto-fit", [seen], "change_auto_fit", effect, engine.lines("fitted_to"))
+    change, effect = engine.more_room(note("change_auto_fit")), 0.9 if longest is not None else 0.3
+    return _symptom("auto-fit", [seen], change, effect, engine.lines("fitted_to"))
 
 
 # -- what the time went into -----------------------------------------------------------------------
@@ -168,7 +167,7 @@ def _held_back(
 
 
 def _kv_bound(engine: Engine) -> Symptom | None:
-    return _held_back(engine, Bound.KV, engine.more_room())
+    return _held_back(engine, Bound.KV, engine.more_room(note("change_more_kv")))
 
 
 def _seqs_bound(engine: Engine) -> Symptom | None:
@@ -180,22 +179,23 @@ def _queue_bound(engine: Engine) -> Symptom | None:
     # A budget that is not known may be what makes them wait: then it is not said to be fine.
     told = engine.lines("max_num_batched_tokens", "arguments")
     change = "change_queue" if told else "change_queue_budget_unknown"
-    if engine.small_step:
-        change = "change_queue_small_step"
+    if engine.small_steps or max(map(engine.share_of, (Bound.KV, Bound.SEQS))) >= LITTLE:
+        change = "change_queue_last"
     return _held_back(engine, Bound.PREFILL, change, weight=0.5)
 
 
 def _small_step(engine: Engine) -> Symptom | None:
-    name = engine.small_step
-    if name is None or not engine.windows_of(Bound.PREFILL):
+    steps = engine.small_steps
+    if not steps or not engine.windows_of(Bound.PREFILL):
         return None
-    default = engine.default_budget or SMALLEST_DEFAULT
-    seen = note("argument_and_default", name=name, value=engine.start.arguments[name])
-    if name == "max_num_batched_tokens":
-        seen.values["default"] = default
-    change, effect = note("change_small_step", name=name), engine.share_of(Bound.PREFILL)
-    lines = engine.lines("arguments", name)
-    return _symptom("small-budget", [seen], change, effect, lines, name=name)
+    defaults = {_STEP_SIZES[0]: engine.default_budget or SMALLEST_DEFAULT}
+    seen = [
+        note("argument_and_default", name=name, value=value, default=defaults.get(name))
+        for name, value in steps.items()
+    ]
+    change, effect = note("change_small_step", names=[*steps]), engine.share_of(Bound.PREFILL)
+    lines = engine.lines("arguments", *steps)
+    return _symptom("small-budget", seen, change, effect, lines, names=[*steps])
 
 
 def _client_bound(engine: Engine) -> Symptom | None:

@@ -88,6 +88,7 @@ def reading_of(
         windows[-1] = replace(windows[-1], hit_rate=rate)
     start = EngineStart(
         facts=facts,
+        arguments={n: cache.engine[n] for n in metrics.FIXED_SIZES if n in cache.engine},
         windows=tuple(windows),
         engines=int(cache.engine.get("engines") or 1),
         preemptions=metrics.counted(before, after, metrics.PREEMPTIONS),

@@ -90,7 +90,6 @@ def _table(name: str, *limits: Limit, **fields: Any) -> Any:
 
 TEXT = Annotated[str, Field(min_length=1)]
 TEXTS = Annotated[tuple[TEXT, ...], Strict(False)]  # TOML has only lists
-TOKEN_COUNT = (Annotated[Any, PlainValidator(TOKENS.read)], None)
 SWITCH, PLAN = (bool, False), (TEXT, "plan")
 LengthLimits = _table("LengthLimits", *LENGTHS)
 MemoryLimits = _table("MemoryLimits", *MEMORY)
@@ -99,7 +98,7 @@ TABLES: dict[str, Any] = {
         "DataLimits",
         *LENGTHS,
         datasets=(TEXTS, ()),
-        max_model_len=TOKEN_COUNT,
+        max_model_len=(Annotated[Any, PlainValidator(TOKENS.read)], None),
         allow_sample=SWITCH,
         of=(GenericAlias(dict, (str, LengthLimits)), {}),
     ),
@@ -120,7 +119,7 @@ TABLES: dict[str, Any] = {
         allow=(TEXTS, ()),
     ),
     "memory": _table(
-        "Memory",
+        "MemoryTables",
         setting=PLAN,
         predicted=(MemoryLimits | None, None),
         measured=(MemoryLimits | None, None),

@@ -290,8 +290,7 @@ def check_memory(limits: Any, evidence: Evidence) -> Iterator[Check]:
 
 def predicted_memory(evidence: Evidence) -> Values:
     """A step needs activations, the sampler and logits of prompt_logprobs beside the weights. vLLM
-    fills what it may use with KV cache; what it does not profile comes on top.
-    """
+    fills what it may use with KV cache; what it does not profile comes on top."""
     plan = evidence.need(Plan)
     memory = plan.memory
     if memory is None:

@@ -193,8 +193,7 @@ def updated_text(file: BudgetFile, findings: Findings) -> str:
     """The budget with its limits moved to today's values, all else left as it is written."""
     document: Any = tomlkit.parse(file.text)
     for check in judge(file, findings).checks:
-        stale = check.cause is not None or check.of_a_part
-        if isinstance(check.value, int | float) and not stale:
+        if isinstance(check.value, int | float) and not (check.cause or check.of_a_part):
             _move_limit(document, file.prefix, check, check.value)
     return tomlkit.dumps(document)
 

@@ -22,7 +22,11 @@ from chunkscope.vllm.rules import Version
 from chunkscope.vllm.settings import NAMES, Settings
 
 SERVE = re.compile(r"\bvllm\s+serve\b|\bvllm\.entrypoints\.openai\.api_server\b")
+COMMENT = re.compile(r"(?m)(?:^|(?<=[ \t]))#.*$")
 ENDS = re.compile(r"[|;&<>]|\d?>")  # a shell's word after which the arguments are over
+# A `vllm` that is another command; what of the environment may change memory or speed.
+REDEFINED = re.compile(r"\bvllm *\(\)|\b(?:alias|function) vllm\b")
+VARIABLE = re.compile(r"\b(VLLM_(?!LOG|API_KEY|HOST|PORT)\w+)=")
 HARNESS_COMMAND = re.compile(r"\blm[_-]eval\b")
 
 
@@ -33,10 +37,7 @@ def refusal(argument: str, why: str, code: str = "argument_refused") -> Refusal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommittedArguments:
-    """`others` are arguments that no setting here stands for, each as it is written.
-
-    `defaults` are those of who starts vLLM.
-    """
+    """`others`: what no setting stands for, as written; `defaults`: those of who starts vLLM."""
 
     settings: Settings = OWN
     model: str | None = None
@@ -52,7 +53,9 @@ def read_arguments(path: Path, version: Version, form: str | None = None) -> Com
     chosen = form or _form_of(path, text)
     read = {"vllm-yaml": from_yaml, "vllm-args": from_words, "lm-eval": from_model_args}
     try:
-        return read[chosen](text, version)
+        found = read[chosen](text, version)
+        variables = dict.fromkeys(VARIABLE.findall(_commands(text)), "")
+        return replace(found, others={**variables, **found.others})
     except ValueError as error:
         raise InputError(
             f"{path} cannot be read as {chosen}: {error}",
@@ -64,16 +67,18 @@ def _form_of(path: Path, text: str) -> str:
     """By its name, else by what it starts, else by how its first word looks."""
     if path.suffix.lower() in (".yaml", ".yml"):
         return "vllm-yaml"
-    text = _uncommented(text)
+    text = COMMENT.sub("", text)
     if SERVE.search(text):
         return "vllm-args"
-    first = next(iter(text.split()), "")
-    is_harness = HARNESS_COMMAND.search(text) or re.match(r"\{|[a-z_]+=", first)
+    is_harness = HARNESS_COMMAND.search(text) or re.match(r"\s*(\{|[a-z_]+=)", text)
     return "lm-eval" if is_harness else "vllm-args"
 
 
-def _uncommented(text: str) -> str:
-    return "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("#"))
+def _commands(text: str) -> str:
+    """As a shell reads them: without comments, and then lines that go on joined."""
+    if "\\\r\n" in text or REDEFINED.search(text):
+        raise ValueError("it has a `\\` before a CRLF, or a `vllm` of its own")
+    return COMMENT.sub("", text).replace("\\\n", " ")
 
 
 # -- words ---------------------------------------------------------------------------------------
@@ -81,14 +86,12 @@ def _uncommented(text: str) -> str:
 
 def from_words(text: str, version: Version) -> CommittedArguments:
     """Flags and values; or a script, of which the command that starts vLLM is read."""
-    lines = re.sub(r"\\\r?\n", " ", text).splitlines()
-    started = [line for line in lines if SERVE.search(line) and not line.lstrip().startswith("#")]
+    text = _commands(text)
+    _, *started = SERVE.split(text)
     if len(started) > 1:
         raise ValueError("it starts vLLM more than once")
-    words = shlex.split(started[0] if started else "\n".join(lines), comments=True)
+    words = shlex.split(started[0].partition("\n")[0] if started else text)
     if started:
-        is_start = (n for n, w in enumerate(words) if w == "serve" or w.endswith("api_server"))
-        words = words[next(is_start) + 1 :]
         words = list(itertools.takewhile(lambda word: not ENDS.match(word), words))
     return _from_list(words, version)
 
@@ -203,19 +206,17 @@ def from_model_args(text: str, version: Version) -> CommittedArguments:
 
     What lm-eval hands on to vLLM's `LLM` class are the engine's arguments, written out.
     """
-    text = _model_args(_uncommented(text).strip())
+    text = _model_args(_commands(text).strip())
     pairs = json.loads(text) if text.startswith("{") else _pairs(text)
     words: list[str] = []
     refusals: list[Refusal] = []
     others: dict[str, str] = {}
-    if "max_length" in pairs and "max_model_len" in pairs:
-        refusals.append(refusal("max_length", "lm-eval takes it or max_model_len, not both"))
     for key, given in pairs.items():
         name, value = HARNESS_NAMES.get(key, key), str(given)
         flag = flags_of(version).get(name)
         if name != key and name in pairs:
-            continue
-        if name in HARNESS_KEYS:
+            refusals.append(refusal(key, f"lm-eval takes it or {name}, not both"))
+        elif name in HARNESS_KEYS:
             if HARNESS_KEYS[name] not in (None, value.lower()):
                 others[name] = value
         elif flag is None or flag.server:
@@ -241,11 +242,11 @@ def _keyword(flag: ServeFlag, value: str) -> list[str]:
 def _model_args(text: str) -> str:
     if not HARNESS_COMMAND.search(text.split("=", 1)[0]):
         return text
-    words = shlex.split(text.replace("\\\n", " "))
-    place = next((i for i, w in enumerate(words) if w in ("--model_args", "-a")), None)
-    if place is None:
-        raise ValueError("the command has no --model_args")
-    return ",".join(itertools.takewhile(lambda word: not word.startswith("-"), words[place + 1 :]))
+    words = shlex.split(text)
+    places = [n for n, word in enumerate(words, start=1) if word in ("--model_args", "-a")]
+    if len(places) != 1:
+        raise ValueError("it has to have --model_args once")
+    return ",".join(itertools.takewhile(lambda word: not word.startswith("-"), words[places[0] :]))
 
 
 def _pairs(text: str) -> dict[str, str]:

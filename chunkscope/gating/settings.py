@@ -205,5 +205,7 @@ def _simulated(simulator: Simulator, planned: Settings, actual: Settings) -> Che
     times = simulator.against(actual, planned)
     keeps = simulator.keeps_limits(actual) or not simulator.keeps_limits(planned)
     code = "gate_within_plan" if keeps else "gate_limit_breaks"
-    about |= {"value": times, "reason": note(code, requests=len(simulator.workload.requests))}
+    names = [n for n in NAMES if getattr(planned, n) != getattr(actual, n)]
+    reason = note(code, requests=len(simulator.workload.requests), names=names)
+    about |= {"value": times, "reason": reason}
     return _check("as-good", "simulation", passed=keeps and not exceeds(times, 1 + WORTH), **about)

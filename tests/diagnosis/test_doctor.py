@@ -20,6 +20,7 @@ from chunkscope.errors import InputError, UsageError
 from chunkscope.planning.engine_log import read_log
 from chunkscope.verification.endpoint import metrics
 from chunkscope.verification.endpoint.server import Server
+from chunkscope.vllm.log.failures import Failure
 from chunkscope.vllm.log.reader import LogReader, LogWindow
 from tests.build import plan, profile
 from tests.verification.test_endpoint import Metered
@@ -72,9 +73,24 @@ def test_the_phases_of_a_benchmark_are_named(shared: Path) -> None:
     assert engine.predicted.kv_cache_tokens == pytest.approx(919_824, rel=0.01)
 
 
-def engine_of(name: str, **options: str) -> EngineReport:
-    (engine,) = doctor(LOGS / f"vllm-{name}.log", **options).engines
-    return engine
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("killed", {"ended": "change_killed", "queue-bound": "change_queue"}),
+        ("small-step", {"small-budget": "change_small_step", "queue-bound": "change_queue_last"}),
+        ("blocks-override", {"kv-bound": "change_fixed_size"}),
+        ("does-not-fit", {"ended": "change_fixed_size"}),
+        ("max-num-seqs", {"max-num-seqs": "change_seqs", "queue-bound": "change_queue_last"}),
+        ("client-bound", {"client-bound": "change_client"}),
+        ("loglikelihood", {"queue-bound": "change_queue"}),  # sent at once: no slow client
+        ("bad-arguments", {"ended": "change_refused_arguments"}),
+        ("unknown-argument", {"ended": "change_refused_arguments"}),
+    ],
+)
+def test_what_limited_a_real_engine_and_no_other_cause_is_asserted(name, changes) -> None:
+    (engine,) = doctor(LOGS / f"vllm-0.28-cpu-{name}.log").engines
+    assert {symptom.rule: symptom.change.code for symptom in engine.symptoms} == changes
+    assert engine.facts.version == (None if name == "unknown-argument" else "0.28.0")
 
 
 @pytest.mark.parametrize(
@@ -103,6 +119,9 @@ def test_the_metrics_of_an_engine_that_preempted(name, rates, cache, evidence) -
     assert others == (3.0, 0.0, 0, 0, ())
     assert (facts.kv_cache_tokens, facts.kv_concurrency, reading.start.engines) == (*cache, 1)
     assert [note.code for note in back.notes] == ["server_restarted"], "its counters went back"
+    full = replace(reading.start, windows=(replace(window, running=4, waiting=9, kv_use=1.0),))
+    (bound, *_) = report_of(replace(full, preemptions=None), "http://x").symptoms
+    assert (bound.rule, bound.change.code) == ("kv-bound", "change_fixed_size"), "it says the flag"
     life = replace(life, preemptions=reading.start.preemptions)
     found = report_of(life, "http://x", finished=reading.finished)
     assert rules(found)[:2] == ["preemptions", "kv-bound"]
@@ -132,13 +151,20 @@ def test_a_server_is_watched_for_a_while() -> None:
     assert (engine.facts.version, engine.facts.kv_cache_tokens) == ("0.11.0", 1_600)
 
 
-def test_what_metrics_cannot_tell_is_not_asserted() -> None:
-    reader = LogReader()
-    waiting = [periodic(at(10 * n), running=8, waiting=52, kv=0.3) for n in range(4)]
-    reader.feed("".join(f"{line}\n" for line in waiting).encode())
-    (start,) = reader.starts()
-    engine = report_of(replace(start, line_of={}), "http://x")
-    assert engine.symptoms[0].change.code == "change_queue_budget_unknown"
+WAITING = [periodic(at(10 * n), running=8, waiting=52, kv=0.3) for n in range(4)]
+STEP = "Chunked prefill is enabled with max_num_batched_tokens={}."
+
+
+@pytest.mark.parametrize(
+    ("lines", "changes"),
+    [
+        ([], ["change_queue_budget_unknown"]),  # as of /metrics, which does not show it
+        ([stamped(STEP.format(2_048))], ["change_queue"]),
+        ([stamped(STEP.format(128))], ["change_small_step", "change_queue_last"]),
+    ],
+)
+def test_a_budget_that_is_not_known_is_not_said_to_be_fine(lines, changes) -> None:
+    assert [s.change.code for s in report(*lines, *WAITING).symptoms] == changes
 
 
 def test_an_fp8_kv_cache_is_predicted_as_one() -> None:
@@ -213,8 +239,7 @@ def test_several_engines_are_as_long_busy_as_each_of_them() -> None:
 
 def test_a_small_budget_counts_only_where_prompts_waited() -> None:
     args = stamped(ARGS.format(seqs=64, budget=512))
-    waiting = [periodic(at(10 * n), running=8, waiting=9, kv=20.0) for n in range(6)]
-    assert "small-budget" in rules(report(args, BEGUN, *waiting))
+    assert "small-budget" in rules(report(args, BEGUN, *WAITING))
     assert rules(report(args, BEGUN, *well_used())) == []
 
 
@@ -262,6 +287,11 @@ def test_what_ended_an_engine_comes_first(kind, text, figures) -> None:
     assert found.symptoms[0].title.code == f"ended_{kind}"
     assert found.symptoms[0].lines == (3,)
     assert len(found.symptoms[0].evidence) == len(figures)
+    cpu = BEGUN.replace("max_seq_len", "device_config=cpu, max_seq_len")
+    on_cpu = report(cpu, stamped(text)).symptoms[0].change.code
+    wants_room = kind in (Failure.NO_CACHE_BLOCKS, Failure.CONTEXT_TOO_LONG)
+    without_gpu = "change_more_kv_cpu" if wants_room else "change_oom_cpu"
+    assert on_cpu == ("change_died" if kind is Failure.DIED else without_gpu)
 
 
 def test_a_hit_rate_needs_a_profile_that_promises_more(tmp_path: Path) -> None:
@@ -294,6 +324,10 @@ def test_the_plan_is_laid_beside_it() -> None:
     assert not report(begun, context=Context(plan=other)).differences, "of another model"
     on_cpu = begun.replace("max_seq_len", "device_config=cpu, max_seq_len")
     assert not report(on_cpu, context=Context(plan=planned)).differences, "nor on a CPU"
+    room = "Available KV cache memory: {} GiB"
+    for gib, same in ((100.0, True), (141.0, False)):  # which an H200 has not
+        found = report(begun, stamped(room.format(gib)), context=Context(plan=planned))
+        assert bool(found.differences) is same
 
 
 # -- the artefact, and bad input -----------------------------------------------------------------

@@ -41,11 +41,13 @@ def test_words_are_read_as_vllm_reads_them(text, values):
 @pytest.mark.parametrize(
     "script",
     [
-        "CUDA_VISIBLE_DEVICES=0 vllm serve org/m --max-num-seqs 8",
+        "cd serve && CUDA_VISIBLE_DEVICES=0 vllm serve org/m --max-num-seqs 8",
         "VLLM_USE_V1=1 exec vllm serve org/m --max-num-seqs 8",
         "#!/bin/sh\nset -e\nexport HF_HOME=/cache\nvllm serve org/m \\\n  --max-num-seqs 8\n",
         "vllm serve org/m --max-num-seqs 8 2>&1 | tee log",
         "vllm serve org/m --max-num-seqs 8 > log &",
+        "# a comment goes on for no line \\\nvllm serve org/m --max-num-seqs 8",
+        "vllm serve org/m --max-num-seqs 8 \\\n # --max-num-seqs 2\n--max-num-seqs 3",
         "python3 -m vllm.entrypoints.openai.api_server --model org/m --max-num-seqs 8",
     ],
 )
@@ -139,13 +141,23 @@ def test_model_args_that_neither_the_harness_nor_vllm_has_are_faults():
     text = "pretrained=m,dtype=auto,port=1,bogus=2,max_num_s=3,max_length=1,max_model_len=2,"
     read = from_model_args(f"{text}max_num_seqs=4K,device=cpu,batch_size=AUTO,max_gen_toks=9", V28)
     faults = [refusal.argument for refusal in read.refusals]
-    assert faults == ["max_length", "port", "bogus", "max_num_s", "max_num_seqs"]
+    assert faults == ["port", "bogus", "max_num_s", "max_length", "max_num_seqs"]
     assert (read.model, read.others) == ("m", {"max_gen_toks": "9"})
 
 
 YAML = (b"- 1", b"", b"a: [", b"a: " + b"[" * 5000, b"!!python/object:os.system {}")
 TEXT = (b"--x 'open", b"a=1,b", b"a=1,=2", b"{", b"\xff\xfe\x00", None, b"lm_eval --tasks t")
-TEXT += (b"vllm serve a\nvllm serve b",)
+TEXT += (
+    b"vllm serve a\nvllm serve b",
+    b"sh -c 'vllm serve a'",
+    b"cd b && vllm serve a; vllm serve b",
+)
+TEXT += (
+    b"vllm serve a \\\r\n--seed 1",
+    b"vllm() { :; }\nvllm serve a",
+    b"alias vllm=x\nvllm serve a",
+)
+TEXT += (b"lm_eval --model_args a=1\nlm_eval --model_args a=2",)
 
 
 @pytest.mark.parametrize(
@@ -159,7 +171,10 @@ def test_a_file_that_cannot_be_read_is_an_error_that_names_it(tmp_path, name, da
     assert name in error.value.message
 
 
-def test_the_form_can_be_said(tmp_path):
+def test_the_form_can_be_said_and_what_the_environment_sets_has_to_be_allowed(tmp_path):
     (tmp_path / "args.conf").write_text("max-num-seqs: 8")
     read = read_arguments(tmp_path / "args.conf", V28, "vllm-yaml")
     assert read.settings.given() == {"max_num_seqs": 8}
+    script = "# VLLM_A=1\nexport VLLM_USE_V1=0 VLLM_LOGGING_LEVEL=INFO\nVLLM_B=sk-1 vllm serve m"
+    (tmp_path / "start.sh").write_text(script)
+    assert read_arguments(tmp_path / "start.sh", V28).others == {"VLLM_USE_V1": "", "VLLM_B": ""}

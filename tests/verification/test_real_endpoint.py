@@ -26,7 +26,7 @@ from chunkscope.vllm.enums import Task
 from chunkscope.vllm.log.failures import Status
 from chunkscope.vllm.settings import Settings
 from tests.build import profile
-from tests.processes import wait_until
+from tests.processes import PATIENCE_S, members, wait_until
 from tests.verification.test_real_verify import TINY
 
 pytestmark = pytest.mark.real
@@ -44,7 +44,7 @@ class Served:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = str(free.getsockname()[1])
-        self.url, self._log = f"http://127.0.0.1:{port}", model / "serve.log"
+        self.url, self.log = f"http://127.0.0.1:{port}", model / "serve.log"
         words = [
             *(python, "-m", "vllm.entrypoints.cli.main", "serve", str(model)),
             *("--host", "127.0.0.1", "--port", port, "--api-key", KEY),
@@ -54,13 +54,13 @@ class Served:
             # bfloat16 needs instructions that not every sandbox lets through (SIGILL).
             *("--dtype", "float32"),
         ]
-        with self._log.open("ab") as log:
+        with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 words, stdout=log, stderr=log, start_new_session=True, env={**os.environ}
             )
 
     def is_ready(self) -> bool:
-        assert self.process.poll() is None, self._log.read_text()[-3_000:]
+        assert self.process.poll() is None, self.log.read_text()[-3_000:]
         with suppress(OSError), urllib.request.urlopen(f"{self.url}/health", timeout=5):
             return True
         return False
@@ -255,7 +255,7 @@ def test_the_command_measures_a_server_and_keeps_no_key(served, tmp_path):
     assert KEY not in "".join([done.stdout, done.stderr, *written])
 
 
-def test_a_server_that_hangs_is_a_timeout_and_one_that_dies_a_result(served):
+def test_a_server_that_hangs_is_a_timeout_and_one_that_dies_a_result(served, installed):
     """The last test of this server."""
     sent = workload(*[40] * 60, apart_s=0.2)
     hang = threading.Timer(3, served.signal, [signal.SIGSTOP])
@@ -267,10 +267,18 @@ def test_a_server_that_hangs_is_a_timeout_and_one_that_dies_a_result(served):
         served.signal(signal.SIGCONT)
     assert (run.status, run.failure.values["phase"]) == (Status.TIMEOUT, "measuring")
     assert run.figures is None
-    end = threading.Timer(3, served.signal, [signal.SIGKILL])
+    (core,) = (
+        process
+        for process in members(served.process.pid)
+        if b"EngineCore" in Path(f"/proc/{process}/cmdline").read_bytes()
+    )
+    end = threading.Timer(3, os.kill, [core, signal.SIGKILL])
     end.start()
     run = measure(served, sent)[2]
     end.join()
     assert (run.status, run.failure.values["phase"]) == (Status.DIED, "measuring")
     assert run.failure.values["sent"] == 60
-    served.process.wait(15)
+    served.process.wait(PATIENCE_S)
+    (engine,) = doctor(served.log).engines
+    assert engine.symptoms[0].title.code == "ended_killed"
+    assert (engine.facts.version, engine.arguments["max_num_seqs"]) == (installed[0], 8)

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from chunkscope.diagnosis.doctor import doctor
 from chunkscope.hardware.calibration import Calibration
 from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.lengths.profile import Profile
@@ -291,6 +292,9 @@ def test_what_vllm_refuses_and_what_does_not_fit_are_rows_too(place) -> None:
     assert "KV cache" in too_small.failure.values["detail"]
     assert refused.status is Status.REFUSED
     assert "max_num_seqs" in refused.failure.values["detail"]
+    told = [doctor(place.output.parent / run.log).symptoms[0].title for run in (too_small, refused)]
+    assert [title.code for title in told] == ["ended_context_too_long", "ended_refused_arguments"]
+    assert "max_num_seqs (32)" in told[1].values["reason"]
 
 
 def test_hits_of_real_prompts_are_predicted_as_an_engine_measures_them(place) -> None:

@@ -32,7 +32,7 @@ SENTENCES: dict[str, Template] = {
     "kv_bound": "the KV cache was full while requests waited",
     "max_num_seqs": "max_num_seqs was reached: requests waited while the KV cache had room",
     "queue_bound": "requests waited for their prefill",
-    "small_budget": "{name} is small, and prompts waited",
+    "small_budget": lambda names: f"{' and '.join(names)} made steps small, and prompts waited",
     "client_bound": "the client sent too little: nothing waited, the KV cache was nearly empty",
     "prefill_bound": "steps that read a prompt take much longer, so answers wait",
     "preemptions": "requests were preempted and recomputed",
@@ -81,6 +81,7 @@ SENTENCES: dict[str, Template] = {
     ),
     "change_more_kv": f"make room for KV: {_SHARE}, an fp8 KV cache or more GPUs ({_CONTEXT} does "
     "not help)",
+    "change_oom_cpu": f"lower VLLM_CPU_KVCACHE_SPACE or {_BUDGET}, or free memory of the machine",
     "change_more_kv_cpu": "give the KV cache more memory: VLLM_CPU_KVCACHE_SPACE, in GiB",
     "change_refused": f"raise {_CONTEXT} above {{tokens}} tokens plus the answer if the model "
     "allows it, else shorten the prompts",
@@ -89,13 +90,13 @@ SENTENCES: dict[str, Template] = {
     "change_auto_fit": f"set {_CONTEXT} to the longest prompt and its answer, and make room for "
     f"KV: {_SHARE}, an fp8 KV cache or more GPUs",
     "change_seqs": f"raise {_SEQS} above {{running}}; `chunkscope simulate` predicts the gain",
-    "change_queue": "nothing for throughput, the engine is at work; for an earlier first token "
-    "send fewer requests at once or add a GPU",
-    "change_queue_budget_unknown": f"check {_BUDGET} and {_THRESHOLD}, which /metrics does not "
-    "show; at vLLM's defaults there is nothing to change",
-    "change_queue_small_step": "first change the small step or chunk named here",
-    "change_small_step": lambda name: (
-        f"leave {spelled(name)} out, unless it was set for shorter gaps between tokens"
+    "change_queue": "nothing for throughput; for an earlier first token send fewer requests at "
+    "once or start another engine",
+    "change_queue_budget_unknown": f"check {_BUDGET} and {_THRESHOLD}, which are not known here; "
+    "at vLLM's defaults there is nothing to change",
+    "change_queue_last": "first change what else is named here",
+    "change_small_step": lambda names: (
+        f"leave {' and '.join(map(spelled, names))} out, unless set for shorter gaps between tokens"
     ),
     "change_client": "raise the client's concurrency (lm-eval: num_concurrent; Inspect: "
     "--max-connections), unless the load is fixed",

@@ -53,8 +53,9 @@ SENTENCES: dict[str, Template] = {
     "gate_would_not_start": "vLLM would not start: the driver needs some of that memory",
     "gate_logprobs_do_not_fit": "prompt logprobs, which vLLM does not profile, would not fit",
     "gate_cannot_run": "it cannot run (predicted)",
-    "gate_within_plan": "predicted with {requests} requests, compared with the plan",
-    "gate_limit_breaks": "predicted with {requests} requests: a limit breaks that the plan keeps",
+    "gate_within_plan": "predicted with {requests} requests; not the plan's: {names}",
+    "gate_limit_breaks": "predicted with {requests} requests: a limit breaks that the plan keeps; "
+    "not the plan's: {names}",
     "gate_data_changed": lambda profile, names: (
         f"The data changed since {profile} was written: {named(names, 3)}"
     ),

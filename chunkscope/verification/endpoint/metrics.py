@@ -22,6 +22,7 @@ BY_SOURCE = ("vllm:prompt_tokens_by_source",)  # since 0.16
 QUERIES = ("vllm:prefix_cache_queries", "vllm:gpu_prefix_cache_queries")
 HITS = ("vllm:prefix_cache_hits", "vllm:gpu_prefix_cache_hits")
 CACHE = "vllm:cache_config_info"
+FIXED_SIZES = ("num_gpu_blocks_override", "kv_cache_memory_bytes")  # of the KV cache, by argument
 FACTS = ("num_gpu_blocks", "block_size", "enable_prefix_caching", "gpu_memory_utilization")
 MOST = 1 << 53
 
@@ -113,7 +114,7 @@ def kv_cache(metrics: Metrics, max_model_len: int | None) -> ServerKvCache:
     caches = [{name: _value(text) for name, text in labels.items()} for labels in infos]
     if not caches:
         return ServerKvCache(engine={})
-    facts = {**{name: caches[0].get(name) for name in FACTS}, "engines": len(caches)}
+    facts = {n: v for n, v in caches[0].items() if n in FACTS + FIXED_SIZES and v is not None}
     tokens = _sum(cache.get("kv_cache_size_tokens") for cache in caches)  # since 0.24
     concurrency = _sum(cache.get("kv_cache_max_concurrency") for cache in caches)
     if is_upper_bound := tokens is None:
@@ -121,7 +122,7 @@ def kv_cache(metrics: Metrics, max_model_len: int | None) -> ServerKvCache:
         tokens = _sum(n * size if n and size else None for n, size in blocks)
         concurrency = tokens / max_model_len if tokens and max_model_len else None
     return ServerKvCache(
-        engine=facts,
+        engine={**facts, "engines": len(caches)},
         tokens=None if tokens is None else int(tokens),
         concurrency=concurrency,
         is_upper_bound=is_upper_bound and tokens is not None,
