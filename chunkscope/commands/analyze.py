@@ -77,7 +77,8 @@ def analyze(
     """
     given = locals()
     from chunkscope.lengths.options import AnalyzeOptions
-    from chunkscope.report.profile import as_csv, bad_rows, cautions, exported
+    from chunkscope.report.profile import as_csv
+    from chunkscope.report.words.data import bad_rows, cautions, exported
     from chunkscope.sources.base import without_secrets
 
     opt.check_format(form, json=json)
@@ -112,7 +113,8 @@ def analyze(
         export.write(export_trace)
         for line in exported(export, export_trace):
             console.say(line)
-    console.say(f"\nwrote {output}; next: chunkscope recommend{opt.quoted(output, usual=PROFILE)}")
+    after = f"chunkscope recommend{opt.quoted(output, usual=PROFILE)}"
+    opt.tell("wrote_next", file=output, after=after)
     if profile.failures or (profile.skipped and not skip_bad_rows):
         raise SystemExit(InputError.exit_code)
 
@@ -136,16 +138,14 @@ def _listener(progress: console.Progress) -> "Listener":
     return Listener(
         skipped=_show_skipped,
         preparing=progress.preparing,
-        recounting=lambda engine: console.say(
-            f"note: {engine} counts this data differently from the reference; counting again"
-        ),
-        running=console.say,
+        recounting=lambda engine: opt.tell("counting_again", engine=engine),
+        running=lambda tasks, python: opt.tell("running_tasks", tasks=tasks, python=python),
         progress=progress,
     )
 
 
 def _show_skipped(skipped: "Sequence[Skipped]", most: int = 5) -> None:
     for file in skipped[:most]:
-        console.say(f"skipped {file.path}: {file.reason}")
+        opt.tell("skipped", file=file.path, reason=file.reason)
     if len(skipped) > most:
-        console.say(f"skipped {len(skipped) - most:,} more files")
+        opt.tell("skipped_more", count=len(skipped) - most)

@@ -135,7 +135,7 @@ def report(
     """Write one HTML page of a folder's results, or of what changed in `new`; its path."""
     from chunkscope.artefacts.files import write_atomically
     from chunkscope.findings import load_findings
-    from chunkscope.report.comparison import compare
+    from chunkscope.report.folder import compare
     from chunkscope.report.page import render
 
     shown = load_findings(Path(folder if new is None else new))

@@ -31,7 +31,8 @@ def gate(
     Example: chunkscope gate --init && chunkscope gate
     """
     from chunkscope.gating.gate import gate as run
-    from chunkscope.report import gate as words
+    from chunkscope.report import gate as forms
+    from chunkscope.report.words import gate as words
 
     opt.check_format(form, json=json)
     if force and not init:
@@ -48,18 +49,18 @@ def gate(
         if form == "github":  # what cannot be judged must not be a red cross without a word
             budget = config or CONFIG
             console.emit(
-                words.error_annotation(error, budget if budget.exists() else None).encode()
+                forms.error_annotation(error, budget if budget.exists() else None).encode()
             )
         raise
     if form == "junit":
-        console.emit(words.junit(result))
+        console.emit(forms.junit(result))
     elif form == "github":
-        console.emit(words.annotations(result).encode("utf-8", "replace"))
+        console.emit(forms.annotations(result).encode("utf-8", "replace"))
     else:
         opt.show(result, details=details, json=json, form=form)
     if not result.passed:
         raise GateBroken(words.failure(result))
-    return console.say("\nnext: the evaluation")
+    return opt.tell("next_evaluation")
 
 
 def _init(reports: Path, path: Path, *, force: bool) -> None:
@@ -78,13 +79,13 @@ def _init(reports: Path, path: Path, *, force: bool) -> None:
     findings, baseline = load_findings(reports), path.parent / BASELINE
     if findings.profile is not None and not baseline.exists():
         findings.profile.save(baseline)
-        console.say(f"wrote {baseline}: what later data is compared with; commit it")
+        opt.tell("wrote_baseline", file=baseline)
     text = starting_text(findings, path)
     if path.exists():
-        console.say(f"the old {path} is now {path.replace(path.with_name(f'{path.name}.old'))}")
+        opt.tell("old_budget", file=path, old=path.replace(path.with_name(f"{path.name}.old")))
     write_atomically(path, text.encode())
     where = "" if path == CONFIG else f" --config {path}"
-    console.say(f"wrote {path}; next: chunkscope gate{where}")
+    opt.tell("wrote_next", file=path, after=f"chunkscope gate{where}")
 
 
 def _update(reports: Path, config: Path | None) -> None:
@@ -94,20 +95,21 @@ def _update(reports: Path, config: Path | None) -> None:
     from chunkscope.gating.budget import find_budget, parse_budget
     from chunkscope.gating.gate import judge
     from chunkscope.gating.init import updated_text
-    from chunkscope.report import gate as words
     from chunkscope.report import terminal
+    from chunkscope.report.gate import remedies
+    from chunkscope.report.words.gate import failure
 
     file, findings = find_budget(config), load_findings(reports)
     text = updated_text(file, findings)
     result = judge(parse_budget(text, file.path), findings)
     if text == file.text:
-        console.say(f"no limit in {file.path} needs to move")
+        opt.tell("no_limit_moves", file=file.path)
     else:
         before, after = (x.splitlines(keepends=True) for x in (file.text, text))
         diff = unified_diff(before, after, str(file.path), f"{file.path} (today)", n=1)
         console.emit("".join(diff).encode("utf-8", "replace"))
         write_atomically(file.path, text.encode())
-        console.say(f"wrote {file.path}; next: look at it, and commit it")
+        opt.tell("wrote_limits", file=file.path)
     if not result.passed:
-        console.show(lambda out: terminal.draw(words.remedies(result), out))
-        raise GateBroken(f"moving limits does not help: {words.failure(result)}")
+        console.show(lambda out: terminal.draw(remedies(result), out))
+        raise GateBroken(f"moving limits does not help: {failure(result)}")

@@ -196,7 +196,15 @@ def finish(artefact: Any, output: Path, *, after: str, **how: Any) -> None:
     """Write an artefact, show it, and say where it is and what usually comes next."""
     artefact.save(output)
     show(artefact, **how)
-    console.say(f"\nwrote {output}; next: {after}")
+    tell("wrote_next", file=output, after=after)
+
+
+def tell(code: str, **values: Any) -> None:
+    """One line of talk; its words are in report/words/talk."""
+    from chunkscope.artefacts.note import note
+    from chunkscope.report.words import sentence
+
+    console.say(sentence(note(code, **values)))
 
 
 def show(

@@ -4,7 +4,7 @@ import gc
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from chunkscope import console
 from chunkscope.commands import api
@@ -59,6 +59,7 @@ def recommend(
     given = locals()
     from chunkscope.planning.recommend import recommend as run
     from chunkscope.planning.request import PlanRequest
+    from chunkscope.report.words.plan import after_plan
     from chunkscope.vllm import check as vllm
 
     options = opt.settled(recommend, given, run, PlanRequest.of, PlanRequest)
@@ -76,21 +77,17 @@ def recommend(
     gc.disable()  # simulations make many objects and no rings: a sixth of the time
     with console.simulating() as tick:
         plan = api.recommend(files, tick=tick, **options)
-    plan = replace(plan, source=_with_files(plan, files))
+    several = tuple(map(str, files)) if len(files) > 1 else ()
+    source = replace(plan.source, command=console.command(), profiles=several)
+    plan = replace(plan, source=source)
     if check:
         version = vllm.check(plan.deployment, plan.settings, python=vllm.vllm_python())
-        console.say(f"vLLM {version} accepts these arguments")
+        opt.tell("vllm_accepts", version=version)
     if emit is not None:
         _emit(plan, emit, output, anyway=anyway)
-        console.say(f"\nwrote {output}")
+        opt.tell("wrote", file=output)
     else:
-        opt.finish(plan, output, details=details, json=json, after=_next(plan))
-
-
-def _with_files(plan: "Plan", profiles: list[Path]) -> Any:
-    """The plan's source; where several profiles were sent together, which they are."""
-    files = tuple(map(str, profiles)) if len(profiles) > 1 else ()
-    return replace(plan.source, command=console.command(), profiles=files)
+        opt.finish(plan, output, details=details, json=json, after=after_plan(plan, sys.argv[1:]))
 
 
 def _emit(plan: "Plan", target: Target, output: Path, *, anyway: bool) -> None:
@@ -103,17 +100,3 @@ def _emit(plan: "Plan", target: Target, output: Path, *, anyway: bool) -> None:
     console.emit(emission.text.rstrip("\n").encode() + b"\n")
     for note in (*emission.notes, *plan.notes):
         console.say(f"note: {sentence(note)}")
-
-
-def _next(plan: "Plan") -> str:
-    from chunkscope.planning.plan import AdviceKind
-
-    if plan.advice.kind is AdviceKind.NO_SETTING:
-        return "chunkscope simulate --find-rate, with the same --slo"
-    if plan.deployment.entry is not Entry.SERVE:
-        return "chunkscope verify, or --emit python or lm-eval"
-    named = plan.model.load_name if plan.model else "MODEL"
-    if not plan.settings.given():
-        return f"vllm serve{opt.quoted(named)}"
-    same = opt.quoted(*(word for word in sys.argv[2:] if word not in ("--check", "--details")))
-    return f"vllm serve{opt.quoted(named)} $(chunkscope recommend{same} --emit vllm-args)"

@@ -75,7 +75,7 @@ def report(
     Example: chunkscope report reports/
     """
     from chunkscope.findings import load_findings
-    from chunkscope.report.comparison import compare
+    from chunkscope.report.folder import compare
     from chunkscope.report.markdown import markdown
     from chunkscope.report.page import render
 
@@ -105,8 +105,8 @@ def _deliver(data: bytes, output: Path | None) -> None:
     if output is None:
         return console.emit(data)
     write_atomically(output, data)
-    after = "; next: open it in a browser" if output.suffix == ".html" else ""
-    return console.say(f"\nwrote {output} ({len(data) / 1e6:.1f} MB){after}")
+    code = "wrote_page" if output.suffix == ".html" else "wrote"
+    return opt.tell(code, file=output, megabytes=len(data) / 1e6)
 
 
 def doctor(
@@ -160,12 +160,12 @@ def demo(
     options = opt.settled(demo, locals())
     from chunkscope.reference.demo import demo as run
 
-    tell = (lambda _: None) if quiet else (lambda name: console.say(f"answering {name}"))
+    tell = (lambda _: None) if quiet else (lambda name: opt.tell("answering", setting=name))
     demonstration = run(answering=tell, **options)
     measured = replace(demonstration.measured, command=console.command())
     measured.save(output)
     opt.show(measured if json else demonstration, details=details, json=json)
-    console.say(f"\nwrote {output}; next: chunkscope report{opt.quoted(output.parent)}")
+    opt.tell("wrote_next", file=output, after=f"chunkscope report{opt.quoted(output.parent)}")
 
 
 def models(part: str = PART, json: bool = opt.JSON) -> None:

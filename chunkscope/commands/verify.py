@@ -61,7 +61,7 @@ def verify(
     Example: chunkscope verify --model llama-3.1-8b --load-format dummy
     """
     given = locals()
-    from chunkscope.report.verification import failure, measured_elsewhere
+    from chunkscope.report.words.runs import failure, measured_elsewhere
     from chunkscope.verification.verify import Report, VerifyOptions
 
     options = opt.settled(verify, given, VerifyOptions)
@@ -74,23 +74,23 @@ def verify(
     except KeyboardInterrupt:
         if endpoint is None and output.exists():
             again = shlex.join(word for word in sys.argv[1:] if word != "--resume")
-            console.say(f"\n{output} has the measured rows; to go on: chunkscope {again} --resume")
+            opt.tell("rows_are_kept", file=output, again=again)
         raise
     opt.show(verification, details=details, json=json)
     for note in measured_elsewhere(options["plan"], verification):
         console.say(f"note: {note}")
     folder = opt.quoted(output.parent, usual=REPORTS)
-    console.say(f"\nwrote {output}; next: chunkscope report{folder}")
+    opt.tell("wrote_next", file=output, after=f"chunkscope report{folder}")
     first = verification.runs[0]
     if not first.ok:  # another row that fails is a result; the plan, or all there is, must run
         raise EngineError(failure(first), hint=HINTS[first.status.value])
 
 
 def _tell_failure(run: "Run", log: str) -> None:
-    from chunkscope.report.verification import failure
+    from chunkscope.report.words.runs import failure
 
     console.say(failure(run))
     for line in [line for line in log.splitlines() if line.strip()][-12:]:
         console.say(f"  | {line[:200].rstrip()}")  # it may be a whole configuration
     if run.log:
-        console.say(f"  (the end of {run.log})")
+        opt.tell("log_end", log=run.log)

@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 from chunkscope.console import printable
 from chunkscope.report.section import Section, Table, sections
 
-MOST_ROWS = 500  # GitHub throws a summary over 1 MiB away as a whole
 MARKUP = "\\`*_{}[]<>|#~@&!"
 
 
@@ -28,10 +27,8 @@ def table(shown: Table) -> str:
     lines = [
         _line([text(heading) for heading in shown.headings]),
         _line(["---:" if shown.is_right(at) else "---" for at in range(len(shown.headings))]),
-        *(_line([text(str(cell)) for cell in row]) for row in shown.rows[:MOST_ROWS]),
+        *(_line([text(str(cell)) for cell in row]) for row in shown.rows),
     ]
-    if (left := len(shown.rows) - MOST_ROWS) > 0:
-        lines.append(f"\n... and {left:,} more.")
     return "\n".join(lines)
 
 

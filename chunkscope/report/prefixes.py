@@ -11,10 +11,9 @@ from chunkscope.errors import InputError
 from chunkscope.lengths.profile import DatasetProfile, Profile
 from chunkscope.planning.plan import Saving
 from chunkscope.prefixes.reuse import FLAT, PrefixReuse, reuse_together
-from chunkscope.report.plan import saving
-from chunkscope.report.profile import shared, shortened
+from chunkscope.report.profile import shortened
 from chunkscope.report.section import Section, Table, table_of
-from chunkscope.report.words import named
+from chunkscope.report.words import data, named, plan
 
 MATTERS = 0.05  # of all tokens: another order that gains less is not worth a sentence
 
@@ -65,12 +64,12 @@ def _figures(reuse: PrefixReuse) -> dict[str, Any]:
 
 
 def sections(summary: PrefixSummary) -> list[Section]:
-    advice = tuple(saving(one) for one in _advice(summary))
+    overall = (data.shared(summary.overall),)
     names = [dataset.name for dataset in summary.profile.datasets if not dataset.prefixes]
     left = (f"not measured: {named(names, 5)}",) if names else ()
     return [
-        Section(sentences=(shared(summary.overall),), table=_shared_table(summary), notes=left),
-        Section(sentences=advice),
+        Section(sentences=overall, table=_shared_table(summary), notes=left),
+        Section(sentences=tuple(map(plan.saving, _advice(summary)))),
     ]
 
 

@@ -3,28 +3,19 @@
 Also the shortened list of datasets that plans, prefixes and the page use.
 """
 
-import shlex
-from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
-from chunkscope.artefacts.numbers import number, plural, share
+from chunkscope.artefacts.numbers import number, share
 from chunkscope.console import printable
 from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.lengths.profile import ALL, LONG_LENGTHS, DatasetProfile, Profile, together
-from chunkscope.prefixes.reuse import PrefixReuse, reuse_together
 from chunkscope.report.section import Chart, Section, Table, Written, table_of
-from chunkscope.report.words import named, sentence
-
-if TYPE_CHECKING:
-    from chunkscope.lengths.trace_export import TraceExport
+from chunkscope.report.words import data as words
 
 FIGURES = ("p50", "p95", "p99", "max", ">2K", ">8K")
-LONG = 2_048  # tokens: shorter prompts fit a step of every setting people use
 MOST_LINES = 20  # datasets in the short answer
-MOST_ROWS = 1_000  # datasets in the details and on the page
+MOST_ROWS = 500  # datasets in the details: GitHub drops a summary over 1 MiB
 MOST_CHARTS = 200
-MOST_NOTES = 20
 
 
 def sections(profile: Profile) -> list[Section]:
@@ -34,103 +25,19 @@ def sections(profile: Profile) -> list[Section]:
         for prompt in dataset.longest
     ]
     longest.sort(key=lambda prompt: (-prompt[1], prompt[0]))
-    heads = ("where", "tokens")
+    rows = table_of(("where", "tokens"), longest[:5])
     return [
         Section(
-            sentences=tuple(answer(profile)),
+            sentences=tuple(words.lengths(profile)),
             table=lengths_table(profile.datasets),
             chart=lengths_chart(profile),
         ),
-        Section(sentences=(_counted_with(profile),), notes=tuple(cautions(profile))),
+        Section(sentences=(words.counted_with(profile),), notes=tuple(words.cautions(profile))),
         Section(title="By dataset", table=_every_dataset(profile), details=True),
-        Section(title="Longest prompts", table=table_of(heads, longest[:5]), details=True),
+        Section(
+            title="Longest prompts", table=table_of(("where", "tokens"), longest[:5]), details=True
+        ),
     ]
-
-
-# -- what is said --------------------------------------------------------------------------------
-
-
-def answer(profile: Profile) -> Iterator[str]:
-    lengths = profile.overall
-    p50, p95 = (number(lengths.percentile(p)) for p in (50, 95))
-    sampled = " (a sample)" if any(dataset.sample for dataset in profile.datasets) else ""
-    prompts = f"{plural(lengths.count, 'prompt')} in {plural(len(profile.datasets), 'dataset')}"
-    yield f"{prompts}{sampled}: median {p50} tokens, p95 {p95}, longest {number(lengths.max)}."
-    long = lengths.share_over(LONG)
-    matters = f"{share(long)} are longer than {LONG:,} tokens, where chunked prefill matters."
-    if not long:
-        matters = f"No prompt is longer than {LONG:,} tokens, so chunked prefill hardly matters."
-    measured = [dataset.prefixes for dataset in profile.datasets if dataset.prefixes]
-    yield f"{matters} {shared(reuse_together(measured))}" if measured else matters
-
-
-def shared(reuse: PrefixReuse) -> str:
-    """What the prefix cache can do."""
-    if not reuse.cached_tokens + reuse.unread_tokens:
-        return f"No prompt starts like an earlier one{compared(reuse)}."
-    use = "so vLLM's prefix cache can serve them"
-    tokens = reuse.cached_tokens
-    if reuse.unread_tokens > tokens:
-        use = "but likelihood requests do not read vLLM's prefix cache"
-        tokens += reuse.unread_tokens
-    return (
-        f"{share(tokens / reuse.tokens)} of the prompt tokens repeat the start of an earlier "
-        f"prompt{compared(reuse)}, {use}."
-    )
-
-
-def compared(reuse: PrefixReuse) -> str:
-    """Of how many prompts a figure is, where not all were compared; to be put behind it."""
-    if not reuse.is_partial:
-        return ""
-    return f" (judged by {reuse.prompts:,} of {reuse.out_of_prompts:,} prompts)"
-
-
-def _counted_with(profile: Profile) -> str:
-    tokenizer = profile.tokenizer
-    if tokenizer.kind == "none":
-        return "The lengths came with the data; no tokenizer was needed."
-    hint = "" if profile.options.tokenizer else " For your model's: --model NAME."
-    return f"Counted with the tokenizer {tokenizer.name}.{hint}"
-
-
-def cautions(profile: Profile) -> Iterator[str]:
-    """What may be missing or wrong, most important first."""
-    missing: dict[str, list[str]] = {}
-    for dataset in profile.datasets:
-        for one in dataset.uncounted:
-            missing.setdefault(sentence(one), []).append(dataset.name)
-    for text, names in list(missing.items())[:MOST_NOTES]:
-        yield f"{named(names)}: {text}"
-    yield from map(sentence, profile.tokenizer.notes)
-    notes = [(dataset, one) for dataset in profile.datasets for one in dataset.notes]
-    for dataset, one in notes[:MOST_NOTES]:
-        yield f"{dataset.name}: {sentence(one)}"
-    if len(notes) > MOST_NOTES:
-        yield f"{len(notes) - MOST_NOTES:,} more notes are in the profile"
-
-
-def bad_rows(profile: Profile) -> Iterator[str]:
-    """The first rows that could not be used, how many there were, and datasets that failed."""
-    rows = [(dataset, row) for dataset in profile.datasets for row in dataset.bad_rows]
-    for dataset, row in rows[:MOST_NOTES]:
-        yield f"bad row: {dataset.path} {dataset.unit} {row.position}: {row.reason}"
-    if profile.skipped:
-        yield f"{plural(profile.skipped, 'bad row')} skipped and not counted"
-    for dataset in profile.failures:
-        yield f"error: {dataset.name}: {dataset.failed_because}"
-
-
-def exported(export: "TraceExport", file: Path) -> Iterator[str]:
-    """What is in a trace that was written, and how it is replayed."""
-    count = export.assumed_outputs
-    assumed = f", {count:,} output lengths assumed" if count else ""
-    yield f"wrote {file}: {plural(export.requests, 'request')}, all at once{assumed}"
-    yield (
-        f"replay it: vllm bench serve --backend vllm --model MODEL --dataset-name timed_trace "
-        f"--dataset-path {shlex.quote(str(file))} --num-prompts {export.requests} "
-        f"--timed-trace-chunk-hash-size {export.block_size} --timed-trace-sec-multiplier 0.001"
-    )
 
 
 # -- the list of datasets ------------------------------------------------------------------------
@@ -139,7 +46,7 @@ Group = tuple[str, Sequence[DatasetProfile]]  # a dataset or a folder by name, a
 
 
 def shortened(datasets: Sequence[DatasetProfile], most: int = MOST_LINES) -> list[Group]:
-    """At most `most` lines and one for all: sets that stand out by length, others as folders.
+    """At most `most` lines and one for all: sets with long prompts, others as folders.
 
     Few datasets are all listed, in order.
     """
@@ -150,9 +57,8 @@ def shortened(datasets: Sequence[DatasetProfile], most: int = MOST_LINES) -> lis
     folders: dict[str, list[DatasetProfile]] = {}
     for dataset in by_length:
         folders.setdefault(dataset.name.rpartition("/")[0] or dataset.group, []).append(dataset)
-    usual = {d.name: some[len(some) // 2].lengths for some in folders.values() for d in some}
-    alone = [d for d in by_length if (d.lengths.max or 0) > 2 * (usual[d.name].max or 0)]
-    names = [dataset.name for dataset in alone[: most // 2] or by_length[:1]]
+    long = [dataset for dataset in by_length if (dataset.lengths.max or 0) > words.LONG]
+    names = [dataset.name for dataset in long[: most // 2] or by_length[:1]]
     rest = {name: [d for d in some if d.name not in names] for name, some in folders.items()}
     if len(rest) > most - len(names):
         rest = {"": [dataset for some in rest.values() for dataset in some]}
@@ -186,7 +92,7 @@ def written(lengths: LengthHistogram, column: str) -> str:
 
 
 def _every_dataset(profile: Profile) -> Table | None:
-    """One line a dataset, to sort and filter on the page; of many also their lengths."""
+    """One line a dataset; of many also their lengths."""
     names = ("prompts", *FIGURES) if len(profile.datasets) > MOST_LINES else ()
     rows: list[tuple[Written, ...]] = [
         (
@@ -198,7 +104,7 @@ def _every_dataset(profile: Profile) -> Table | None:
         for dataset in profile.datasets[:MOST_ROWS]
     ]
     heads = ("dataset", *names, "chars per token", "prompt field")
-    return table_of(heads, rows, words=heads[-1:], searchable=bool(names))
+    return table_of(heads, rows, words=heads[-1:])
 
 
 # -- for the page and for other programs ---------------------------------------------------------

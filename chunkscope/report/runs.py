@@ -1,29 +1,20 @@
-"""Runs as tables, simulated, tried for a plan, swept or measured."""
+"""Runs as sections: simulated ones, measured ones, the demo. One table of runs serves all."""
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from chunkscope.artefacts.figures import (
-    FIGURES,
-    ITL_MAX,
-    ITL_P99,
-    MAKESPAN,
-    TTFT_P95,
-    Figure,
-)
-from chunkscope.artefacts.numbers import (
-    change,
-    exceeds,
-    per_second,
-    seconds,
-    share,
-)
-from chunkscope.report.section import Cell, Table, Written, table_of
-from chunkscope.simulation.result import SimulatedRun, TimelineStep
+from chunkscope.artefacts.figures import FIGURES, ITL_MAX, ITL_P99, MAKESPAN, TTFT_P95, Figure
+from chunkscope.artefacts.numbers import change, exceeds, gib, per_second, seconds, share
+from chunkscope.reference.demo import Demonstration
+from chunkscope.report.section import Cell, Chart, Section, Table, Written, table_of
+from chunkscope.report.words import runs as words
+from chunkscope.report.words import sentence
+from chunkscope.report.words.plan import listed
+from chunkscope.simulation.result import SimulatedRun, Simulation, TimelineStep
 from chunkscope.simulation.slo import LatencyLimit
-from chunkscope.verification.result import Run
+from chunkscope.verification.result import Run, Verification
 from chunkscope.verification.verdict import Outcome, judge, value
 
 Named = Sequence[tuple[str, SimulatedRun | Run]]
@@ -33,15 +24,83 @@ SHORT = {
     "gap p99": ITL_P99,
     "longest gap": ITL_MAX,
 }
-NAMES = {
-    "default": "vLLM's default",
-    "plan": "the plan",
-    "asked": "your setting",
-    "length-rule": "length rule",
-    "best": "best found",
-}
 LOOKS = {Outcome.BETTER: "good", Outcome.WORSE: "worse"}
 MOST_NAMED = 2
+PARTS = {  # of a GPU's memory, as vLLM tells them
+    "weights": "weights_gib",
+    "activations": "profiled_activation_gib",
+    "CUDA graphs": "cuda_graphs_gib",
+    "outside torch": "non_torch_gib",
+    "KV cache": "kv_cache_gib",
+}
+MODELLED = {"profiled_activation_gib": "activation_gib", "non_torch_gib": "overhead_gib"}
+TIMES = ("ttft_s", "itl_s")
+STEPS = 3  # of each setting of the demo
+
+
+def simulated_sections(simulation: Simulation) -> list[Section]:
+    named = [(words.run_name(run), run) for run in simulation.runs]
+    strong = [simulation.knee] if simulation.knee is not None else []
+    steps = [
+        Section(title=f"First steps: {name}", table=steps_table(run.timeline))
+        for name, run in named
+        if run.timeline
+    ]
+    return [
+        Section(
+            sentences=(words.simulated_answer(simulation), words.simulated_setup(simulation)),
+            table=runs_table(named, strong=strong),
+        ),
+        *steps,
+        Section(
+            sentences=tuple(words.observations(simulation)),
+            notes=tuple(map(sentence, simulation.notes)),
+        ),
+        Section(
+            title="Every figure",
+            sentences=(words.step_times(simulation),),
+            table=None if simulation.pareto else every_figure(named),
+            details=True,
+        ),
+    ]
+
+
+def measured_sections(v: Verification) -> list[Section]:
+    ran = [(words.titled(run), run) for run in v.runs if run.ok]
+    failed = [f"{words.failure(run)}." for run in v.runs if not run.ok]
+    use = v.verdict.use if v.verdict else None
+    strong = [at for at, (_, run) in enumerate(ran) if use is not None and run.is_called(use)]
+    settings = [(words.titled(run), listed(run.settings) or "vLLM's defaults") for run in v.runs]
+    return [
+        Section(sentences=(words.measured_answer(v), words.measured_on(v)), top=True),
+        Section(sentences=(*words.worse(v), *failed), table=runs_table(ran, strong=strong)),
+        Section(chart=_chart(v.runs)),
+        Section(
+            sentences=tuple(words.outputs(v)),
+            notes=tuple(f"{run.setting}: {sentence(n)}" for run in v.runs for n in run.notes),
+        ),
+        Section(title="Every figure", table=every_figure(ran), details=True),
+        Section(title="Memory", table=_memory(ran), details=True),
+        Section(
+            title="Settings",
+            sentences=(words.method(v),),
+            table=table_of(("setting", "sets"), settings, words=("sets",)),
+            details=True,
+        ),
+    ]
+
+
+def demo_sections(demo: Demonstration) -> list[Section]:
+    _, *others = measured_sections(demo.measured)
+    steps = [
+        Section(title=f"First steps {name}", table=steps_table(run.run.timeline[:STEPS]))
+        for name, run in demo.runs.items()
+    ]
+    first = Section(sentences=(words.measured_answer(demo.measured), *words.demo_setup(demo)))
+    return [first, *others[:1], *steps, *others[1:]]
+
+
+# -- tables --------------------------------------------------------------------------------------
 
 
 def runs_table(named: Named, *, strong: Collection[int] = ()) -> Table | None:
@@ -134,3 +193,29 @@ def steps_table(steps: Sequence[TimelineStep]) -> Table | None:
     ]
     heads = ("step", "start", "took", "decodes", "prompt tokens", "prompts (done so far)")
     return table_of(heads, rows, words=heads[-1:])
+
+
+def _memory(ran: Sequence[tuple[str, Run]]) -> Table | None:
+    """What vLLM said at its start, of the fullest GPU, beside what the memory model says."""
+    rows = []
+    for title, name in PARTS.items():
+        most = [max((getattr(w, name) or 0 for w in run.workers), default=0) for _, run in ran]
+        if any(most):
+            model = [getattr(run.predicted, MODELLED.get(name, name), None) for _, run in ran]
+            both = zip(most, model, strict=True)
+            rows.append((title, *(gib(x) + (f" ({gib(y)})" if y else "") for x, y in both)))
+    return table_of(("memory (predicted)", *(title for title, _ in ran)), rows)
+
+
+def _chart(runs: Sequence[Run]) -> Chart | None:
+    """For the page: how times are spread, as pairs of percentile and seconds of each setting."""
+    curves: dict[str, list[dict[str, Any]]] = {}
+    for name in TIMES:
+        for run in runs:
+            values: tuple[float, ...] = getattr(run.distribution, name, None) or ()
+            if len(values) > 1:
+                last = len(values) - 1
+                points = [[100 * i / last, float(f"{x:.4g}")] for i, x in enumerate(values)]
+                curves.setdefault(name, []).append({"setting": words.titled(run), "at": points})
+    data = {"settings": [words.titled(run) for run in runs], "curves": curves}
+    return Chart(name="measured", data=data) if curves else None

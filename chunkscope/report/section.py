@@ -17,13 +17,13 @@ LAYOUTS = {
     "PrefixSummary": "prefixes",
     "Footprint": "plan.footprint_sections",
     "Plan": "plan",
-    "Simulation": "simulation",
-    "Verification": "verification",
-    "Demonstration": "verification.demo_sections",
+    "Simulation": "runs.simulated_sections",
+    "Verification": "runs.measured_sections",
+    "Demonstration": "runs.demo_sections",
     "Diagnosis": "diagnosis",
     "GateResult": "gate",
-    "Findings": "findings",
-    "ReportComparison": "comparison",
+    "Findings": "folder",
+    "ReportComparison": "folder.changes",
 }
 
 
@@ -43,14 +43,13 @@ class Table:
     """Rows of cells. Without any heading it is a list of facts: a label and what is known.
 
     The first column and those called as in `words` stand left, figures right. `strong` are the
-    places of rows that matter most; a `searchable` one is sorted and filtered on the page.
+    places of rows that matter most.
     """
 
     headings: tuple[str, ...]
     rows: tuple[Sequence[Cell | str], ...]
     words: Collection[str] = ()
     strong: Collection[int] = ()
-    searchable: bool = False
 
     @property
     def has_headings(self) -> bool:

@@ -11,7 +11,7 @@ from chunkscope.planning.plan import AdviceKind, Plan
 from chunkscope.planning.predict import SimulateOptions, predict
 from chunkscope.planning.problem import Problem
 from chunkscope.planning.recommend import recommend
-from chunkscope.report.plan import answer as advice
+from chunkscope.report.words.plan import answer as advice
 from chunkscope.vllm.enums import Mode
 from tests.build import LONG, MIXED, advised, profile
 from tests.commands.helpers import chunkscope as run

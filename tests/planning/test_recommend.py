@@ -19,9 +19,9 @@ from chunkscope.planning.recommend import recommend
 from chunkscope.planning.rule import LengthRule
 from chunkscope.planning.simulator import NEAR
 from chunkscope.prompts.harness.log import AS_LOGGED, LONGEST_FIRST, LogSummary
-from chunkscope.report.plan import answer as advice
 from chunkscope.report.plan import sections
 from chunkscope.report.words import sentence
+from chunkscope.report.words.plan import answer as advice
 from chunkscope.simulation.workload import OutputOrigin
 from chunkscope.vllm.enums import Entry, Mode, Task
 from chunkscope.vllm.flags import flags_of

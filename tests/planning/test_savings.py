@@ -10,7 +10,7 @@ from chunkscope.planning.plan import Plan, Saving
 from chunkscope.planning.recommend import recommend
 from chunkscope.prefixes.reuse import CachedAt, NearMiss, PrefixReuse, Scoring
 from chunkscope.prompts.harness.log import LogSummary
-from chunkscope.report.plan import saving as words
+from chunkscope.report.words.plan import saving as words
 from tests.build import dataset, profile
 
 WHERE = {"model": "qwen3-8b", "gpu": "h200", "vllm_version": "0.28", "max_output": 16}

@@ -16,7 +16,7 @@ from chunkscope.prefixes.comparison import Measured, TextComparison, measure, se
 from chunkscope.prefixes.reuse import PrefixReuse, reuse_together
 from chunkscope.prefixes.sharing import depths
 from chunkscope.prefixes.tree import PromptTree, tree_of_blocks, tree_of_prompts
-from chunkscope.report.profile import compared
+from chunkscope.report.words.data import compared
 
 Prompt = list[int]
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from chunkscope.lengths.content import Content
-from chunkscope.report.comparison import compare
+from chunkscope.report.folder import compare
 from chunkscope.report.markdown import markdown
 from chunkscope.report.section import Cell, sections
 from tests import build
@@ -14,7 +14,7 @@ def test_a_folder_does_not_differ_from_itself(tmp_path) -> None:
     findings = examples.folder(tmp_path)
     comparison = compare(findings, findings)
     assert not comparison.moved
-    assert not comparison.notes
+    assert not comparison.to_json()["notes"]
     assert markdown(comparison)
 
 
@@ -74,7 +74,7 @@ def test_lengths_of_another_tokenizer_are_not_compared(tmp_path) -> None:
     other = replace(build.profile(short=[1]), tokenizer=tokenizer)
     comparison = compared(build.profile(short=[2]), other, tmp_path)
     assert not comparison.moved
-    assert comparison.notes
+    assert comparison.to_json()["notes"]
 
 
 def test_measured_figures_are_better_worse_or_a_tie(tmp_path) -> None:
@@ -93,5 +93,5 @@ def test_measured_figures_are_better_worse_or_a_tie(tmp_path) -> None:
 def test_another_machine_and_a_missing_result_are_noted(tmp_path) -> None:
     old = examples.folder(tmp_path, "profile", "verify")
     moved = replace(old.verification, machine=replace(old.verification.machine, vllm="0.30.0"))
-    assert compare(old, replace(old, verification=moved)).notes
-    assert compare(old, replace(old, profile=None)).notes
+    for new in (replace(old, verification=moved), replace(old, profile=None)):
+        assert compare(old, new).to_json()["notes"]

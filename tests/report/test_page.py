@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from chunkscope.findings import Findings
-from chunkscope.report.findings import arguments, chapters, first_screen
+from chunkscope.report.folder import arguments, chapters, first_screen
 from chunkscope.report.page import HERE, LIBRARIES, render
 from tests import build
 from tests.conftest import REPOSITORY
@@ -82,12 +82,6 @@ def test_the_first_screen_says_it_once(findings) -> None:
     assert len(notes) == len(set(notes))
 
 
-def test_the_page_of_the_sample_data_has_half_the_words_it_once_had() -> None:
-    page = render(examples.load_findings(REPOSITORY / "reports" / "example")).decode()
-    body = re.sub(r"(?s)<(script|style|noscript)\b.*?</\1>|<[^>]+>", " ", page.split("<body>")[1])
-    assert len(body.split()) <= 555
-
-
 def test_there_is_a_copy_button_only_over_settings_that_can_be_used(findings) -> None:
     assert arguments(findings)
     assert b'id="copy"' in render(findings)
@@ -112,9 +106,22 @@ def test_the_page_works_with_whatever_is_there(tmp_path, name: str) -> None:
     assert b"<h1>" in render(findings)
 
 
-@pytest.mark.parametrize(("name", "most"), [("example", 720), ("h200/llama-3.1-8b-long", 930)])
+def words_of(findings: Findings) -> int:
+    """Every word and number that is shown, folded or not."""
+    body = render(findings).decode().partition("<body>")[2]
+    return len(re.sub(r"(?s)<(script|noscript)\b.*?</\1>|<[^>]+>", " ", body).split())
+
+
+@pytest.mark.parametrize(("name", "most"), [("example", 555), ("h200/llama-3.1-8b-long", 930)])
 def test_a_page_is_soon_read(name: str, most: int) -> None:
-    """Every word and number counts, folded or not."""
-    page = render(examples.load_findings(REPOSITORY / "reports" / name)).decode()
-    body = page.partition("<body>")[2].partition('<script type="application/json"')[0]
-    assert len(re.sub("<[^>]+>", " ", body).split()) <= most
+    assert words_of(examples.load_findings(REPOSITORY / "reports" / name)) <= most
+
+
+def test_a_page_of_116_datasets_has_a_line_for_each_folder(tmp_path) -> None:
+    folders = [f"{part}/{number}" for part in ("dev", "test") for number in range(57)]
+    sets = {**{name: [10, 20] for name in folders}, "long": [30_000], "short": [5]}
+    build.profile(**sets).save(tmp_path / "profile.json")
+    findings = examples.load_findings(tmp_path)
+    assert len(findings.profile.datasets) == 116
+    assert words_of(findings) <= 300
+    assert b">long</th>" in render(findings)

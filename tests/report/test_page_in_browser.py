@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from chunkscope.findings import Findings, load_findings
-from chunkscope.report.comparison import compare
+from chunkscope.report.folder import compare
 from chunkscope.report.page import render
 from tests import build
 from tests.report import examples
@@ -90,21 +90,6 @@ def test_axe_finds_nothing_against_wcag_aa(show, any_page, width: int, scheme: s
     rules = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"]}
     results = Axe().run(opened.page, options=rules)
     assert not results.response["violations"], results.generate_report()
-
-
-def test_a_column_sorts_both_ways_and_rows_are_filtered(show, tmp_path) -> None:
-    build.profile(**{f"set_{n}": [n * 10 + 5] for n in range(30)}).save(tmp_path / "profile.json")
-    opened = show(page_of(load_findings(tmp_path), tmp_path))
-    opened.page.evaluate(OPEN_ALL)
-    table = opened.page.locator("table.sortable").first
-    longest = table.locator("th button", has_text="max")
-    names = lambda: table.locator("tbody tr:visible th").all_inner_texts()  # noqa: E731
-    longest.click()
-    assert names()[0] == "set_29"
-    longest.click()
-    assert names()[0] == "set_0"
-    opened.page.locator("input.filter").first.fill("set_12")
-    assert names() == ["set_12"]
 
 
 def test_the_copy_button_copies_what_is_shown(show, page) -> None:

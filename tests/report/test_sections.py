@@ -1,5 +1,6 @@
 """What is shown: the answer first, short, the same in every form, and safe whatever names hold."""
 
+import ast
 import csv
 import io
 import re
@@ -11,7 +12,7 @@ from rich.console import Console
 
 from chunkscope import console as streams
 from chunkscope.report import terminal
-from chunkscope.report.findings import plan_to_use
+from chunkscope.report.folder import plan_to_use
 from chunkscope.report.markdown import markdown
 from chunkscope.report.profile import as_csv, lengths_chart, shortened
 from chunkscope.report.section import sections
@@ -158,3 +159,15 @@ def test_every_note_of_the_package_has_a_sentence() -> None:
     assert used
     assert not used - {*codes}
     assert len(codes) == len({*codes})  # each has one sentence
+
+
+def test_sentences_are_made_in_words_alone() -> None:
+    """Sections lay out values; commands say what `words` made. Docstrings and errors aside."""
+    for path in (path for path in modules() if path.parent.name in ("report", "page")):
+        tree = ast.parse(path.read_text("utf-8"))
+        aside = [n for n in ast.walk(tree) if isinstance(n, ast.Expr | ast.Raise)]
+        skipped = {part for node in aside for part in ast.walk(node)}
+        texts = [n for n in ast.walk(tree) if isinstance(n, ast.Constant) and n not in skipped]
+        assert not [n.value for n in texts if re.search("([a-z]+ ){4}", str(n.value))], path
+    for path in (path for path in modules() if path.parent.name == "commands"):
+        assert not re.search(r'say\(f?"(?!note: \{|  \| )', path.read_text("utf-8")), path

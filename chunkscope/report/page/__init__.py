@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from chunkscope._version import __version__
 from chunkscope.console import NO_BREAK
 from chunkscope.findings import Findings
-from chunkscope.report.comparison import ReportComparison
-from chunkscope.report.findings import GLOSSARY, arguments, chapters, first_screen
+from chunkscope.report.folder import ReportComparison, arguments, chapters, first_screen
 from chunkscope.report.terminal import unbroken
+from chunkscope.report.words.folder import GLOSSARY, NO_SCRIPTS
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -22,7 +22,7 @@ HERE = Path(__file__).parent
 # Observable Plot draws the charts; d3 is what it is made of. Both as published, both ISC.
 LIBRARIES = (("d3.min.js", "d3.LICENSE"), ("plot.umd.min.js", "plot.LICENSE"))
 # The page's own, one after the other in a scope of their own.
-OWN = ("draw.js", "lengths.js", "measured.js", "table.js", "buttons.js", "start.js")
+OWN = ("draw.js", "lengths.js", "measured.js", "buttons.js", "start.js")
 WHOLE = re.compile(r"--\w[\w-]*|\d{4}-\d\d-\d\d")  # options and dates: a line has all of it
 
 
@@ -38,6 +38,7 @@ def render(findings: Findings, comparison: ReportComparison | None = None) -> by
             arguments=arguments(findings),
             chapters=parts,
             glossary=GLOSSARY,
+            no_scripts=NO_SCRIPTS,
             version=__version__,
             csp=_policy(scripts),
             css=_text("report.css"),

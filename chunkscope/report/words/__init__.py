@@ -15,7 +15,7 @@ from chunkscope.artefacts.note import Note
 from chunkscope.artefacts.numbers import as_written, by, plural, share
 
 Template = str | Callable[..., str]
-MODULES = ("data", "plan", "doctor", "gate")  # in the order of need
+MODULES = ("talk", "data", "plan", "runs", "doctor", "gate")  # in the order of need
 
 
 class _Words(Formatter):

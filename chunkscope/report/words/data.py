@@ -1,9 +1,17 @@
-"""What is said of data: files, prompts, harness logs."""
+"""What is said of data: files, prompts, harness logs, their lengths and what they share."""
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
-from chunkscope.report.words import Template
+from chunkscope.artefacts.numbers import number, plural, share
+from chunkscope.lengths.profile import Profile
+from chunkscope.lengths.trace_export import TraceExport
+from chunkscope.prefixes.reuse import PrefixReuse, reuse_together
+from chunkscope.report.words import Template, named, sentence
+
+LONG = 2_048  # tokens: shorter prompts fit a step of every setting people use
+MOST_NOTES = 20
 
 
 def _options(name: str, fields: Sequence[str]) -> str:
@@ -57,3 +65,89 @@ SENTENCES: dict[str, Template] = {
     "counted_by_mock": "these lengths come from Inspect's mock model, which has no tokenizer "
     "(--field messages counts them with yours)",
 }
+
+
+# -- lengths and prefixes -------------------------------------------------------------------------
+
+
+def lengths(profile: Profile) -> Iterator[str]:
+    overall = profile.overall
+    p50, p95 = (number(overall.percentile(p)) for p in (50, 95))
+    sampled = " (a sample)" if any(dataset.sample for dataset in profile.datasets) else ""
+    prompts = f"{plural(overall.count, 'prompt')} in {plural(len(profile.datasets), 'dataset')}"
+    yield f"{prompts}{sampled}: median {p50} tokens, p95 {p95}, longest {number(overall.max)}."
+    long = overall.share_over(LONG)
+    matters = f"{share(long)} are longer than {LONG:,} tokens, where chunked prefill matters."
+    if not long:
+        matters = f"No prompt is longer than {LONG:,} tokens, so chunked prefill hardly matters."
+    measured = [dataset.prefixes for dataset in profile.datasets if dataset.prefixes]
+    yield f"{matters} {shared(reuse_together(measured))}" if measured else matters
+
+
+def shared(reuse: PrefixReuse) -> str:
+    """What the prefix cache can do."""
+    if not reuse.cached_tokens + reuse.unread_tokens:
+        return f"No prompt starts like an earlier one{compared(reuse)}."
+    use = "so vLLM's prefix cache can serve them"
+    tokens = reuse.cached_tokens
+    if reuse.unread_tokens > tokens:
+        use = "but likelihood requests do not read vLLM's prefix cache"
+        tokens += reuse.unread_tokens
+    return (
+        f"{share(tokens / reuse.tokens)} of the prompt tokens repeat the start of an earlier "
+        f"prompt{compared(reuse)}, {use}."
+    )
+
+
+def compared(reuse: PrefixReuse) -> str:
+    """Of how many prompts a figure is, where not all were compared; to be put behind it."""
+    if not reuse.is_partial:
+        return ""
+    return f" (judged by {reuse.prompts:,} of {reuse.out_of_prompts:,} prompts)"
+
+
+def counted_with(profile: Profile) -> str:
+    tokenizer = profile.tokenizer
+    if tokenizer.kind == "none":
+        return "The lengths came with the data; no tokenizer was needed."
+    hint = "" if profile.options.tokenizer else " For your model's: --model NAME."
+    return f"Counted with the tokenizer {tokenizer.name}.{hint}"
+
+
+def cautions(profile: Profile) -> Iterator[str]:
+    """What may be missing or wrong, most important first."""
+    missing: dict[str, list[str]] = {}
+    for dataset in profile.datasets:
+        for one in dataset.uncounted:
+            missing.setdefault(sentence(one), []).append(dataset.name)
+    for text, names in list(missing.items())[:MOST_NOTES]:
+        yield f"{named(names)}: {text}"
+    yield from map(sentence, profile.tokenizer.notes)
+    notes = [(dataset, one) for dataset in profile.datasets for one in dataset.notes]
+    for dataset, one in notes[:MOST_NOTES]:
+        yield f"{dataset.name}: {sentence(one)}"
+    if len(notes) > MOST_NOTES:
+        yield f"{len(notes) - MOST_NOTES:,} more notes are in the profile"
+
+
+def bad_rows(profile: Profile) -> Iterator[str]:
+    """The first rows that could not be used, how many there were, and datasets that failed."""
+    rows = [(dataset, row) for dataset in profile.datasets for row in dataset.bad_rows]
+    for dataset, row in rows[:MOST_NOTES]:
+        yield f"bad row: {dataset.path} {dataset.unit} {row.position}: {row.reason}"
+    if profile.skipped:
+        yield f"{plural(profile.skipped, 'bad row')} skipped and not counted"
+    for dataset in profile.failures:
+        yield f"error: {dataset.name}: {dataset.failed_because}"
+
+
+def exported(export: TraceExport, file: Path) -> Iterator[str]:
+    """What is in a trace that was written, and how it is replayed."""
+    count = export.assumed_outputs
+    assumed = f", {count:,} output lengths assumed" if count else ""
+    yield f"wrote {file}: {plural(export.requests, 'request')}, all at once{assumed}"
+    yield (
+        f"replay it: vllm bench serve --backend vllm --model MODEL --dataset-name timed_trace "
+        f"--dataset-path {shlex.quote(str(file))} --num-prompts {export.requests} "
+        f"--timed-trace-chunk-hash-size {export.block_size} --timed-trace-sec-multiplier 0.001"
+    )

@@ -1,6 +1,11 @@
-"""What is said of engines: what limited one, by its log, and what helps; why one failed."""
+"""What is said of engines: what limited one, by its log, and what helps."""
 
-from chunkscope.report.words import Template
+from collections.abc import Iterator
+from pathlib import Path
+
+from chunkscope.artefacts.numbers import as_written, plural, share
+from chunkscope.diagnosis.diagnosis import Diagnosis, EngineReport, Symptom
+from chunkscope.report.words import Template, capital, sentence
 from chunkscope.vllm.flags import spelled
 
 _CONTEXT, _BUDGET = spelled("max_model_len"), spelled("max_num_batched_tokens")
@@ -107,28 +112,60 @@ SENTENCES: dict[str, Template] = {
     "change_hit_rate": "send prompts that begin alike one after the other (see `chunkscope "
     "prefixes`); prompt_logprobs never read the cache",
     "change_eager": f"leave {_EAGER} out, unless a short start matters more",
-    # measured engines and servers
-    "off_is_ignored": "vLLM {vllm} ignores chunked prefill off for generative models",
-    "context_too_short": "max_model_len is {max_model_len}, the longest request {longest} tokens",
-    "engine_silent": "no answer and no line in its log for {seconds:,.0f} s while {phase}",
-    "engine_out_of_memory": "out of memory while {phase}: {detail}",
-    "engine_refused": "refused while {phase}: {detail}",
-    "engine_died": "died while {phase}: {detail}",
-    "engine_killed": "killed by {signal} while {phase} (SIGKILL: often out of memory)",
-    "engine_ended": "ended with code {code} and no message while {phase}",
-    "server_failed": "the server {detail} (while {phase}, {answered} of {sent} answered)",
-    "server_timeout": "no end after {seconds:g} s (while {phase}, {answered} of {sent} answered)",
-    "requests_trickled_in": "this vLLM cannot hold requests back: the first steps ran while others "
-    "were still being sent",
-    "prefix_cache_not_emptied": "vLLM did not empty its prefix cache between repeats: hits may "
-    "come from an earlier one",
-    "kv_tokens_are_blocks": "KV cache tokens are blocks x block size: too many for a hybrid model",
-    "answers_not_counted": "the server did not count the tokens of {answers} answers: each piece "
-    "of the stream counts as one",
-    "answers_ended_early": "{answers} of {of} answers ended before the length asked for",
-    "texts_sent_again": "every repeat sends the same texts: a prefix cache may have them",
-    "server_is_shared": "the server finished {finished} requests, {sent} were sent: others use it, "
-    "so its preemptions and cache hits are left out",
-    "prompts_counted_otherwise": "the server counts {counted} prompt tokens, the workload {sent}: "
-    "another tokenizer, or special tokens",
 }
+
+
+def answer(diagnosis: Diagnosis) -> str:
+    """What limited it most, and how many other things did."""
+    if not diagnosis.symptoms:
+        return "Nothing in it limits the engine."
+    title = capital(sentence(diagnosis.symptoms[0].title)).rstrip(".")
+    more = f" {len(diagnosis.symptoms) - 1} more below." if len(diagnosis.symptoms) > 1 else ""
+    return f"{title}.{more}"
+
+
+def heading(engine: EngineReport, place: int, count: int) -> str:
+    which = f"Engine {place} of {count} in {Path(engine.source).name}: " if count > 1 else ""
+    lines = f" (lines {engine.first_line:,} to {engine.last_line:,})" if engine.last_line else ""
+    version = f"vLLM {engine.facts.version}" if engine.facts.version else "vLLM (version unknown)"
+    several = f", {engine.engines} engines" if engine.engines > 1 else ""
+    return f"{which}{engine.facts.model or 'unknown model'}, {version}{several}{lines}"
+
+
+def symptom_text(symptom: Symptom) -> str:
+    """What it is, what shows it and where, and what to change."""
+    lines = ", ".join(f"{line:,}" for line in symptom.lines)
+    where = f"line{'s' if len(symptom.lines) > 1 else ''} {lines}" if lines else ""
+    seen = "; ".join(filter(None, (*map(sentence, symptom.evidence), where)))
+    title = capital(sentence(symptom.title)).rstrip(".")
+    return f"{title}{f' ({seen})' if seen else ''}. Try: {sentence(symptom.change)}"
+
+
+def happened(engine: EngineReport) -> str:
+    if not engine.windows:
+        return "The log has no periodic line, so nothing is known of its work."
+    busy = engine.busy_s or 1.0
+    hits = f", prefix cache hits {share(engine.hit_rate)}" if engine.hit_rate is not None else ""
+    return (
+        f"Busy for {engine.busy_s:,.0f} s: {engine.prompt_tokens / busy:,.0f} prompt and "
+        f"{engine.output_tokens / busy:,.0f} output tokens/s; at most "
+        f"{plural(engine.peak_running, 'request')} running and {engine.peak_waiting:,} waiting; "
+        f"KV cache up to {share(engine.peak_kv_use)}{hits}."
+    )
+
+
+def cautions(engine: EngineReport) -> Iterator[str]:
+    """What was set, where the plan says otherwise, and what a log's figures leave out."""
+    if given := [f"{name} {as_written(value)}" for name, value in engine.arguments.items()]:
+        yield f"arguments that are not vLLM's defaults: {', '.join(given)}"
+    for one in engine.differences:
+        yield f"the plan says {one.name} {one.planned}, the engine has {one.actual}"
+    if not engine.windows or not engine.last_line:
+        return
+    if engine.preemptions is None:
+        yield "vLLM does not log preemptions; `chunkscope doctor URL` reads them from /metrics"
+    if engine.hit_rate:
+        yield (
+            "a log's prompt tokens/s leave out cached tokens; its hit rate is of the last 1,000 "
+            "requests, and too high up to vLLM 0.26"
+        )

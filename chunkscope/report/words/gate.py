@@ -1,7 +1,19 @@
-"""What is said of the gate's checks: why a value fails, and what it rests on."""
+"""What is said of the gate's checks: limit and value, why it fails, what it rests on."""
 
-from chunkscope.artefacts.numbers import number
-from chunkscope.report.words import Template, named
+from collections.abc import Iterator
+from typing import Any
+
+from chunkscope.artefacts.numbers import as_written, number, plural
+from chunkscope.console import printable
+from chunkscope.gating.check import UNITS, Check, GateResult
+from chunkscope.report.words import Template, named, sentence
+
+VALUES = {  # of a check that compares no numbers
+    "same": "the same",
+    "new": "not in the profile",
+    "this": "it is",
+    "another": "made from another",
+}
 
 
 def _rows_changed(added: int | None, removed: int | None, before: int, now: int) -> str:
@@ -61,3 +73,73 @@ SENTENCES: dict[str, Template] = {
     ),
     "made_from_another": "{file} was made from another {source}",
 }
+
+
+def answer(result: GateResult) -> str:
+    count, failed = len(result.checks), len(result.failed)
+    if failed:
+        return f"{failed:,} of {plural(count, 'check')} in {result.budget} fail."
+    return f"All {plural(count, 'check')} in {result.budget} pass."
+
+
+def failure(result: GateResult) -> str:
+    """The error of a gate that says no."""
+    titles = [printable(check.title) for check in result.failed]
+    return f"{plural(len(titles), 'check')} failed: {named(titles, 3)}"
+
+
+def texts(check: Check) -> tuple[str, str]:
+    """What the budget asks for and what the artefacts say, by how they stand to each other."""
+    limit, value, relation = check.limit, check.value, str(check.relation)
+    match relation:
+        case "unchanged":
+            return "unchanged", VALUES.get(str(value), str(value or "not known"))
+        case "made from":
+            return f"made from this {limit}", VALUES.get(str(value), "not known")
+        case "accepted":
+            wanted = f"vLLM {limit} takes it" if limit else "as the plan"
+            return wanted, "it does" if check.passed else "it does not"
+        case "allowed":
+            return "allowed" if check.passed else "left to vLLM", str(value)
+        case "equal":
+            return _setting(limit), _setting(value)
+    numbers = _numbers(check)
+    return f"{relation} {numbers[0]}", numbers[1]
+
+
+def _numbers(check: Check) -> tuple[str, str]:
+    """Limit and value; two that differ never look the same."""
+    limit, value, unit = check.limit, check.value, UNITS[check.unit]
+    if not isinstance(limit, int | float):
+        return "", "not known"
+    if value is None or isinstance(value, str):
+        return unit.brief(limit), "not known"
+    if check.relation == "within":
+        written = unit.write_both(limit, abs(value))
+        return written[0], f"{'+' if value > 0 else '-' if value else ''}{written[1]}"
+    return unit.write_both(limit, value)
+
+
+def _setting(value: Any) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return "left to vLLM" if value is None else as_written(value)
+
+
+def value_text(check: Check) -> str:
+    """The value, with what is to be said of it."""
+    text = texts(check)[1]
+    return f"{text} ({sentence(check.reason)})" if check.reason else text
+
+
+def result(check: Check) -> str:
+    return f"limit {texts(check)[0]}, found {value_text(check)}"
+
+
+def remedy(*checks: Check) -> Iterator[str]:
+    first = checks[0]
+    if first.cause:
+        names = ", ".join(dict.fromkeys(check.name for check in checks))
+        yield f"{sentence(first.cause)}. Failing because of that: {names}."
+    if first.remedy:
+        yield f"If that is intended: {first.remedy}"

@@ -2,8 +2,6 @@
 
 theming();
 copying();
-document.querySelectorAll("table.sortable").forEach(sortable);
-document.querySelectorAll("input.filter").forEach(filterable);
 for (const place of document.querySelectorAll("[data-chart]")) {
   const name = place.dataset.chart;
   CHARTS[name.replace(/-\d+$/, "")](place, name);

@@ -1,37 +1,28 @@
-"""All results of a folder: the answer on top, then a chapter for each artefact."""
+"""All results of a folder: the answer on top, a chapter for each artefact; what changed in one."""
 
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
-from chunkscope.artefacts.numbers import gib, number, plural, seconds
+from chunkscope._version import __version__
 from chunkscope.findings import Findings
-from chunkscope.gating.gate import stale
+from chunkscope.gating.budget import DATASETS, MOVES, TABLES
+from chunkscope.gating.check import Check
+from chunkscope.gating.checks import drift
+from chunkscope.lengths.profile import ALL
 from chunkscope.planning.emit import emit
 from chunkscope.planning.plan import Plan
-from chunkscope.report import plan
-from chunkscope.report import verification as measured
-from chunkscope.report.comparison import ReportComparison
-from chunkscope.report.section import Section, table_of
+from chunkscope.report.runs import runs_table
+from chunkscope.report.section import Section, Table, table_of
 from chunkscope.report.section import sections as sections_of
-from chunkscope.report.words import capital, sentence
+from chunkscope.report.words import folder as words
+from chunkscope.report.words import gate, plan
+from chunkscope.report.words.runs import failure
 from chunkscope.verification.result import EngineKind, Verification
 from chunkscope.vllm.enums import Entry, Target
 
-MARKS = {
-    "long_prefill_token_threshold": "tokens of one prompt per step",
-    "max_num_batched_tokens": "tokens per step",
-    "max_model_len": "context",
-}
-GLOSSARY = (
-    ("token", "about four characters of text"),
-    ("step", "one pass of the model, for many requests"),
-    ("chunk", "the part of a long prompt read in one step"),
-    ("KV cache", "GPU memory for the tokens of running requests"),
-    ("preemption", "the KV cache is full: a request is stopped and computed again"),
-    ("gap", "the time between two tokens of an answer"),
-    ("p95", "19 of 20 are at most this long"),
-)
+SCHEMA = "chunkscope/comparison/4"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,15 +32,39 @@ class Chapter:
     sections: tuple[Section, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportComparison:
+    """`data`: the gate's checks of drift that fail; None where a profile is missing."""
+
+    old: Findings
+    new: Findings
+    data: tuple[Check, ...] | None
+
+    @property
+    def moved(self) -> list[Check]:
+        """Those that nobody can judge left out."""
+        return [check for check in self.data or () if check.value is not None]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "schema": SCHEMA,
+            "chunkscope": __version__,
+            **{side: str(getattr(self, side).folder) for side in ("old", "new")},
+            "data": None if self.data is None else [asdict(check) for check in self.data],
+            "notes": list(words.not_comparable(self.old, self.new)),
+        }
+
+
 # -- the first screen ----------------------------------------------------------------------------
 
 
 def first_screen(findings: Findings) -> Section:
     """The answer in one sentence, what it rests on, and figures to remember: tiles on the page."""
+    v = _measurements(findings)
     return Section(
-        sentences=(_headline(findings), *_lead(findings)),
-        table=table_of(("", "", ""), _tiles(findings), words=("",)),
-        notes=tuple(_notes(findings)),
+        sentences=(_headline(findings), *words.lead(findings.plan, v)),
+        table=table_of(("", "", ""), words.tiles(findings, v), words=("",)),
+        notes=tuple(words.notes(findings)),
     )
 
 
@@ -67,60 +82,11 @@ def plan_to_use(findings: Findings) -> Plan | None:
 
 
 def _headline(findings: Findings) -> str:
-    """The answer in one sentence, for somebody who has never seen this tool."""
     planned, v = findings.plan, _measurements(findings)
     if planned is not None and not (v and v.measured is EngineKind.DEMO):
-        text = measured.verdict(v, v.verdict)[0] if v and v.verdict else plan.advice(planned)
-        prompts = plural(planned.refused.of, "prompt")
-        machine = f"{plan.place(planned)}, vLLM {planned.release.text}"
-        return f"{prompts} for {machine}: {text[0].lower()}{text[1:]}."
+        return words.headline(planned, v)
     artefacts = filter(None, (v, findings.profile, findings.simulation, findings.diagnosis))
-    return next((sections_of(one)[0].sentences[0] for one in artefacts), "Nothing to show.")
-
-
-def _lead(findings: Findings) -> Iterator[str]:
-    """How long it takes, how sure that is, and what would save most."""
-    planned, v = findings.plan, _measurements(findings)
-    if planned is not None and v is not None and v.verdict is not None:
-        yield f"{capital(measured.verdict(v, v.verdict)[1])}."
-    elif planned is not None:
-        yield capital(plan.because(planned))
-    if planned is not None and planned.cost is not None and not planned.request.is_open:
-        cost = planned.cost
-        hours = (cost.hours, cost.least_hours, cost.most_hours)
-        usual, least, most = (seconds(each * 3_600) for each in hours)
-        untried = "" if v is not None else ", not measured"
-        yield f"The run takes about {usual} ({least} to {most}): simulated{untried}."
-    if v is not None:
-        yield measured.measured_on(v)
-    yield from map(plan.saving, planned.savings if planned else ())
-
-
-def _notes(findings: Findings) -> Iterator[str]:
-    """Results that do not belong together, what was not read, and the plan's own."""
-    for command, cause in stale(findings).items():
-        yield f"{sentence(cause)}: run `chunkscope {command}`"
-    if findings.profile is not None:
-        if findings.profile.skipped:
-            yield f"{plural(findings.profile.skipped, 'bad row')} skipped"
-        for dataset in findings.profile.failures:
-            yield f"{dataset.name} was not read to its end: {dataset.failed_because}"
-    if findings.plan is not None:
-        yield from map(sentence, findings.plan.notes)
-
-
-def _tiles(findings: Findings) -> Iterator[tuple[str, str, str]]:
-    """A title, a value, what it means."""
-    data, planned, v = findings.profile, findings.plan, _measurements(findings)
-    if data is not None:
-        p95 = number(data.overall.percentile(95))
-        yield "longest prompt", number(data.overall.max), f"tokens; 19 of 20 have at most {p95}"
-    run = v.run("plan") if v else None
-    if run is not None and run.kv_cache_tokens is not None:
-        peak = f", beside {gib(run.activation_peak_gib)} of activations (measured)"
-        yield "KV cache", number(run.kv_cache_tokens), f"tokens that fit at the same time{peak}"
-    said = ("time", "memory") if run else ("time",)  # in the lead, and by what was measured
-    yield from (tile for tile in (plan.facts(planned) if planned else ()) if tile[0] not in said)
+    return next(sections_of(one)[0].sentences[0] for one in artefacts)
 
 
 def arguments(findings: Findings) -> str:
@@ -135,13 +101,13 @@ def arguments(findings: Findings) -> str:
 # -- chapters ------------------------------------------------------------------------------------
 
 
-def chapters(findings: Findings, changes: ReportComparison | None = None) -> list[Chapter]:
+def chapters(findings: Findings, comparison: ReportComparison | None = None) -> list[Chapter]:
     """In the order of the page; those of what is not there are left out."""
     v = findings.verification
     is_demo = v is not None and v.measured is EngineKind.DEMO
     measurements = _of(v, top=v is not _measurements(findings))
     parts: tuple[tuple[str, str, Sequence[Section]], ...] = (
-        ("changes", "What changed", _of(changes)),
+        ("changes", "What changed", _of(comparison)),
         ("plan", "The plan", _briefly(findings.plan)),
         ("lengths", "Prompt lengths", _lengths(findings)),
         ("measured", "What the demo measured" if is_demo else "What was measured", measurements),
@@ -171,9 +137,8 @@ def _of(artefact: object | None, *, top: bool = False) -> list[Section]:
 
 
 def _briefly(artefact: object | None) -> list[Section]:
-    """Without the details, but for a list to search in: a terminal has them."""
-    every = _of(artefact)
-    return [s for s in every if not s.details or (s.table is not None and s.table.searchable)]
+    """Without the details: a terminal has them."""
+    return [section for section in _of(artefact) if not section.details]
 
 
 def _simulated(findings: Findings) -> list[Section]:
@@ -191,7 +156,7 @@ def _lengths(findings: Findings) -> list[Section]:
         return sections
     marks = [
         {"label": label, "tokens": tokens, "kind": name}
-        for name, label in MARKS.items()
+        for name, label in words.MARKS.items()
         if (tokens := getattr(findings.plan.effective, name))
     ]
     chart = replace(chart, data={**chart.data, "marks": marks})
@@ -226,3 +191,68 @@ def sections(findings: Findings) -> list[Section]:
         if section not in runs
     ]
     return [first, *runs, *rest]
+
+
+# -- what changed --------------------------------------------------------------------------------
+
+
+def compare(old: Findings, new: Findings) -> ReportComparison:
+    """Data that is the same passes every check of drift, with no room at all."""
+    data = None
+    if old.profile is not None and new.profile is not None:
+        limits: dict[str, Any] = {"baseline": "old", "content": "same", "allow_sample": True}
+        limits |= {spec.key: 0 for spec in DATASETS}
+        if old.profile.tokenizer.digest == new.profile.tokenizer.digest:
+            limits |= {move.key: "0%" for move in MOVES}
+        checks = drift(TABLES["drift"](**limits), new.profile, old.profile)
+        data = tuple(check for check in checks if not check.passed)
+    return ReportComparison(old=old, new=new, data=data)
+
+
+def changes(comparison: ReportComparison) -> list[Section]:
+    old, new = comparison.old, comparison.new
+    rows = [
+        (check.subject, check.name.removeprefix("drift."), gate.value_text(check))
+        for check in comparison.moved
+    ]
+    names = {check.subject for check in comparison.moved} - {ALL}
+    changed = None if comparison.data is None else len(names)
+    return [
+        Section(
+            sentences=tuple(words.what_changed(old, new, changed, known=not comparison.data)),
+            table=table_of(("dataset", "what", "change"), rows, words=("what", "change")),
+            notes=tuple(words.not_comparable(old, new)),
+        ),
+        Section(title="The plan", table=_plan_table(old, new)),
+        *_measured(old.verification, new.verification),
+    ]
+
+
+def _plan_table(old: Findings, new: Findings) -> Table | None:
+    """What the plans take, where they differ."""
+    if old.plan is None or new.plan is None:
+        return None
+    before, now = (
+        {
+            "planned for": plan.setup(p),
+            "sets": plan.listed(p.settings) or "vLLM's defaults",
+            **{label: f"{value} ({meaning})" for label, value, meaning in plan.facts(p)},
+        }
+        for p in (old.plan, new.plan)
+    )
+    rows = [(name, before.get(name), now.get(name)) for name in dict.fromkeys((*before, *now))]
+    rows = [row for row in rows if row[1] != row[2]]
+    return table_of(("what", "before", "now"), rows, words=("before", "now"))
+
+
+def _measured(old: Verification | None, new: Verification | None) -> Iterator[Section]:
+    """Each setting that was run in both, as runs stand beside each other anywhere."""
+    for run in new.runs if new else ():
+        if (before := old.run(run.setting) if old else None) is None:
+            continue
+        both = {"before": before, "now": run}
+        yield Section(
+            title=f"Measured: {run.setting}",
+            sentences=tuple(f"{name}: {failure(r)}." for name, r in both.items() if not r.ok),
+            table=runs_table([(name, r) for name, r in both.items() if r.ok]),
+        )

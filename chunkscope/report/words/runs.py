@@ -1,0 +1,329 @@
+"""What is said of runs, simulated and measured: what to do, why, for what, how sure that is."""
+
+from collections.abc import Iterator, Sequence
+
+from chunkscope.artefacts.figures import BY_KEY, TIGHTEST_LIMIT, Figure
+from chunkscope.artefacts.numbers import change, per_second, plural, seconds, share
+from chunkscope.planning.plan import Plan
+from chunkscope.reference.demo import Demonstration
+from chunkscope.report.words import Template, capital, sentence
+from chunkscope.report.words.plan import NAMES, listed, where
+from chunkscope.simulation.result import SimulatedRun, Simulation
+from chunkscope.simulation.sweep import axes
+from chunkscope.verification.outputs import is_noise, reference_run
+from chunkscope.verification.result import DEFAULT, PLAN, Conclusion, EngineKind, Run, Verification
+from chunkscope.verification.verdict import arguments, value, worse_figures
+from chunkscope.vllm.settings import Settings
+
+MOST_WORSE = 3  # figures that got worse, in a sentence
+WORTH = 0.03  # a smaller difference in time is no difference
+WAITS = 1.15  # times what the GPU computes: from there on the run waits for the host
+HOST_SPREAD = (-0.18, 0.29)  # of such runs from their median (reports/h200/qwen2.5-1.5b-mixed)
+ORDERS = {
+    "data": "in the data's order",
+    "longest": "longest first",
+    "shuffled": "shuffled",
+}
+
+SENTENCES: dict[str, Template] = {
+    "off_is_ignored": "vLLM {vllm} ignores chunked prefill off for generative models",
+    "context_too_short": "max_model_len is {max_model_len}, the longest request {longest} tokens",
+    "engine_silent": "no answer and no line in its log for {seconds:,.0f} s while {phase}",
+    "engine_out_of_memory": "out of memory while {phase}: {detail}",
+    "engine_refused": "refused while {phase}: {detail}",
+    "engine_died": "died while {phase}: {detail}",
+    "engine_killed": "killed by {signal} while {phase} (SIGKILL: often out of memory)",
+    "engine_ended": "ended with code {code} and no message while {phase}",
+    "server_failed": "the server {detail} (while {phase}, {answered} of {sent} answered)",
+    "server_timeout": "no end after {seconds:g} s (while {phase}, {answered} of {sent} answered)",
+    "requests_trickled_in": "this vLLM cannot hold requests back: the first steps ran while others "
+    "were still being sent",
+    "prefix_cache_not_emptied": "vLLM did not empty its prefix cache between repeats: hits may "
+    "come from an earlier one",
+    "kv_tokens_are_blocks": "KV cache tokens are blocks x block size: too many for a hybrid model",
+    "answers_not_counted": "the server did not count the tokens of {answers} answers: each piece "
+    "of the stream counts as one",
+    "answers_ended_early": "{answers} of {of} answers ended before the length asked for",
+    "texts_sent_again": "every repeat sends the same texts: a prefix cache may have them",
+    "server_is_shared": "the server finished {finished} requests, {sent} were sent: others use it, "
+    "so its preemptions and cache hits are left out",
+    "prompts_counted_otherwise": "the server counts {counted} prompt tokens, the workload {sent}: "
+    "another tokenizer, or special tokens",
+}
+
+
+# -- simulated runs ------------------------------------------------------------------------------
+
+
+def run_name(run: SimulatedRun) -> str:
+    """`the plan (vLLM's default)`, or the arguments that tell a setting of a sweep apart."""
+    names = [NAMES.get(name, name) for name in (run.shown_as, *run.same_as)]
+    return f"{names[0]} ({', '.join(names[1:])})" if names[1:] else names[0]
+
+
+def sent_when(arrivals: str, concurrency: int | None) -> str:
+    """
+    >>> sent_when("batch", None), sent_when("8/s", None), sent_when("batch", 4)
+    ('all at once', 'arriving at 8/s', 'at most 4 in flight')
+    """
+    words = {"batch": "all at once", "given": "arriving as given"}.get(arrivals, arrivals)
+    words = f"arriving at {words}" if words[:1].isdigit() else words
+    if concurrency is None:
+        return words
+    return f"{words}, at most {concurrency:,} in flight".removeprefix("all at once, ")
+
+
+def simulated_answer(simulation: Simulation) -> str:
+    first, *others = simulation.runs
+    if first.rate:
+        return _best_rate(simulation.runs)
+    if simulation.pareto:
+        return _best_of_sweep(simulation)
+    is_open = first.backlog is not None
+    what = "p95 first token" if is_open else f"{plural(first.requests, 'request')} take"
+
+    def took(run: SimulatedRun) -> float:
+        return run.figures.ttft_s.p95 if is_open else run.figures.makespan_s
+
+    text = f"{capital(run_name(first))}: {what} {seconds(took(first))} (simulated)"
+    other = next((run for run in others if "default" in (run.setting, *run.same_as)), None)
+    if other is None:
+        return f"{text}."
+    if abs(1 - took(first) / took(other)) < WORTH:
+        return f"{text}; with vLLM's default the same, within {share(WORTH)}."
+    difference = change(took(other), took(first))
+    return f"{text}; with vLLM's default {seconds(took(other))} ({difference})."
+
+
+def _best_rate(runs: Sequence[SimulatedRun]) -> str:
+    """Which setting sustains most; the first, vLLM's default, unless another does by WORTH."""
+    rates = {run: run.rate.rate_per_s for run in runs if run.rate and run.rate.rate_per_s}
+    if not rates:
+        broken = sorted({run.rate.breaks for run in runs if run.rate and run.rate.breaks})
+        return f"No setting keeps the limits at any rate: {', '.join(broken)} breaks (simulated)."
+    best = max(rates, key=lambda run: rates[run])
+    default = next((run for run in rates if "default" in (run.setting, *run.same_as)), None)
+    if default is not None and rates[best] < rates[default] * (1 + WORTH):
+        best = default
+    others = f"; {NAMES['default']} {per_second(rates[default])}" if default else ""
+    others = "; no other setting sustains 3 % more" if best is default else others
+    size = f"{best.settings.step_tokens:,} tokens per step"
+    return f"Best: {size}, {per_second(rates[best])} (simulated){others}."
+
+
+def _best_of_sweep(simulation: Simulation) -> str:
+    """The ends of the front, and where it bends."""
+    runs, front = simulation.runs, simulation.pareto
+    across, up = axes(runs)
+    places = {"Fastest": front[0]}
+    if len(front) > 1:
+        places["Smoothest"] = front[-1]
+    if simulation.knee is not None:
+        places["In between"] = simulation.knee
+    parts = []
+    for title, place in places.items():
+        time, gap = (figure.value(runs[place].figures) for figure in (across, up))
+        more = "" if gap is None else f", {up.title} {seconds(gap)}"
+        parts.append(f"{title}: {run_name(runs[place])}, {seconds(time)}{more}")
+    return f"{'. '.join(parts)} (simulated)."
+
+
+def simulated_setup(simulation: Simulation) -> str:
+    cost, work, run = simulation.cost_model, simulation.workload, simulation.runs[0]
+    order = f", {ORDERS[work.order]}" if work.order else ""
+    cached = f" ({share(run.cached_tokens / run.input_tokens)} cached)" if run.cached_tokens else ""
+    return (
+        f"{where(cost.model, cost.gpu, run.settings.parallel.gpus)}, vLLM {simulation.vllm}. "
+        f"{plural(work.requests, 'request')} from {work.source}, "
+        f"{sent_when(work.arrivals, work.concurrency)}{order}: "
+        f"{run.input_tokens:,} tokens in{cached}, {run.output_tokens:,} out."
+    )
+
+
+def observations(simulation: Simulation) -> Iterator[str]:
+    """Overload, waiting for the CPU."""
+    first, runs = simulation.runs[0], simulation.runs
+    if first.rate:
+        yield "Saturated: requests come faster than they are answered. Arrivals are Poisson."
+        return
+    grows = [run_name(run) for run in runs if run.backlog and run.backlog.grows]
+    if grows:
+        yield f"The queue keeps growing with {', '.join(grows)}: requests come too fast."
+    if simulation.pareto:
+        return
+    took = first.figures.makespan_s
+    if first.gpu_s is not None and first.backlog is None and took >= WAITS * first.gpu_s:
+        least, most = (seconds(took * (1 + off)) for off in HOST_SPREAD)
+        part = share(1 - first.gpu_s / took)
+        yield f"The GPU waits for the CPU {part} of the time: expect {least} to {most}."
+
+
+def step_times(simulation: Simulation) -> str:
+    """Where they come from."""
+    cost = simulation.cost_model
+    off = f" (median error {share(cost.error)})" if cost.error is not None else ""
+    measured = plural(cost.samples, "measured step") if cost.samples else "fitted on an H200"
+    return f"Step times: {cost.source}, {measured}{off}. Policy: {simulation.runs[0].policy}."
+
+
+# -- measured runs -------------------------------------------------------------------------------
+
+
+def titled(run: Run) -> str:
+    """A setting by all its names: the same arguments are measured once."""
+    return " = ".join((run.setting, *run.same_as))
+
+
+def failure(run: Run) -> str:
+    """`off: out of memory at 8,192 tokens per step, while loading: ...`"""
+    return f"{run.setting}: {_reason(run)}"
+
+
+def _reason(run: Run) -> str:
+    return sentence(run.failure) if run.failure else run.status.replace("_", " ")
+
+
+def measured_answer(v: Verification) -> str:
+    """What to do after measuring."""
+    if v.measured is EngineKind.DEMO:
+        means = [
+            f"{seconds(run.figures.short.ttft_s.mean)} {run.setting}"
+            for run in v.runs
+            if run.figures and run.figures.short
+        ]
+        return f"Mean wait of short prompts for their first token: {', '.join(means)}."
+    if v.run(PLAN) is None or v.verdict is None:
+        return f"{plural(len(v.runs), 'setting')} measured, without a plan to judge."
+    return f"{capital(': '.join(verdict(v)))}."
+
+
+def worse(v: Verification) -> Iterator[str]:
+    """What that costs."""
+    use, other = v.run(v.verdict.use) if v.verdict else None, v.run(DEFAULT) or v.run(PLAN)
+    figures = worse_figures(use, other) if use and other and use is not other else []
+    parts = [
+        f"{figure.title} {_shown(figure, use)} instead of {_shown(figure, other)}"
+        for figure in figures[:MOST_WORSE]
+    ]
+    if parts:
+        yield f"Worse: {', '.join(parts)}."
+
+
+def verdict(v: Verification) -> tuple[str, str]:
+    """What to do, and why; both without a full stop."""
+    judged, plan, default = v.verdict, v.run(PLAN), v.run(DEFAULT)
+    assert judged is not None and plan is not None  # noqa: PT018, S101  (one has the other)
+    use, goal = v.run(judged.use), BY_KEY[judged.goal]
+    if judged.conclusion is Conclusion.PLAN_FAILED:
+        best = f"; {_name(use)} does: {_goal(use, goal)}" if use else ", nor does anything else"
+        return "the plan does not run", f"{_reason(plan)}{best}"
+    if judged.conclusion is Conclusion.USE_ANOTHER and use is not None:
+        sets = listed(Settings.of(arguments(use))) or "vLLM's defaults"
+        return f"use {sets} instead of the plan", _beside(use, plan, goal)
+    if judged.conclusion is Conclusion.DROP_FLAGS and use is not None:
+        both = f"{_goal(plan, goal)} with, {_shown(goal, use)} without"
+        return f"leave out {' and '.join(judged.drop)}", f"a tie, {both} (measured)"
+    if judged.conclusion is Conclusion.KEEP_DEFAULT:
+        others = ", and no other setting is better" if len(v.runs) > 1 else ""
+        needed = f" with {listed(plan.settings)}" if plan.settings.given() else ""
+        return f"keep vLLM's defaults{needed}", f"{_goal(plan, goal)}{others} (measured)"
+    if default is not None and default.ok:
+        return "keep the plan", _beside(plan, default, goal)
+    return "keep the plan", f"{_goal(plan, goal)} (measured; vLLM's default was not)"
+
+
+def _beside(run: Run, other: Run, goal: Figure) -> str:
+    by = change(value(other, goal), value(run, goal))
+    part = f"{by}, measured" if by else "measured"
+    return f"{_goal(run, goal)} instead of {_shown(goal, other)} with {_name(other)} ({part})"
+
+
+def _name(run: Run) -> str:
+    return NAMES["default"] if run.is_called(DEFAULT) else NAMES.get(run.setting, run.setting)
+
+
+def _goal(run: Run, goal: Figure) -> str:
+    if goal is TIGHTEST_LIMIT:
+        return f"{_shown(goal, run)} of the tightest limit"  # over 100 % it is broken
+    return f"{goal.title} {_shown(goal, run)}"
+
+
+def _shown(figure: Figure, run: Run | None) -> str:
+    return figure.unit.brief(value(run, figure) if run else None)
+
+
+def where_measured(v: Verification) -> str:
+    machine = v.machine
+    if machine is None:
+        return v.model.name
+    if machine.gpu is None:
+        return f"{v.model.name} on {'a CPU' if machine.device == 'cpu' else 'a server'}"
+    return where(v.model.name, machine.gpu, max(1, machine.gpus))
+
+
+def measured_on(v: Verification) -> str:
+    machine, workload = v.machine, v.workload
+    engine = f", vLLM {machine.vllm}" if machine and machine.vllm else ""
+    dummy = " (random weights: times and memory are real, answers are not)" if v.model.dummy else ""
+    sent = f", greedy sampling, {sent_when(workload.arrivals, workload.concurrency)}"
+    repeats = f", median of {plural(v.repeats, 'repeat')}" if v.repeats > 1 else ""
+    requests = f"{plural(len(workload.requests), 'request')}{sent}{repeats}"
+    return f"Measured: {where_measured(v)}{engine}{dummy}; {requests}."
+
+
+def method(v: Verification) -> str:
+    """For those who check it."""
+    workload = v.workload
+    left = f", {workload.left_out:,} too long and left out" if workload.left_out else ""
+    prompts = "real prompts" if v.source.datasets else "random tokens"
+    return (
+        f"{workload.input_tokens:,} tokens in, {workload.output_tokens:,} out; {prompts}, seed "
+        f"{workload.seed}{left}. Prompts over {workload.long_over:,} tokens are long. A difference "
+        "within the spread of repeats is a tie."
+    )
+
+
+def outputs(v: Verification) -> Iterator[str]:
+    """Of `--check-outputs`; nothing where no answers were compared."""
+    if (reference := reference_run(v)) is None or reference.outputs is None:
+        return
+    for run in v.runs:
+        if run.outputs is None or run.outputs.equal is None:
+            continue
+        again = min(run.outputs.again, reference.outputs.again)
+        noise = ", so batching explains it" if is_noise(run.outputs, reference.outputs) else ""
+        noise = "; random weights, so rounding decides" if v.model.dummy else noise
+        yield (
+            f"{run.setting}: {share(run.outputs.equal)} of {len(run.outputs.answers):,} answers "
+            f"equal those of {reference.setting}, {share(again)} when sent again{noise}."
+        )
+
+
+def measured_elsewhere(plan: Plan, v: Verification) -> Iterator[str]:
+    """Where the plan was made for another model, vLLM or GPU than was measured."""
+    machine, model = v.machine, plan.model
+    names = (model.load_name, model.name) if model and v.measured is EngineKind.VLLM else ()
+    if names and v.model.name not in names:
+        yield f"planned for {names[0]}, this is {v.model.name}: it may count other lengths"
+    planned, here = plan.release.text, machine.vllm if machine else None
+    if here and planned.split(".")[:2] != here.split(".")[:2]:
+        yield f"planned for vLLM {planned}, this is {here}: recommend again with --vllm-version"
+    if machine and machine.gpu and plan.gpu and plan.gpu.title != machine.gpu:
+        yield f"planned for {plan.gpu.title}, this is {machine.gpu}"
+
+
+def demo_setup(demo: Demonstration) -> Iterator[str]:
+    """The requests, and whether chunks changed their answers."""
+    model = demo.measured.model
+    lengths = [len(request.prompt) for request in demo.requests]
+    long = [tokens for tokens in lengths if tokens > demo.measured.workload.long_over]
+    early = sum(request.arrival_s == 0 for request in demo.requests)
+    yield (
+        f"{where_measured(demo.measured)} ({(model.parameters or 0) / 1e6:,.1f} M parameters). "
+        f"{early} short requests are being answered when {len(long)} prompts of {long[0]:,} tokens "
+        f"arrive, with {len(lengths) - len(long) - early} short ones behind them."
+    )
+    same, total = demo.same_answers, len(demo.requests)
+    apart = f"; by rounding, logits differ by up to {demo.logits_apart:.2g}"
+    many = f"All {total}" if same == total else f"{same} of {total}"
+    yield f"{many} answers are the same{', token by token' if same == total else apart}."

@@ -1,0 +1,23 @@
+"""What commands say beside their results: what was written, and what usually comes next."""
+
+from chunkscope.report.words import Template
+
+SENTENCES: dict[str, Template] = {
+    "wrote": "\nwrote {file}",
+    "wrote_next": "\nwrote {file}; next: {after}",
+    "wrote_page": "\nwrote {file} ({megabytes:.1f} MB); next: open it in a browser",
+    "wrote_baseline": "wrote {file}: what later data is compared with; commit it",
+    "skipped": "skipped {file}: {reason}",
+    "skipped_more": "skipped {count} more files",
+    "counting_again": "note: {engine} counts this data differently from the reference; counting "
+    "again",
+    "running_tasks": "{tasks}: running the code of its tasks, in a process of its own ({python})",
+    "vllm_accepts": "vLLM {version} accepts these arguments",
+    "answering": "answering {setting}",
+    "rows_are_kept": "\n{file} has the measured rows; to go on: chunkscope {again} --resume",
+    "log_end": "  (the end of {log})",
+    "old_budget": "the old {file} is now {old}",
+    "no_limit_moves": "no limit in {file} needs to move",
+    "wrote_limits": "wrote {file}; next: look at it, and commit it",
+    "next_evaluation": "\nnext: the evaluation",
+}
