@@ -22,8 +22,6 @@ from chunkscope.report.words.runs import failure
 from chunkscope.verification.result import EngineKind, Verification
 from chunkscope.vllm.enums import Entry, Target
 
-SCHEMA = "chunkscope/comparison/4"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chapter:
@@ -47,7 +45,7 @@ class ReportComparison:
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "schema": SCHEMA,
+            "schema": "chunkscope/comparison/4",
             "chunkscope": __version__,
             **{side: str(getattr(self, side).folder) for side in ("old", "new")},
             "data": None if self.data is None else [asdict(check) for check in self.data],
