@@ -34,9 +34,7 @@ def sections(profile: Profile) -> list[Section]:
         ),
         Section(sentences=(words.counted_with(profile),), notes=tuple(words.cautions(profile))),
         Section(title="By dataset", table=_every_dataset(profile), details=True),
-        Section(
-            title="Longest prompts", table=table_of(("where", "tokens"), longest[:5]), details=True
-        ),
+        Section(title="Longest prompts", table=rows, details=True),
     ]
 
 
