@@ -139,7 +139,7 @@ def _listener(progress: console.Progress) -> "Listener":
         skipped=_show_skipped,
         preparing=progress.preparing,
         recounting=lambda engine: opt.tell("counting_again", engine=engine),
-        running=lambda tasks, python: opt.tell("running_tasks", tasks=tasks, python=python),
+        running=console.say,
         progress=progress,
     )
 

@@ -61,7 +61,7 @@ def discovered(paths: Paths, options: AnalyzeOptions, listener: Listener) -> Ite
             chat=options.apply_chat_template,
             chat_template=options.chat_template,
             trust_remote_code=options.read.trust_remote_code,
-            running=listener.running,
+            say=listener.running,
         )
         sources, skipped = discover(
             several(paths),

@@ -57,7 +57,7 @@ class Listener:
     skipped: Callable[[Sequence[Skipped]], None] = lambda _: None
     preparing: Callable[[str], None] = lambda _: None
     recounting: Callable[[str], None] = lambda _: None
-    running: Callable[[str, str], None] = lambda *_: None
+    running: Callable[[str], None] = lambda _: None
     progress: Progress = field(default_factory=Progress)
 
 

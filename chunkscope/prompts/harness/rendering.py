@@ -44,7 +44,7 @@ class Rendering:
     chat: bool = False
     chat_template: Path | None = None
     trust_remote_code: bool = False
-    running: Callable[[str, str], None] = lambda *_: None
+    say: Callable[[str], None] = lambda _: None
 
     def sources(self, text: str) -> list[Source] | None:
         """The datasets behind `lm-eval:TASKS` or `inspect:TASKS`; None for anything else."""
@@ -56,7 +56,7 @@ class Rendering:
             raise UsageError(f"{text} names no task", hint="as in lm-eval:gsm8k,mmlu")
         request = json.dumps(self.request(harness, tasks))
         python = os.environ.get("CHUNKSCOPE_HARNESS_PYTHON") or sys.executable
-        self.running(text, python)
+        self.say(f"{text}: running the code of its tasks, in a process of its own ({python})")
         temporary = tempfile.TemporaryDirectory(prefix="chunkscope-", ignore_cleanup_errors=True)
         folder = Path(self.folders.enter_context(temporary))
         (folder / "request.json").write_text(request, encoding="utf-8")

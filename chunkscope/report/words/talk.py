@@ -11,7 +11,6 @@ SENTENCES: dict[str, Template] = {
     "skipped_more": "skipped {count} more files",
     "counting_again": "note: {engine} counts this data differently from the reference; counting "
     "again",
-    "running_tasks": "{tasks}: running the code of its tasks, in a process of its own ({python})",
     "vllm_accepts": "vLLM {version} accepts these arguments",
     "answering": "answering {setting}",
     "rows_are_kept": "\n{file} has the measured rows; to go on: chunkscope {again} --resume",
