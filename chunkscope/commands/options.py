@@ -30,9 +30,9 @@ CONFIG, PROJECT = Path("chunkscope.toml"), Path("pyproject.toml")
 
 
 def known_gpus(part: str) -> list[str]:
-    from chunkscope.hardware.gpus import CARDS
+    from chunkscope.hardware.gpus import TABLE
 
-    return [card.name for card in CARDS if card.name.startswith(part.lower())]
+    return [name for name in TABLE if name.startswith(part.lower())]
 
 
 def known_models(part: str) -> list[str]:

@@ -189,14 +189,13 @@ def gpus(part: str = PART, json: bool = opt.JSON) -> None:
 
     Example: chunkscope gpus h
     """
-    from chunkscope.hardware.gpus import ALIASES, CARDS
+    from chunkscope.hardware.gpus import ALIASES, FIGURES, TABLE
 
     rows, cells = [], []
-    for card in CARDS:
+    for card in TABLE.values():
         if _contains(part, card.name, card.title):
             also = [alias for alias, name in ALIASES.items() if name == card.name]
-            names = ("memory_gib", "bandwidth_gb_s", "dense_tflops")
-            figures = {name: getattr(card, name) for name in names}
+            figures = {name: getattr(card, name) for name in FIGURES}
             rows.append({"name": card.name, "title": card.title, "also": also, **figures})
             cells.append((card.name, card.title, *map(_number, figures.values())))
     _list("gpus", part, rows, ("name", "GPU", "GiB", "GB/s", "dense TFLOPS"), cells, json=json)

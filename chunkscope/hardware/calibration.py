@@ -35,25 +35,25 @@ class StepSamples:
         return len(self.duration_s)
 
 
+COLUMNS = tuple(field.name for field in fields(StepSamples) if field.name != "setting")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration(Artefact):
-    """The steps of one model on one kind of GPU. `method` says how durations were taken."""
+    """The steps of one model on one kind of GPU, by CUDA events; on a CPU, by the clock."""
 
-    schema: ClassVar = "chunkscope/calibration/4"
+    schema: ClassVar = "chunkscope/calibration/5"
     made_by: ClassVar = "chunkscope verify"
 
     created: str = field(default_factory=now)
 
     gpu: str  # its title, as torch names it
-    gpu_memory_gib: float | None
     device: str  # "cuda" or "cpu"
     model: ModelShape  # what another model is scaled by
     tp: int
     vllm: str
-    torch: str | None
     eager: bool
     async_scheduling: bool | None
-    method: str
     steps: StepSamples
     version: str = ""
 
@@ -63,9 +63,6 @@ SAME = ("model.name", "gpu", "tp", "vllm", "eager", "async_scheduling")
 
 def together(calibrations: Sequence[Calibration]) -> Calibration:
     """The steps of several workloads of one engine: each shows what the others do not."""
-    first = calibrations[0]
-    if len(calibrations) == 1:
-        return first
     for name in SAME:
         values = dict.fromkeys(str(attrgetter(name)(one)) for one in calibrations)
         if len(values) > 1:
@@ -74,8 +71,7 @@ def together(calibrations: Sequence[Calibration]) -> Calibration:
                 hint="pass those of one GPU, model and vLLM version",
             )
     columns = {
-        field.name: tuple(chain.from_iterable(getattr(c.steps, field.name) for c in calibrations))
-        for field in fields(StepSamples)
+        name: tuple(chain.from_iterable(getattr(c.steps, name) for c in calibrations))
+        for name in ("setting", *COLUMNS)
     }
-    names = (f"{n}: {name}" for n, c in enumerate(calibrations, 1) for name in c.steps.setting)
-    return replace(first, steps=StepSamples(**{**columns, "setting": tuple(names)}))
+    return replace(calibrations[0], steps=StepSamples(**columns))

@@ -4,28 +4,23 @@ gpus.csv. Memory: what torch reports as total (its out-of-memory messages quote 
 the sticker. Bandwidth and dense 16-bit TFLOP/s: no sparsity, 32-bit accumulate. `source` names the
 vendor's sheet; the sheets were not at hand: speeds were compared with public tables and memory with
 quoted messages, except what is `unchecked`. `nvlink`: all GPUs of a machine have it, no bridge need
-be bought. `aliases`: as nvidia-smi prints the name, or with the memory in it.
+be bought. `aliases`: other names.
 """
 
 import csv
 import re
 import shutil
 import subprocess
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from difflib import get_close_matches
-from fractions import Fraction
 from pathlib import Path
 
 from chunkscope.artefacts.note import Note, note
 from chunkscope.artefacts.numbers import SIZE
 from chunkscope.errors import MissingError, UsageError
+from chunkscope.models.shape import ModelShape
 
 GIB = 2**30
-# As in a budget file, but a bare number is GiB and capitals do not matter.
-SIZES = replace(
-    SIZE,
-    scales={"": Fraction(1), "g": Fraction(1), **{n.lower(): s for n, s in SIZE.scales.items()}},
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,12 +33,6 @@ class Gpu:
     bandwidth_gb_s: float | None = None
     dense_tflops: float | None = None
     nvlink: bool = False  # or AMD's Infinity Fabric: else several GPUs talk over PCIe
-    source: str = ""
-    memory_given: bool = False  # as a size instead of a name: `--gpu 80GiB`
-
-    @property
-    def memory_bytes(self) -> int:
-        return round(self.memory_gib * GIB)
 
     @property
     def speed(self) -> tuple[float, float] | None:
@@ -52,56 +41,54 @@ class Gpu:
         return (bandwidth, flops) if bandwidth and flops else None
 
 
-_TEXT = Path(__file__).with_suffix(".csv").read_text(encoding="utf-8")
-_ROWS = list(csv.DictReader(_TEXT.splitlines()))
-CARDS = tuple(
-    Gpu(
+ROWS = [*csv.DictReader(Path(__file__).with_suffix(".csv").read_text("utf-8").splitlines())]
+FIGURES = ("memory_gib", "bandwidth_gb_s", "dense_tflops")
+TABLE = {
+    row["name"]: Gpu(
         name=row["name"],
         title=row["title"],
-        memory_gib=float(row["memory_gib"]),
-        bandwidth_gb_s=float(row["bandwidth_gb_s"]),
-        dense_tflops=float(row["dense_tflops"]),
         nvlink=row["nvlink"] == "yes",
-        source=row["source"],
+        **{figure: float(row[figure]) for figure in FIGURES},
     )
-    for row in _ROWS
-)
-TABLE = {card.name: card for card in CARDS}
-UNCHECKED = {row["name"]: row["unchecked"].split() for row in _ROWS}
-ALIASES = {alias: row["name"] for row in _ROWS for alias in row["aliases"].split()}
+    for row in ROWS
+}
+ALIASES = {alias: row["name"] for row in ROWS for alias in row["aliases"].split()}
 LOCAL = "local"
 
 
-def find_gpu(name: str | None) -> Gpu | None:
-    """The GPU of that name; None without one. `local` asks this machine. A size will do: "80GiB".
+def find_gpu(name: str) -> Gpu:
+    """The GPU of that name. `local` asks this machine. A size will do: "80GiB".
 
     >>> find_gpu("RTX 4090").bandwidth_gb_s
     1008.0
     """
-    if name is None:
-        return None
-    slug = _slug(name)
-    if slug == LOCAL:
+    if _slug(name) == LOCAL:
         return local_gpu()
-    if gpu := TABLE.get(ALIASES.get(slug, slug)) or card_titled(name):
+    if gpu := known_gpu(name):
         return gpu
     if name[:1].isdecimal():
         try:
-            size = SIZES.read(name.lower())
+            size = SIZE.read(name)
         except ValueError as error:
             raise UsageError(f"--gpu: {error}") from None
         if not size:
             raise UsageError("the memory of --gpu is 0", hint=f"write it like {SIZE.accepted}")
-        title = f"a GPU with {size:g} GiB"
-        return Gpu(name=f"{size:g}GiB", title=title, memory_gib=size, memory_given=True)
-    near = [f"did you mean {one}? " for one in get_close_matches(slug, TABLE, n=1)]
+        return Gpu(name=f"{size:g}GiB", title=f"a GPU with {size:g} GiB", memory_gib=size)
+    near = [f"did you mean {one}? " for one in get_close_matches(_slug(name), TABLE, n=1)]
     hint = f"{''.join(near)}known: {', '.join(TABLE)}; or its memory: --gpu 80GiB"
     raise UsageError(f"unknown GPU: {name}", hint=hint)
 
 
+def known_gpu(name: str) -> Gpu | None:
+    """By its name in the table, another one, or as nvidia-smi and torch print it."""
+    slug = _slug(name)
+    titled = {_slug(gpu.title): gpu for gpu in TABLE.values()}
+    return TABLE.get(ALIASES.get(slug, slug)) or titled.get(slug)
+
+
 def doubts(gpu: Gpu) -> tuple[Note, ...]:
     """Which figures of a card nobody has compared with anything."""
-    figures = UNCHECKED.get(gpu.name, ())
+    figures = next((row["unchecked"] for row in ROWS if row["name"] == gpu.name), "").split()
     return tuple(note("gpu_unchecked", figure=figure, gpu=gpu.title) for figure in figures)
 
 
@@ -110,10 +97,8 @@ def local_gpu() -> Gpu:
     title, _, memory_mib = _nvidia_smi("name,memory.total").rpartition(", ")
     if not (title and memory_mib.isdecimal()):
         raise MissingError("nvidia-smi found no GPU", hint=_GPU_HINT)
-    if known := card_titled(title):
-        return replace(known, source=f"nvidia-smi: {title}; {known.source}")
-    gib, source = int(memory_mib) / 1024, f"nvidia-smi: {title}; speed not known"
-    return Gpu(name=_slug(title), title=title, memory_gib=gib, source=source)
+    unknown = Gpu(name=_slug(title), title=title, memory_gib=int(memory_mib) / 1024)
+    return known_gpu(title) or unknown
 
 
 def driver_version() -> str | None:
@@ -140,12 +125,49 @@ def _nvidia_smi(query: str) -> str:
 _GPU_HINT = "name the GPU of the run: `--gpu h200`, or its memory: `--gpu 80GiB`"
 
 
-def card_titled(title: str) -> Gpu | None:
-    slug = _slug(title)
-    return next((card for card in CARDS if _slug(card.title) == slug), None)
-
-
 def _slug(name: str) -> str:
     """`NVIDIA GeForce RTX 4090` -> `rtx-4090`."""
     words = re.split(r"[\s_-]+", name.strip().lower())
     return "-".join(w for w in words if w not in {"nvidia", "geforce", "amd", "instinct", "tesla"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parallel:
+    """A model on several GPUs: `tensor` of them share every layer, `data` replicas the requests.
+
+    The experts of all replicas are spread over all GPUs: whole ones (`by_expert`) or parts of each.
+    Never measured: how vLLM splits weights is read in 0.24 and 0.32.
+    """
+
+    tensor: int = 1
+    data: int = 1
+    by_expert: bool = False
+
+    @property
+    def gpus(self) -> int:
+        return self.tensor * self.data
+
+    def weight_bytes(self, shape: ModelShape) -> float:
+        """On one GPU."""
+        experts = shape.bytes_of("experts") if shape.experts else 0
+        return (shape.weight_bytes - experts) / self.tensor + experts / self.gpus
+
+    def check(self, shape: ModelShape | None) -> None:
+        if min(self.tensor, self.data) < 1:
+            raise UsageError(f"--tp {self.tensor} and --dp {self.data} must be at least 1")
+        if shape is None:
+            return
+        heads, experts = shape.attention.heads, shape.experts.count if shape.experts else 0
+        if heads % self.tensor:
+            raise UsageError(
+                f"{heads} attention heads cannot be split over {self.tensor} GPUs",
+                hint="choose a --tp that divides the number of heads",
+            )
+        if self.by_expert and experts < self.gpus:
+            raise UsageError(
+                f"the {experts} experts of {shape.name} cannot be spread over {self.gpus} GPUs",
+                hint="leave --ep out, or choose --tp",
+            )
+
+
+ALONE = Parallel()

@@ -30,9 +30,8 @@ class KvGroup:
 
         What leaves the window is given back before a step takes blocks for its own tokens.
         """
-        if self.kind is KvKind.STATE:
-            return self.state_blocks
-        return min(self._whole(tokens), self.reserved(tokens, step))
+        reserved = self.reserved(tokens, step)
+        return min(self._whole(tokens), reserved) if self.window else reserved
 
     def reserved(self, tokens: int, step: int) -> int:
         """The same as vLLM reckons it at start-up and when it lets a request in.
@@ -51,15 +50,10 @@ class KvGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KvLayout:
-    """All groups, and what a block of any of them takes: a page in each of `layers` layers."""
+    """All groups, and what a block of any of them takes: a page in each layer of the largest."""
 
     groups: tuple[KvGroup, ...]
-    layers: int
-    page_bytes: int
-
-    @property
-    def block_bytes(self) -> int:
-        return self.layers * self.page_bytes
+    block_bytes: int
 
     @property
     def block_tokens(self) -> int:
@@ -108,19 +102,20 @@ def kv_layout(
     size = min(counts.values())
     if max(counts.values()) < NEARLY_EQUAL * size:
         size = max(counts.values())
+    parts = {kind: -(-count // size) for kind, count in counts.items()}
     page, blocks = _page(shape, tp, element_bytes, set(counts))
     groups = tuple(
         KvGroup(
             kind=kind,
-            layers=layers,
+            layers=len(range(place, count, parts[kind])),  # dealt in turn
             block_tokens=blocks[kind],
             window=a.sliding_window if kind is KvKind.SLIDING else None,
             state_blocks=1 + caches_states,
         )
         for kind, count in counts.items()
-        for layers in _dealt(count, size)
+        for place in range(parts[kind])
     )
-    return KvLayout(groups=groups, layers=max(g.layers for g in groups), page_bytes=page)
+    return KvLayout(groups=groups, block_bytes=page * max(group.layers for group in groups))
 
 
 def _page(
@@ -132,19 +127,11 @@ def _page(
     are made as long.
     """
     sized = {
-        kind: shape.kv_bytes_per_layer(tp, element_bytes, sliding=kind is KvKind.SLIDING)
+        kind: max(1, shape.kv_bytes_per_layer(tp, element_bytes, sliding=kind is KvKind.SLIDING))
         for kind in kinds - {KvKind.STATE} or {KvKind.FULL}
     }
-    widest, state = max(sized.values()), shape.attention.state
-    block = BLOCK_TOKENS
-    if state is not None and state.layers:
-        block *= max(1, -(-state.bytes(tp) // (block * widest))) if widest else 1
-    page = block * widest if widest else max(1, state.bytes(tp)) if state else 1
-    tokens = {kind: page // bytes_ if bytes_ else block for kind, bytes_ in sized.items()}
+    widest, state = BLOCK_TOKENS * max(sized.values()), shape.attention.state
+    block = BLOCK_TOKENS * max(1, -(-state.bytes(tp) // widest) if state else 1)
+    page = block * max(sized.values())
+    tokens = {kind: page // bytes_ for kind, bytes_ in sized.items()}
     return page, {**dict.fromkeys(KvKind, block), **tokens}
-
-
-def _dealt(layers: int, size: int) -> list[int]:
-    """In turn to as few groups as hold them."""
-    groups = -(-layers // size)
-    return [len(range(place, layers, groups)) for place in range(groups)]

@@ -6,15 +6,13 @@ while generating, a step of many short prompts takes more: attention's partial r
 """
 
 import math
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from chunkscope.artefacts.note import Fact, Label, Note, note
-from chunkscope.hardware.gpus import GIB, Gpu
+from chunkscope.hardware.gpus import ALONE, GIB, Gpu, Parallel
 from chunkscope.hardware.kv_groups import KvLayout, kv_layout
-from chunkscope.hardware.parallel import ALONE, Parallel
 from chunkscope.models.shape import BLOCK_TOKENS, BYTES, ModelShape
 
 
@@ -77,7 +75,6 @@ class Memory:
     kv_cache_tokens: int
     headroom_gib: float
     unprofiled_gib: float
-    runner: Runner
     kv_cache_blocks: int
     kv_cache_label: Label | None = None  # None: predicted
 
@@ -119,24 +116,17 @@ class MemoryModel:
 
     @property
     def kv_layout(self) -> KvLayout:
-        return kv_layout(
-            self.shape, self.parallel.tensor, self.kv_element_bytes, self.caches_prefixes
-        )
+        shape, tp = self.shape, self.parallel.tensor
+        return kv_layout(shape, tp, self.kv_element_bytes, self.caches_prefixes)
 
     def memory(
-        self,
-        *,
-        budget: int,
-        seqs: int,
-        utilization: float,
-        chunk: int | None = None,
-        context: int | None = None,
+        self, *, budget: int, seqs: int, utilization: float, chunk: int = 0, context: int = 0
     ) -> Memory:
-        """Where it goes when a step holds `budget` tokens, up to `chunk` of one prompt.
+        """Where it goes when a step holds `budget` tokens, up to `chunk` of one prompt; 0: as many.
 
-        `context` is the longest request that vLLM lets in; None: as long as the model takes.
+        `context` is the longest request that vLLM lets in; 0: as long as the model takes.
         """
-        total, longest = self.gpu.memory_bytes, context or self.shape.limit or budget
+        total, longest = round(self.gpu.memory_gib * GIB), context or self.shape.limit or budget
         requested = round(total * utilization)
         lines = tuple(self._lines(budget, seqs, chunk or budget, longest))
         kv_bytes = requested - sum(round(line.gib * GIB) for line in lines if line.profiled)
@@ -153,29 +143,28 @@ class MemoryModel:
             kv_cache_tokens=layout.tokens(blocks, context=longest, step=budget),
             headroom_gib=(total - requested) / GIB - outside.get("cuda_graphs", 0.0),
             unprofiled_gib=max(0.0, outside.get("logprobs", 0.0) - reusable),
-            runner=self.runner,
             kv_cache_blocks=blocks,
         )
 
     def running_peak_gib(
-        self,
-        *,
-        budget: int,
-        running: int,
-        requests: Iterable[tuple[int, int]],
-        chunk: int | None = None,
+        self, steps: Iterable[tuple[int, Sequence[tuple[int, int]]]], *, running: int
     ) -> float:
         """The most that steps allocate while requests run, beyond weights and KV cache.
 
-        `requests`: prompt and output tokens of each, in their order. The forward pass of a step,
-        the logits of all running requests or of prompt_logprobs: the largest, as they take turns.
+        `steps` that read prompts: how many requests decode beside, where each piece of a prompt
+        starts and ends. The forward pass of a step, the logits of all running requests or of
+        prompt_logprobs: the largest, as they take turns.
         """
-        piece = min(chunk or budget, budget)
-        parts = [running * self.shape.vocab * GREEDY_BYTES]
-        parts += [self._reading_bytes(*step) for step in packed_steps(requests, budget, piece)]
-        if self.logprobs:
-            parts.append(self._logprobs(piece)[1])
-        return max(parts) / GIB
+        sizes, keys = [running * self.shape.vocab * GREEDY_BYTES], 0
+        for decoding, pieces in steps:
+            keys = max(keys, *(end for _, end in pieces))  # of the longest sequence up to then
+            longest = max(end - start for start, end in pieces)
+            tokens = decoding + sum(end - start for start, end in pieces)
+            context = max(start for start, _ in pieces)
+            sizes.append(self._reading_bytes(tokens, longest, context, keys))
+            if self.logprobs:
+                sizes.append(self._logprobs(longest)[1])
+        return max(sizes) / GIB
 
     def _reading_bytes(self, tokens: int, longest: int, context: int, keys: int) -> int:
         """Of a step with so many tokens, by the longest piece of a prompt and sequence in it.
@@ -194,13 +183,12 @@ class MemoryModel:
         )
 
     def _lines(self, budget: int, seqs: int, chunk: int, context: int) -> Iterator[MemoryLine]:
-        shape, parallel = self.shape, self.parallel
-        q = None if shape.file_bytes else shape.quantization
+        shape, parallel, q = self.shape, self.parallel, self.shape.quantization
         yield _line(
             "weights",
             parallel.weight_bytes(shape),
             billions=shape.parameters.total / 1e9,
-            kind="files" if shape.file_bytes else f"{q.method} {q.bits:g}-bit" if q else "16-bit",
+            kind="files" if shape.file_bytes else f"{q.method} {q.bits:g}-bit".strip(),
             gpus=parallel.gpus,
             shares_experts=parallel.data > 1 and shape.experts is not None,
         )
@@ -258,33 +246,6 @@ def _line(
 ) -> MemoryLine:
     made_of = note(f"memory_{name}", **values)
     return MemoryLine(name=name, gib=size / GIB, label=label, note=made_of, profiled=profiled)
-
-
-def packed_steps(
-    requests: Iterable[tuple[int, int]], budget: int, piece: int
-) -> Iterator[tuple[int, int, int, int]]:
-    """Steps that read prompts one after the other, beside those that decode: their tokens, the
-    longest piece of a prompt, the most context behind one, the longest sequence up to then. A
-    request is its prompt and output."""
-    number = decoding = joining = tokens = longest = context = keys = 0
-    ends: Counter[int] = Counter()
-    for prompt, output in requests:
-        done = 0
-        while done < prompt:
-            taken = min(piece, prompt - done, budget - tokens)
-            longest, context = max(longest, taken), max(context, done)
-            tokens, done = tokens + taken, done + taken
-            keys = max(keys, done)
-            if done == prompt:
-                ends[number + output] += 1
-                joining += 1
-            if tokens >= budget:
-                yield tokens, longest, context, keys
-                number, longest, context = number + 1, 0, 0
-                decoding += joining - ends.pop(number, 0)
-                joining, tokens = 0, min(decoding, budget - 1)
-    if longest:
-        yield tokens, longest, context, keys
 
 
 def key_splits(heads: int, kv_heads: int, head_dim: int, longest: int, keys: int) -> int:

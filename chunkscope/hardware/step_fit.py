@@ -6,15 +6,13 @@ is not measured: it is guessed, both are fitted, and the guess is made again fro
 steps do not show stays near what is known of other engines (`prior`).
 """
 
-from dataclasses import fields
-
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import nnls
 
 from chunkscope.errors import InputError
-from chunkscope.hardware.calibration import StepSamples
-from chunkscope.hardware.step_time import GRAPHED_TOKENS, Host, StepModel
+from chunkscope.hardware.calibration import COLUMNS, StepSamples
+from chunkscope.hardware.step_time import Host, StepModel
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -22,7 +20,6 @@ Kinds = dict[str, Floats]
 FEWEST_STEPS = 20
 # Tokens that hide behind reading the weights: tried one by one, as that bend is not linear.
 FREE_TOKENS = (0, 16, 32, 64, 96, 128, 192, 256, 384, 512)
-NO_BETTER = 0.005  # of what is left: so little speaks for no other number of free tokens
 # A kind of step that was seen so often is known: more of it do not make it weigh more.
 ENOUGH_STEPS = 8
 # What is known of other engines weighs as much as so many measured steps.
@@ -50,9 +47,8 @@ def fit_steps(
             f"the calibration has {len(steps):,} steps: too few to fit a step model to",
             hint="verify with more requests",
         )
-    fits = [_fit(kinds, free, expert_share, prior) for free in FREE_TOKENS]
-    enough = min(left for left, *_ in fits) * (1 + NO_BETTER) + 1e-12
-    return next((step, error) for left, step, error in fits if left <= enough)
+    fits = (_fit(kinds, free, expert_share, prior) for free in FREE_TOKENS)
+    return min(fits, key=lambda fit: fit[0])[1:]
 
 
 def _fit(
@@ -74,14 +70,11 @@ def _fit(
     }
     if expert_share:
         gpu["experts_s"] = 1.0 - (1.0 - expert_share) ** tokens
-    graphed, on_host = GRAPHED_TOKENS, {}
+    graphed = (prior or StepModel()).graphed_tokens
+    on_host = {"fixed_s": ones, "per_request_s": requests, "per_prompt_s": prompts}
+    on_host["ungraphed_s"] = (tokens > graphed).astype(float)
     if prior is None:  # where the host's work is hidden, a request costs no more than its tokens
-        gpu["per_request_s"] = requests
-    else:
-        graphed = prior.graphed_tokens
-        launched = (tokens > graphed).astype(float)
-        on_host = {"fixed_s": ones, "per_request_s": requests}
-        on_host |= {"per_prompt_s": prompts, "ungraphed_s": launched}
+        gpu["per_request_s"], on_host = requests, {}
     # A step's noise grows with its length: half way between absolute and relative errors.
     weight = np.minimum(kinds["steps"], ENOUGH_STEPS) * seconds
     by_host = (requests >= HOST_REQUESTS) & (kinds["prefill_tokens"] <= graphed) & bool(on_host)
@@ -145,11 +138,8 @@ def kinds_of(steps: StepSamples, *, only_settled: bool) -> Kinds:
     hardly see the rare ones, which may be all that a coefficient shows in. `steps` is how many were
     of a kind. `only_settled`: those beside which the host did the same work as in any other.
     """
-    names = [field.name for field in fields(StepSamples) if field.name != "setting"]
-    columns = {name: np.asarray(getattr(steps, name), dtype=float) for name in names}
-    if only_settled:
-        settled = _settled(steps)
-        columns = {name: values[settled] for name, values in columns.items()}
+    rows = _settled(steps) if only_settled else ...
+    columns = {name: np.asarray(getattr(steps, name), dtype=float)[rows] for name in COLUMNS}
     sizes = [np.round(np.log1p(columns[name]) * SIZES_PER_E) for name in SIZES]
     keys = np.stack([*sizes, *(columns[name] for name in COUNTS)], axis=1)
     _, place, count = np.unique(keys, axis=0, return_inverse=True, return_counts=True)

@@ -9,8 +9,7 @@ others on the rows of reports/h200/kinds/fit.jsonl. Other GPUs are extrapolated.
 
 from dataclasses import dataclass, replace
 
-from chunkscope.hardware.gpus import Gpu
-from chunkscope.hardware.parallel import ALONE, Parallel
+from chunkscope.hardware.gpus import ALONE, Gpu, Parallel
 from chunkscope.models.shape import BYTES, Attention, ModelShape
 
 # -- the share of the GPU's 16-bit peak that products reach --
@@ -103,8 +102,6 @@ class AttentionWindow:
     def pairs(self, chunk: int, computed: int) -> float:
         """Of a chunk with so much behind it."""
         every = chunk * computed + chunk * (chunk + 1) // 2
-        if not self.tokens or computed + chunk <= self.tokens:
-            return every + self.expanding * computed
         # Those before the window is full see all there is, the others the window.
         growing = max(0, min(chunk, self.tokens - computed))
         seen = growing * computed + growing * (growing + 1) // 2
@@ -120,12 +117,12 @@ def assumed_host(shape: ModelShape) -> Host:
 
 def _layers_s(shape: ModelShape) -> tuple[float, float]:
     """Of all layers' kernels: to start one by one on the GPU, to be launched by the host."""
-    e, layers = shape.experts, shape.layers
-    gpu_s = layers * (LAYER_S + QUANTISE_S * _eight_bit(shape))
+    e, q, layers = shape.experts, shape.quantization, shape.layers
+    gpu_s = layers * (LAYER_S + QUANTISE_S * q.eight_bit_products)
     fewest, most = LAUNCH_LAYERS
     host_s = LAUNCH_S * layers / min(max(layers, fewest), most)
     if e is not None:
-        four_bit, shared = _four_bit_experts(shape), e.shared_intermediate > 0
+        four_bit, shared = q.bits <= 4, e.shared_intermediate > 0
         gpu_s += e.layers * (EXPERTS_S + FOUR_BIT_S * four_bit)
         host_s *= (layers - e.layers) / layers
         host_s += e.layers * (EXPERTS_LAUNCH_S + FOUR_BIT_LAUNCH_S * four_bit)
@@ -136,22 +133,14 @@ def _layers_s(shape: ModelShape) -> tuple[float, float]:
     return gpu_s, host_s
 
 
-def _four_bit_experts(shape: ModelShape) -> bool:
-    return shape.quantization is not None and shape.quantization.bits <= 4
-
-
-def _eight_bit(shape: ModelShape) -> bool:
-    return shape.quantization is not None and shape.quantization.eight_bit_products
-
-
 def _token_flops(shape: ModelShape) -> float:
     """Of one token in all layers, without the head: as if they ran at the peak."""
-    p, e, eight_bit = shape.parameters, shape.experts, _eight_bit(shape)
+    p, e, eight_bit = shape.parameters, shape.experts, shape.quantization.eight_bit_products
     dense = p.attention + p.mlp + p.other
     fast = p.attention + p.mlp if eight_bit else 0
     flops = (dense - fast) / MATMUL + fast / EIGHT_BIT
     if e is not None:
-        share = MATMUL if _four_bit_experts(shape) else EXPERTS
+        share = MATMUL if shape.quantization.bits <= 4 else EXPERTS
         times = EIGHT_BIT / MATMUL if eight_bit else 1.0
         flops += p.experts * e.active / e.count / (share * times)
     return 2 * flops
@@ -159,13 +148,13 @@ def _token_flops(shape: ModelShape) -> float:
 
 def _token_bytes(shape: ModelShape) -> float:
     """What products of one token's rows read and write besides weights, where that shows."""
-    a, e, moved = shape.attention, shape.experts, 0
+    a, e, q, moved = shape.attention, shape.experts, shape.quantization, 0
     if e is not None:  # gathered, multiplied, activated, multiplied and added up
         moved += BYTES * e.layers * e.active * (3 * shape.hidden + 6 * e.intermediate)
     if a.latent:  # keys and values are expanded and copied, as queries and the output are
         width = a.latent.nope_dim + a.latent.v_dim + 4 * a.latent.key_dim
         moved += 2 * BYTES * shape.kv_layers * a.heads * width
-    if _eight_bit(shape):  # what goes into a product is read in 16 bits and written in 8
+    if q.eight_bit_products:  # what goes into a product is read in 16 bits and written in 8
         moved += 3 * shape.layers * (3 * shape.hidden + shape.intermediate)
     return moved / KV_CACHE
 
@@ -173,18 +162,18 @@ def _token_bytes(shape: ModelShape) -> float:
 def _window(shape: ModelShape) -> AttentionWindow:
     a, expanding = shape.attention, 0.0
     if a.latent:
-        expand = 2 * a.latent.kv_rank * (a.latent.nope_dim + a.latent.v_dim)
-        expanding = expand / _head_pair_flops(a)
-    share = a.sliding_layers / max(1, shape.kv_layers) if a.sliding_window else 0.0
-    return AttentionWindow(tokens=a.sliding_window or 0, share=min(1.0, share), expanding=expanding)
+        expand = a.latent.kv_rank * (a.latent.nope_dim + a.latent.v_dim)
+        expanding = expand / (2 * a.latent.key_dim)
+    share = a.sliding_layers / max(1, shape.kv_layers)
+    return AttentionWindow(tokens=a.sliding_window or 0, share=share, expanding=expanding)
 
 
 def _pair_flops(shape: ModelShape) -> float:
-    """Attention's work per (token, context token)."""
+    """Attention's work per (token, context token). Values of a latent are as wide as its keys."""
     a = shape.attention
-    full = (shape.kv_layers - a.sliding_layers) * _head_pair_flops(a)
-    windows = a.sliding_layers * _head_pair_flops(a, sliding=True)
-    flops = _with_borrowers(shape, a.heads * (full + windows))
+    wide = a.latent.key_dim if a.latent else a.full_head_dim or a.head_dim
+    widths = (shape.kv_layers - a.sliding_layers) * wide + a.sliding_layers * a.head_dim
+    flops = _with_borrowers(shape, 4 * a.heads * widths)
     return flops * _narrow(a) * (WITH_FEW_HEADS if a.heads < FEW_HEADS else 1.0)
 
 
@@ -198,17 +187,9 @@ def _with_borrowers(shape: ModelShape, amount: int) -> int:
     return amount * (shape.kv_layers + shape.attention.borrowing_layers) // max(1, shape.kv_layers)
 
 
-def _head_pair_flops(a: Attention, *, sliding: bool = False) -> int:
-    """Values of a latent are padded to the width of its keys."""
-    if a.latent:
-        return 4 * a.latent.key_dim
-    return 4 * (a.head_dim if sliding else a.full_head_dim or a.head_dim)
-
-
 def chosen(share: float, tokens: float) -> float:
     """Of all experts, those that so many tokens choose, if each chooses evenly."""
-    others: float = (1.0 - share) ** tokens
-    return 1.0 - others
+    return 1.0 - float((1.0 - share) ** tokens)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -264,7 +245,7 @@ def step_model(
     a, e, p, window = shape.attention, shape.experts, shape.parameters, _window(shape)
     expert_bytes = shape.bytes_of("experts") if e else 0
     looked_up = BYTES * (p.by_layer + (0 if shape.tied else p.embedding))
-    reading = WEIGHTS_OF_FOUR_BIT_EXPERTS if _four_bit_experts(shape) else WEIGHTS_OF_EXPERTS
+    reading = WEIGHTS_OF_FOUR_BIT_EXPERTS if shape.quantization.bits <= 4 else WEIGHTS_OF_EXPERTS
     kv_bytes: float = _with_borrowers(shape, shape.kv_bytes_per_token(tp, kv_element_bytes))
     by_head = WIDE_HEADS if a.head_dim > USUAL_HEAD else _narrow(a)
     kv_bytes *= LATENT_SLOWNESS if a.latent else by_head

@@ -7,7 +7,7 @@ from typing import Any
 from chunkscope.artefacts.note import Note, note
 from chunkscope.models.fields import FAMILIES, LIKE_LLAMA, Config, Fields
 from chunkscope.models.layers import Feed, KvKind, Layer, read_layers
-from chunkscope.models.quantization import UNKNOWN, read_quantization
+from chunkscope.models.quantization import Quantization, read_quantization
 from chunkscope.models.shape import Attention, Experts, ModelShape
 from chunkscope.models.weights import count_parameters, read_latent, read_state
 
@@ -173,7 +173,7 @@ def _vision(config: Config) -> int:
 
 def _notes(config: Config, kind: str, shape: ModelShape) -> Iterator[Note]:
     a, q, weighed = shape.attention, shape.quantization, bool(shape.file_bytes)
-    if q and q.bits == UNKNOWN:
+    if q.method and q.bits == Quantization().bits:
         yield note("unknown_quantization", method=q.method)
     if kind not in FAMILIES:
         yield note("unknown_model_type", name=kind, weighed=weighed)

@@ -6,15 +6,14 @@ from dataclasses import dataclass
 from chunkscope.models.fields import Config
 
 LINEAR = ("attention", "mlp", "experts")
-UNKNOWN = 16  # bits: as many as without
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quantization:
     """`bits` per weight and what scales and zero points add; only `kinds` are quantized."""
 
-    method: str
-    bits: float
+    method: str = ""  # none
+    bits: float = 16
     extra_bits: float = 0.0
     kinds: tuple[str, ...] = LINEAR
 
@@ -24,7 +23,7 @@ class Quantization:
         return self.method.startswith("fp8")
 
 
-def read_quantization(config: Config) -> Quantization | None:
+def read_quantization(config: Config) -> Quantization:
     """The quantization a config.json states; of one that is not known, 16 bits.
 
     >>> read_quantization({"quantization_config": {"quant_method": "awq", "bits": 4}}).bits
@@ -32,7 +31,7 @@ def read_quantization(config: Config) -> Quantization | None:
     """
     stated = config.get("quantization_config") or config.get("compression_config")
     if not isinstance(stated, Mapping):
-        return None
+        return Quantization()
     method = str(stated.get("quant_method") or stated.get("quant_algo") or "").lower()
     if method.startswith(("fp8", "fbgemm_fp8")):
         block = stated.get("weight_block_size")
@@ -58,7 +57,7 @@ def read_quantization(config: Config) -> Quantization | None:
         if "fp4" in str(stated.get("quant_algo") or method).lower():
             return Quantization(method="nvfp4", bits=4, extra_bits=8 / 16)
         return Quantization(method="fp8", bits=8)
-    return Quantization(method=method, bits=UNKNOWN)
+    return Quantization(method=method)
 
 
 def _group_bits(bits: int, group: int) -> float:
@@ -75,7 +74,7 @@ def _compressed(stated: Config) -> Quantization:
         extra = 8 / group if group and weights.get("type") == "float" else _group_bits(bits, group)
         eight = bits == 8 and inputs.get("num_bits") == 8
     except (KeyError, TypeError, AttributeError, StopIteration):
-        return Quantization(method="compressed-tensors", bits=UNKNOWN)
+        return Quantization(method="compressed-tensors")
     method = "fp8 (compressed-tensors)" if eight else "compressed-tensors"
     return Quantization(method=method, bits=bits, extra_bits=extra)
 

@@ -1,6 +1,6 @@
 """What a model costs: parameters, KV bytes and activation bytes per token."""
 
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, field
 
 from chunkscope.artefacts.note import Note
 from chunkscope.models.quantization import LINEAR, Quantization
@@ -97,7 +97,7 @@ class ModelShape:
     vocab: int
     attention: Attention
     parameters: Parameters = Parameters()
-    quantization: Quantization | None = None
+    quantization: Quantization = field(default_factory=Quantization)
     experts: Experts | None = None
     gated: bool = True
     tied: bool = False
@@ -132,7 +132,7 @@ class ModelShape:
         """The weights of one kind, quantized if they are; mxfp4 is padded to 256 rows."""
         q = self.quantization
         count: int = getattr(self.parameters, kind)
-        if q is None or kind not in q.kinds:
+        if kind not in q.kinds:
             return count * BYTES
         padded = -(-self.hidden // 256) * 256 / self.hidden if q.method == "mxfp4" else 1.0
         return round(count * padded * ((q.bits + q.extra_bits) / 8))
@@ -169,10 +169,10 @@ class ModelShape:
         """
         e, q, inside = self.experts, self.quantization, self.intermediate // tp
         bytes_ = BYTES * (3 if self.gated else 2) * inside
-        if q and q.eight_bit_products:
+        if q.eight_bit_products:
             # The product is written in 8 bits, and a scale for every 128 values of either.
             bytes_ -= inside - 4 * (inside + self.hidden) // 128
-        if e and q and q.bits <= 4:
+        if e and q.bits <= 4:
             # Without a workspace: what each token's experts compute, inside and at their end.
             bytes_ = max(bytes_, BYTES * e.active * (e.intermediate // tp + self.hidden))
             bytes_ += BYTES * 2 * self.hidden

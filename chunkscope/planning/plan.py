@@ -133,7 +133,7 @@ class Plan(Artefact):
     <Plan for meta-llama/Llama-3.1-8B on NVIDIA H200: nothing to set>
     """
 
-    schema: ClassVar = "chunkscope/plan/7"
+    schema: ClassVar = "chunkscope/plan/8"
     made_by: ClassVar = "chunkscope recommend"
 
     advice: Advice

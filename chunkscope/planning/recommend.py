@@ -81,7 +81,7 @@ def recommend(
         release=release(vllm_version),
         entry=one_of(Entry, entry or (Entry.LLM if calls else Entry.SERVE), "entry"),
         shape=find_model(model) if isinstance(model, (str, os.PathLike)) else model,
-        gpu=gpu if isinstance(gpu, Gpu) else find_gpu(gpu),
+        gpu=find_gpu(gpu) if isinstance(gpu, str) else gpu,
         logprobs=any(output.is_scored for output in outputs),
     )
     if lives and log is not None:

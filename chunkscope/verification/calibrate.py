@@ -2,12 +2,10 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from chunkscope.hardware.calibration import Calibration, StepSamples
-from chunkscope.hardware.gpus import GIB
+from chunkscope.hardware.calibration import COLUMNS, Calibration, StepSamples
 from chunkscope.hardware.step_time import READ_AGAIN
 from chunkscope.models.shape import ModelShape
 from chunkscope.simulation.workload import Workload, read_together
@@ -15,7 +13,6 @@ from chunkscope.verification.engine_run import EngineRecord
 from chunkscope.verification.result import Run
 from chunkscope.vllm.enums import Task
 
-COLUMNS = tuple(field.name for field in fields(StepSamples) if field.name != "setting")
 STEPS_PER_RUN = 3_000  # enough to fit a dozen numbers, and small enough to commit
 BURSTS = "bursts"  # in place of a setting's name
 # Many requests with short prompts, few with long ones: (requests, prompt tokens, output tokens).
@@ -28,8 +25,6 @@ SHAPES = (
     (8, 4_096, 16),
     (1, 32_768, 16),
 )
-# From one step's start to the next, without steps after which the engine was idle.
-METHOD = {"cuda": "CUDA events", "cpu": "the host's clock"}
 
 
 def bursts_for(max_model_len: int) -> list[tuple[int, int, int]]:
@@ -55,19 +50,16 @@ def calibration_of(
     if not rows:
         return None
     record, tp = good[0][1], good[0][0].settings.parallel.tensor
-    worker, total = record.workers[0], record.workers[0].get("total_bytes")
+    worker = record.workers[0]
     columns = {name: tuple(row[i] for _, row in rows) for i, name in enumerate(COLUMNS)}
     return Calibration(
         gpu=worker.get("gpu") or "cpu",
-        gpu_memory_gib=total / GIB if total else None,
         device=worker["device"],
         model=shape,
         tp=tp,
         vllm=record.versions["vllm"],
-        torch=record.versions["torch"],
         eager=bool(record.engine.get("enforce_eager")),
         async_scheduling=record.engine.get("async_scheduling"),
-        method=METHOD[worker["device"]],
         steps=StepSamples(setting=tuple(setting for setting, _ in rows), **columns),
     )
 

@@ -1,5 +1,6 @@
 """What planning's `Simulator` and memory model say of a setting, beside what was measured."""
 
+import sys
 from contextlib import suppress
 from dataclasses import replace
 
@@ -19,6 +20,7 @@ from chunkscope.vllm.settings import KvPool, Settings
 
 # What is there from the start is scheduled in the same steps however long they take.
 ANY_STEP = StepModel(fixed_s=1.0)
+EVERY_STEP = sys.maxsize
 
 
 def with_prediction(
@@ -57,10 +59,12 @@ def with_prediction(
         return run
     with suppress(ChunkscopeError):
         run = replace(run, predicted_figures=simulator.run(run.settings).figures)
-    return replace(run, predicted=_memory(run, there, workload))
+    with suppress(ChunkscopeError):
+        run = replace(run, predicted=_memory(run, simulator))
+    return run
 
 
-def simulated_as_measured(run: Run, simulator: Simulator) -> SimulatedRun | None:
+def simulated_as_measured(run: Run, simulator: Simulator, watch: int = 0) -> SimulatedRun | None:
     """With the KV cache that the engine had; None where it does not say how large that was."""
     engine = run.engine
     blocks, size = engine.get("num_gpu_blocks"), engine.get("block_size")
@@ -74,25 +78,29 @@ def simulated_as_measured(run: Run, simulator: Simulator) -> SimulatedRun | None
         kv_pool=KvPool(tokens=blocks * size, block_size=size),
         rules=replace(rules, async_scheduling=bool(engine.get("async_scheduling"))),
     )
-    return as_measured.run(Settings.of(engine))
+    return as_measured.run(Settings.of(engine), timeline=watch)
 
 
-def _memory(run: Run, there: Deployment, workload: Workload) -> Predicted | None:
+def prompt_steps(run: SimulatedRun) -> list[tuple[int, list[tuple[int, int]]]]:
+    """Those that read prompts: how many requests decode beside, and the pieces."""
+    steps = (step for step in run.timeline if step.chunks)
+    return [(step.decode_requests, [(c.start, c.end) for c in step.chunks]) for step in steps]
+
+
+def _memory(run: Run, simulator: Simulator) -> Predicted | None:
+    """The peak is that of the warm-up, when all requests are there at once."""
+    there, workload = simulator.deployment, simulator.workload
+    requests = tuple(replace(request, arrival_s=0.0) for request in workload.requests)
+    at_once = replace(workload, requests=requests, concurrency=None)
+    warm_up = simulated_as_measured(run, replace(simulator, workload=at_once), EVERY_STEP)
     settings = Settings.of(run.engine).over(run.settings)
     memory = there.memory(settings, longest=workload.longest)
     model = there.memory_model(settings)
-    if memory is None or model is None:
+    if warm_up is None or memory is None or model is None:
         return None
-    budget, seqs = settings.step_tokens, settings.step_requests
-    chunk = min(settings.long_prefill_token_threshold or budget, budget, workload.longest)
     return Predicted(
         weights_gib=memory.line("weights").gib,
-        activation_gib=model.running_peak_gib(
-            budget=budget,
-            running=min(seqs, len(workload.requests)),
-            chunk=chunk,
-            requests=[(r.prompt_tokens, r.output_tokens) for r in workload.requests],
-        ),
+        activation_gib=model.running_peak_gib(prompt_steps(warm_up), running=warm_up.most_running),
         kv_cache_tokens=memory.kv_cache_tokens,
         overhead_gib=memory.line("overhead").gib,
         cuda_graphs_gib=memory.line("cuda_graphs").gib,

@@ -163,7 +163,7 @@ class Deployment:
             return None
         chunk = min(filter(None, (s.long_prefill_token_threshold, budget, longest)))
         bill = model.memory(
-            budget=budget, seqs=seqs, utilization=share, chunk=chunk, context=s.max_model_len
+            budget=budget, seqs=seqs, utilization=share, chunk=chunk, context=s.max_model_len or 0
         )
         fit = self.measured
         if fit is None or fit.settings.parallel != s.parallel:

@@ -116,7 +116,7 @@ def memory(
     full = deployment.effective(asked)
     context = full.max_model_len
     bill = deployment.memory(full, longest=context)
-    if context is None or card is None or bill is None:
+    if context is None or bill is None:
         raise UsageError(
             f"the configuration of {shape.name} does not say how long its context is",
             hint="set max_model_len",

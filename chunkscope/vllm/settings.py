@@ -8,8 +8,8 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from chunkscope.errors import UsageError
+from chunkscope.hardware.gpus import Parallel
 from chunkscope.hardware.kv_groups import KvGroup
-from chunkscope.hardware.parallel import Parallel
 from chunkscope.models.shape import BLOCK_TOKENS, BYTES
 
 Value = int | float | bool | str

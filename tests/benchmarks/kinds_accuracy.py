@@ -14,17 +14,18 @@ import gzip
 import json
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from chunkscope.hardware.calibration import StepSamples
+from chunkscope.hardware.calibration import COLUMNS, StepSamples
 from chunkscope.hardware.gpus import find_gpu
 from chunkscope.hardware.step_fit import fit_steps
 from chunkscope.hardware.step_time import Host, StepModel, assumed_host, step_model
 from chunkscope.models import ModelShape, shape_from_config
 from chunkscope.simulation.loop import Scenario, run_setting
 from chunkscope.simulation.workload import Request
+from chunkscope.verification.predicting import EVERY_STEP, prompt_steps
 from chunkscope.vllm.deployment import Deployment
 from chunkscope.vllm.flags import release
 from chunkscope.vllm.settings import Settings
@@ -66,7 +67,7 @@ def routed_alike(step: StepModel, shape: ModelShape) -> StepModel:
     up to eight times, after the steps of gpt-oss-20b."""
     assert shape.experts is not None
     share = shape.experts.active / shape.experts.count
-    if shape.quantization and shape.quantization.bits <= 4:
+    if shape.quantization.bits <= 4:
         return replace(step, experts_s=8 * share * step.experts_s, expert_share=0.02)
     return replace(step, experts_s=share * step.experts_s, expert_share=1.0)
 
@@ -76,14 +77,12 @@ def host_of(raw: Path) -> dict[str, Any]:
     with gzip.open(raw, "rt") as file:
         rounds = json.load(file)
     model, columns = rounds["row"]["model"], rounds["repeats"][-1]["steps"]
-    names = [field.name for field in fields(StepSamples) if field.name != "setting"]
     timed = [n for n, seconds in enumerate(columns["duration_s"]) if seconds is not None]
     steps = StepSamples(
         setting=("row",) * len(timed),
-        **{name: tuple(columns[name][n] for n in timed) for name in names},
+        **{name: tuple(columns[name][n] for n in timed) for name in COLUMNS},
     )
     shape, gpu = shape_of(model), find_gpu("h200")
-    assert gpu is not None
     share = shape.experts.active / shape.experts.count if shape.experts else 0.0
     step, _ = fit_steps(steps, expert_share=share, prior=step_model(shape, gpu))
     return {"model": model, **asdict(step.host)}
@@ -103,7 +102,6 @@ def predicted(
 ) -> dict[str, float]:
     """Memory and times of the workload of kinds.py."""
     shape, gpu, context = shape_of(model), find_gpu("h200"), context_of(model)
-    assert gpu is not None
     there = Deployment(shape=shape, gpu=gpu, release=release("0.24"), cuda_graphs=not eager)
     settings = there.effective(
         Settings(
@@ -129,13 +127,10 @@ def predicted(
         Scenario(requests=requests, rules=release("0.24").rules, step=step),
         settings,
         there.kv_pool(settings, memory.kv_cache_tokens),
+        watch=EVERY_STEP,
     )
     assert run.figures.itl_s is not None
-    peak = account.running_peak_gib(
-        budget=budget,
-        running=run.most_running,
-        requests=[(request.prompt_tokens, request.output_tokens) for request in requests],
-    )
+    peak = account.running_peak_gib(prompt_steps(run), running=run.most_running)
     ttft, gap = run.figures.ttft_s, run.figures.itl_s
     values = (memory.kv_cache_tokens, peak, run.figures.makespan_s, ttft.p50, ttft.p95, gap.p50)
     return dict(zip(LIMITS, values, strict=True))

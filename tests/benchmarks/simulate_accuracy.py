@@ -116,7 +116,6 @@ def worst(found: Iterable[Errors]) -> Errors:
 def target(case: Case) -> CostTarget:
     """As `simulate` asks for it."""
     gpu = find_gpu(case.calibration.gpu)
-    assert gpu is not None
     return CostTarget(shape=find_model(case.model), gpu=gpu, vllm=case.calibration.vllm)
 
 

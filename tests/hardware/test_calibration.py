@@ -9,8 +9,7 @@ import pytest
 from chunkscope.errors import InputError, MissingError
 from chunkscope.hardware.calibration import Calibration, StepSamples, together
 from chunkscope.hardware.cost_model import GPU_TIMES, CostSource, CostTarget, cost_model
-from chunkscope.hardware.gpus import find_gpu
-from chunkscope.hardware.parallel import Parallel
+from chunkscope.hardware.gpus import Parallel, find_gpu
 from chunkscope.hardware.step_time import AttentionWindow, Host, StepModel, assumed_host, step_model
 from chunkscope.models import find_model
 
@@ -62,15 +61,12 @@ def only(steps: StepSamples, places: list[int]) -> StepSamples:
 def calibration(model: str = "llama-3.1-8b", gpu: str = "h200", **more: object) -> Calibration:
     facts = {
         "gpu": find_gpu(gpu).title,
-        "gpu_memory_gib": 139.8,
         "device": "cuda",
         "model": find_model(model),
         "tp": 1,
         "vllm": "0.28.0",
-        "torch": "2.11.0",
         "eager": False,
         "async_scheduling": False,
-        "method": "made up",
         "steps": samples(count=200),
     }
     return Calibration(**{**facts, **more})

@@ -13,7 +13,7 @@ import pytest
 
 from chunkscope.artefacts.note import Label
 from chunkscope.hardware.gpus import find_gpu
-from chunkscope.hardware.memory import Runner, key_splits, packed_steps
+from chunkscope.hardware.memory import Runner, key_splits
 from chunkscope.models import find_model, shape_from_config
 from chunkscope.models.layers import KvKind
 from chunkscope.vllm.deployment import Deployment
@@ -63,9 +63,9 @@ def test_kv_tokens_are_the_measured_ones_within_2_percent(budget, measured_token
 )
 def test_prompt_logprobs_are_the_measured_ones_and_not_profiled(model, runner, gib):
     """Budget 2048; on the V2 runner in slices of 1024 tokens."""
-    memory = engine(model, logprobs=True).memory(budget=2_048, seqs=64, utilization=0.9)
-    line = memory.line("logprobs")
-    assert (memory.runner, line.profiled) == (runner, False)
+    there = engine(model, logprobs=True)
+    line = there.memory(budget=2_048, seqs=64, utilization=0.9).line("logprobs")
+    assert (there.runner, line.profiled) == (runner, False)
     assert line.gib == pytest.approx(gib, rel=0.10)
 
 
@@ -88,19 +88,24 @@ LINES = ("weights", "activation", "experts", "sampler", "overhead", "cuda_graphs
 FOUR = {"tp": 2, "dp": 2}
 BILLS = {
     "the first runner": ("qwen2.5-7b", {"logprobs": True},
-        (14_525.64, 528, None, 511.5, 307.2, 456.8, 2_984), 128_583, (2_984, 1_457.03, 891)),
+        (14_525.64, 528, None, 511.5, 307.2, 456.8, 2_984), 128_583, (437.11, 1_457.03, 891)),
     "two GPUs": ("llama-3.1-8b", {"version": "0.32.0", "tp": 2, "logprobs": True},
-        (7_658.25, 264, None, 111.75, 1_024, 492.8, 517), 119_288, (517, 528, 751.5)),
+        (7_658.25, 264, None, 111.75, 1_024, 492.8, 517), 119_288, (149.12, 516.4, 751.5)),
     "a latent, whole experts": ("deepseek-v2-lite", {**FOUR, "enable_expert_parallel": True},
-        (8_114.87, 312.5, 456, 0, 1_024, 563.0, None), 250_589, (88.125, 352.5, 600)),
+        (8_114.87, 312.5, 456, 0, 1_024, 563.0, None), 250_589, (88.12, 344.75, 600)),
     "parts of experts": ("qwen3-30b-a3b", {"dp": 4},
-        (16_763.4, 172, 1_024, 866.62, 1_024, 636.8, None), 72_235, (86, 344, 890.25)),
+        (16_763.4, 172, 1_024, 866.62, 1_024, 636.8, None), 72_235, (86, 336.44, 890.25)),
     "4-bit experts, windows": ("gpt-oss-20b", {},
-        (13_760.16, 292.5, 270, 1_082.12, 307.2, 420.8, None), 300_551, (146.25, 585, 1_178.25)),
+        (13_760.16, 292.5, 270, 1_082.12, 307.2, 420.8, None), 300_551, (146.25, 572.15, 1_178.25)),
     "an 8-bit KV cache": ("gemma-2-9b", {"kv_cache_dtype": "fp8"},
-        (17_627.16, 420, None, 1_330, 307.2, 582.8, None), 82_721, (210, 840, 1_500)),
+        (17_627.16, 420, None, 1_330, 307.2, 582.8, None), 82_721, (210, 821.54, 1_500)),
 }  # fmt: skip
-PEAKS = ((2_048, 64, None), (8_192, 16, 1_000), (512, 1_024, None))  # budget, running, chunk
+# Requests that run, those that decode in a step, and the pieces of prompts that it reads.
+PEAKS = (
+    (64, 0, [(0, 300)] * 6 + [(0, 248)]),
+    (16, 12, [(4_000, 5_000)] * 8),
+    (1_024, 500, [(0, 12)]),
+)
 
 
 @pytest.mark.parametrize(
@@ -118,10 +123,9 @@ def test_where_every_mib_goes(model, options, sizes, blocks, peaks):
         {"experts"} & lines.keys() if "dp" in options else set()
     )
     assert {line.name for line in memory.lines if line.label is Label.ASSUMED} == assumed
-    requests = [(300, 20)] * 60 + [(5_000, 50)] * 4
     running = [
-        1_024 * there.running_peak_gib(budget=budget, running=n, chunk=chunk, requests=requests)
-        for budget, n, chunk in PEAKS
+        1_024 * there.running_peak_gib([(decoding, pieces)], running=count)
+        for count, decoding, pieces in PEAKS
     ]
     assert running == pytest.approx(peaks, abs=0.01)
 
@@ -141,16 +145,6 @@ def test_where_every_mib_goes(model, options, sizes, blocks, peaks):
 def test_a_short_piece_is_split_over_idle_processors(shape, splits):
     """Heads, those with keys, their size, the piece, the keys before it."""
     assert key_splits(*shape) == splits
-
-
-def test_prompts_are_packed_into_steps_beside_those_that_decode():
-    """Tokens, the longest piece, the most context behind one, the longest sequence."""
-    steps = packed_steps([(300, 3), (50, 1), (700, 9), (120, 2)], budget=256, piece=128)
-    assert [*steps] == [
-        (256, 128, 128, 256), (256, 128, 256, 300), (256, 128, 290, 417), (256, 128, 545, 672),
-        (148, 120, 672, 700),
-    ]  # fmt: skip
-    assert [*packed_steps([(256, 1)], budget=256, piece=128)] == [(256, 128, 128, 256)]
 
 
 @pytest.mark.parametrize(("caching", "blocks"), [(True, 2), (False, 1), (None, 2)])

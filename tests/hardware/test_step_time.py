@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chunkscope.errors import UsageError
-from chunkscope.hardware.gpus import find_gpu
-from chunkscope.hardware.parallel import Parallel
+from chunkscope.hardware.gpus import Parallel, find_gpu
 from chunkscope.hardware.step_time import (
     READ_AGAIN,
     WINDOW_SLOWNESS,

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from chunkscope.errors import ChunkscopeError
+from chunkscope.hardware.gpus import Parallel
 from chunkscope.hardware.memory import Runner
-from chunkscope.hardware.parallel import Parallel
 from chunkscope.models import MODELS, find_model
 from chunkscope.vllm.flags import release
 

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from chunkscope.errors import ChunkscopeError, EngineError
-from chunkscope.hardware.gpus import CARDS
+from chunkscope.hardware.gpus import GIB, TABLE
 from chunkscope.models import find_model
 from chunkscope.planning.emit import emit
 from chunkscope.planning.rule import LengthRule
@@ -56,7 +56,7 @@ class Question:
 
 def case_of(folder, arguments, gpu=None):
     """Words for `vllm serve`, or keywords for its `LLM` class, on a GPU (None: on this machine)."""
-    card, dry = gpu and (gpu.memory_bytes, gpu.title), {"model": str(folder), **DRY}
+    card, dry = gpu and (round(gpu.memory_gib * GIB), gpu.title), {"model": str(folder), **DRY}
     if isinstance(arguments, dict):
         return {"gpu": card, "keywords": {**arguments, **dry}}
     return {"gpu": card, "words": [*arguments, *command_line(dry)]}
@@ -100,7 +100,7 @@ def any_profile(version, folders):
     @given(
         lengths=st.lists(tokens, min_size=1, max_size=20),
         model=st.sampled_from(MODELS),
-        gpu=st.sampled_from([*(card.name for card in CARDS), None]),
+        gpu=st.sampled_from([*TABLE, None]),
         mode=st.sampled_from([None, *Mode]),
         task=st.sampled_from(Task),
         entry=st.sampled_from(Entry),
@@ -152,7 +152,7 @@ def _literal(text):
 
 def left_alone(version, folders):  # noqa: ARG001
     """Nothing set, on every GPU of the table."""
-    for card in CARDS:
+    for card in TABLE.values():
         for nothing, entry in (([], Entry.SERVE), ({}, Entry.LLM)):
             case = case_of(folders[MODELS[0]], nothing, card)
             yield Question(case=case, about=(card, entry))
