@@ -78,8 +78,7 @@ class Answering(BaseHTTPRequestHandler):
         if self.command == "GET":
             self.wfile.write(body)
 
-    def do_HEAD(self) -> None:
-        self.do_GET()
+    do_HEAD = do_GET  # noqa: N815
 
     def log_message(self, *_: object) -> None:
         pass

@@ -1,46 +1,29 @@
 """A hub that does not answer costs seconds and one sentence, not minutes of retries."""
 
 import socket
-import threading
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
 from chunkscope import network
 from tests.commands.helpers import chunkscope
 from tests.conftest import REPOSITORY
+from tests.remote_servers import web_server
 
 PROFILE = REPOSITORY / "reports" / "example" / "profile.json"
 
 
-@pytest.fixture
-def silent() -> Iterator[str]:
-    """It takes connections, and says nothing."""
-    with socket.socket() as server:
-        server.bind(("127.0.0.1", 0))
-        server.listen()
-        yield f"http://127.0.0.1:{server.getsockname()[1]}"
-
-
-class Refusing(BaseHTTPRequestHandler):
-    def do_HEAD(self) -> None:
-        self.send_error(404)
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
-def test_a_hub_that_says_nothing_is_waited_for_once(monkeypatch, silent: str) -> None:
+def test_a_hub_that_says_nothing_is_waited_for_once(monkeypatch) -> None:
     assert network.PATIENCE_S == 5
     monkeypatch.setattr(network, "PATIENCE_S", 0.05)
-    assert network.hub_problem(silent)
+    with socket.socket() as silent:  # takes connections
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        assert network.hub_problem(f"http://127.0.0.1:{silent.getsockname()[1]}")
 
 
 def test_any_answer_is_an_answer() -> None:
-    with HTTPServer(("127.0.0.1", 0), Refusing) as server:
-        threading.Thread(target=server.handle_request, daemon=True).start()
-        assert network.hub_problem(f"http://127.0.0.1:{server.server_port}") is None
+    with web_server({}) as address:  # 404, whatever is asked
+        assert network.hub_problem(address) is None
 
 
 @pytest.mark.parametrize(

@@ -73,8 +73,8 @@ def _three_digits(value: float) -> str:
 
 def seconds(value: float | None) -> str:
     """
-    >>> seconds(0.01234), seconds(0.9999), seconds(75), seconds(1_800), seconds(10_800)
-    ('12.3 ms', '1.00 s', '75.0 s', '30.0 min', '3.00 h')
+    >>> seconds(0.01234), seconds(0.9999), seconds(75), seconds(120), seconds(10_800)
+    ('12.3 ms', '1.00 s', '75.0 s', '2.00 min', '3.00 h')
     """
     if value is None:
         return "-"

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -86,8 +85,6 @@ def analyze(
         raise UsageError("--model or --tokenizer is empty", hint="was a shell variable not set?")
     if model and tokenizer:
         raise UsageError("--model and --tokenizer both name a tokenizer", hint="use one of them")
-    if limit is not None and not (isfinite(limit) and limit > 0):
-        raise UsageError(f"--limit must be over 0, not {limit:g}")
     options = opt.settled(analyze, given, AnalyzeOptions)
     skip_bad_rows = options.pop("skip_bad_rows", False)
     export_trace = options.pop("export_trace", None)

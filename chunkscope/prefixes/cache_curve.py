@@ -14,7 +14,7 @@ from chunkscope.prefixes.sharing import Path
 from chunkscope.prefixes.tree import Ints, PromptTree
 
 _CAPACITIES = [1 << power for power in range(14, 27)]  # 16K tokens to 64M
-_MOST_PROMPTS = 2_000  # go through each cache, the first ones: comparing is cheaper than counting
+MOST_PROMPTS = 2_000  # go through each cache, the first ones: comparing is cheaper than counting
 _LEAST_FOUND = 0.002  # of the tokens: with less to be found, the size of a cache does not matter
 
 
@@ -113,7 +113,7 @@ def curve(as_sent: PromptTree, best: PromptTree, output_tokens: int) -> Iterator
 
 def _cached_by_size(tree: PromptTree, sizes: Sequence[int], output_tokens: int) -> list[int]:
     """What caches find, up to the first that finds nearly all: by the first prompts, to scale."""
-    first = tree.in_order(np.arange(min(len(tree.ends), _MOST_PROMPTS)))
+    first = tree.in_order(np.arange(min(len(tree.ends), MOST_PROMPTS)))
     whole, part = int(tree.ideal.sum()), int(first.ideal.sum())
     cached: list[int] = []
     for size in sizes:

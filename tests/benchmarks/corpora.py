@@ -93,12 +93,12 @@ def _chats(mb: int, data: Path, path: Path) -> Path:
 
 
 def _few_shot(data: Path) -> list[str]:
-    rows = [*_mmlu(data), *_gsm8k(data), *_bbh(data)]
+    rows = [*mmlu(data), *gsm8k(data), *bbh(data)]
     random.Random(SEED).shuffle(rows)
     return rows
 
 
-def _mmlu(data: Path) -> Iterator[str]:
+def mmlu(data: Path) -> Iterator[str]:
     for test in sorted((data / "mmlu" / "test").glob("*.csv")):
         subject = test.stem.removesuffix("_test")
         shots = _csv_rows(data / "mmlu" / "dev" / f"{subject}_dev.csv")[:5]
@@ -113,14 +113,14 @@ def _question(row: dict[str, str]) -> str:
     return f"{row['question']}{choices}\nAnswer:"
 
 
-def _gsm8k(data: Path) -> Iterator[str]:
+def gsm8k(data: Path) -> Iterator[str]:
     train, test = (_json_lines(data / "gsm8k" / f"{part}.jsonl") for part in ("train", "test"))
     shots = random.Random(SEED).sample(train, 8)
     head = "".join(f"Question: {shot['question']}\nAnswer: {shot['answer']}\n\n" for shot in shots)
     yield from (f"{head}Question: {row['question']}\nAnswer:" for row in test)
 
 
-def _bbh(data: Path) -> Iterator[str]:
+def bbh(data: Path) -> Iterator[str]:
     for task in sorted((data / "bbh" / "bbh").glob("*.json")):
         prompt = (data / "bbh" / "cot-prompts" / f"{task.stem}.txt").read_text(encoding="utf-8")
         head = prompt.split("-----\n", 1)[1].rstrip("\n")  # without the line for crawlers

@@ -1,7 +1,6 @@
 """Artefacts, budgets, committed settings and model configs that somebody else wrote or damaged."""
 
 import json
-import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -61,9 +60,7 @@ def test_an_artefact_is_read_or_refused(folder: Path, tmp_path: Path, name: str)
         with fine():
             KINDS[name].load(path).to_json()
 
-    no_time = re.sub(rb'("makespan_s": ?)[^,}]+', rb"\g<1>0.0", whole)  # rates are made of it
-    past = [(b"",), (b"NaN",), (b"[" * 5_000,), (b'{"schema": 5}',), (whole[:-2],), (no_time,)]
-    explore(check, changed(json.loads(whole)).map(written))
+    past = [(b"",), (b"NaN",), (b"[" * 5_000,), (b'{"schema": 5}',), (whole[:-2],)]
     explore(check, damaged(whole), past=past)
 
 

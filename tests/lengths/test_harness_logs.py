@@ -9,11 +9,9 @@ import pytest
 from chunkscope.lengths.analyze import analyze
 from chunkscope.lengths.options import AnalyzeOptions
 from chunkscope.prompts.chat import Conversation
-from chunkscope.prompts.select import selected
-from chunkscope.prompts.selection import SelectOptions
-from chunkscope.sources.base import Problems, ReadOptions
+from chunkscope.sources.base import ReadOptions
 from chunkscope.sources.discovery import discover
-from chunkscope.sources.reader import RecordReader
+from tests.prompts.helpers import read_log
 
 LM_EVAL = ("lm-eval-0.4.5", "lm-eval-0.4.13")
 RUNS = ("mock__plain", "mock__chat", "mock__api")
@@ -23,13 +21,9 @@ def requests_in(folder: Path) -> dict[str, list]:
     """What a log is said to have sent, by task."""
     found = defaultdict(list)
     for source in discover([str(folder)], options=ReadOptions())[0]:
-        problems = Problems()
-        with RecordReader(source, ReadOptions(), problems) as reader:
-            selection = selected(reader, reader.head(), SelectOptions(), {})
-            assert selection.log
-            for chunk in reader.chunks():
-                found[selection.log.task] += selection.extract(chunk, problems).items
-        assert not problems.count
+        log = read_log(source)
+        assert not log.bad
+        found[log.log.task] += log.requests
     return found
 
 

@@ -20,7 +20,10 @@ def test_percentiles_are_numpys_bit_for_bit(lengths: list[int], percent: float) 
 
 @given(lengths=lengths)
 def test_the_summary_is_what_all_lengths_give(lengths: list[int]) -> None:
-    summary = LengthHistogram.of(lengths).summary()
+    histogram = LengthHistogram.of(lengths)
+    summary = histogram.summary()
+    for low, high, count in histogram.doubling():
+        assert count == sum(low <= length < high for length in lengths)
     assert summary["count"] == len(lengths)
     assert summary["total"] == sum(lengths)
     assert summary["mean"] == sum(lengths) / len(lengths)

@@ -168,6 +168,14 @@ def cluster() -> Iterator[Any]:
     cluster.shutdown()
 
 
+@pytest.fixture
+def big(place: Path, tmp_path: Path) -> Path:
+    """A file of many parts, in an empty folder."""
+    path = tmp_path / "big.jsonl"
+    path.write_bytes(b"\n".join([(place / "evals" / "lines.jsonl").read_bytes()] * 120))
+    return path
+
+
 class TestRealCluster:
     pytestmark = real
 
@@ -199,11 +207,8 @@ class TestRealCluster:
         assert not [path for path in {*tmp_path.rglob("*")} - cache if "ray" in path.name]
 
     def test_a_dead_worker_says_nothing_on_stdout(
-        self, place: Path, tmp_path: Path, cluster: Any
+        self, big: Path, tmp_path: Path, cluster: Any
     ) -> None:
-        big = tmp_path / "big.jsonl"
-        lines = (place / "evals" / "lines.jsonl").read_bytes()
-        big.write_bytes(b"\n".join([lines] * 120))
         words = command(big, "--ray", "--json", "--skip-bad-rows", "--no-cache")
         # It once ended with a segmentation fault: the next time we see where.
         env = environment(RAY_ADDRESS=cluster.address, PYTHONFAULTHANDLER="1")
@@ -216,11 +221,9 @@ class TestRealCluster:
         assert Profile.load(tmp_path / "out.json").overall.count > 100_000
 
     def test_the_end_of_the_cluster_is_an_engine_failure(
-        self, place: Path, tmp_path: Path, cluster: Any
+        self, big: Path, tmp_path: Path, cluster: Any
     ) -> None:
         """The last test of this cluster."""
-        big = tmp_path / "big.jsonl"
-        big.write_bytes(b"\n".join([(place / "evals" / "lines.jsonl").read_bytes()] * 120))
         words = command(big, "--ray", "--no-cache")
         env = environment(RAY_ADDRESS=cluster.address)
         with subprocess.Popen(words, cwd=tmp_path, stdout=-1, stderr=-1, env=env) as run:

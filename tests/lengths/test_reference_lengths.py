@@ -1,7 +1,6 @@
 """Lengths equal, to the last bit, those that the reference libraries gave for real sets."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from chunkscope import AnalyzeOptions, LengthHistogram
 from chunkscope.prompts.selection import SelectOptions
 from chunkscope.tokenizers import tokenizer as ours
 from tests.benchmarks import corpora
+from tests.commands.helpers import write_jsonl
 
 SHARED = Path(__file__).parents[3] / "shared"
 DATA = SHARED / "data"
@@ -25,11 +25,7 @@ pytestmark = [
 ]
 
 
-LARGE = (
-    "mmlu_5shot",
-    "bbh_cot_3shot",
-    "qmsum_prompts",
-)  # one tokenizer in the core
+LARGE = ("mmlu_5shot", "bbh_cot_3shot", "qmsum_prompts")  # one tokenizer in the core
 
 
 def cases(section: str) -> list[Any]:
@@ -62,21 +58,6 @@ def options(tokenizer: str, *fields: str, **others: Any) -> AnalyzeOptions:
     )
 
 
-@pytest.fixture(scope="session")
-def rendered(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """Few-shot prompts as a harness would send them, in a file."""
-    folder = tmp_path_factory.mktemp("rendered")
-
-    def write(name: str) -> Path:
-        path = folder / f"{name}.jsonl"
-        if not path.exists():
-            prompts = corpora._mmlu(DATA) if name == "mmlu_5shot" else corpora._bbh(DATA)
-            path.write_text("".join(json.dumps({"prompt": text}) + "\n" for text in prompts))
-        return path
-
-    return write
-
-
 def field_of(entry: dict[str, Any]) -> str:
     """The field of a row, as one names it to chunkscope; the reference adds remarks to some."""
     if entry["field"].startswith("column 0"):
@@ -86,11 +67,12 @@ def field_of(entry: dict[str, Any]) -> str:
 
 @pytest.mark.parametrize(("name", "tokenizer"), cases("text"))
 def test_every_text_set_has_the_reference_lengths(
-    rendered: Callable[[str], Path], name: str, tokenizer: str
+    tmp_path: Path, name: str, tokenizer: str
 ) -> None:
     entry = REFERENCE["text"][name]
     if "rendered" in entry["field"]:
-        path, field = rendered(name), "prompt"
+        prompts = corpora.mmlu(DATA) if name == "mmlu_5shot" else corpora.bbh(DATA)
+        path, field = write_jsonl(tmp_path / "x.jsonl", ({"prompt": p} for p in prompts)), "prompt"
     else:
         path, field = DATA / entry["path"], field_of(entry)
     profile = chunkscope.analyze(path, options=options(tokenizer, field))

@@ -3,13 +3,11 @@
 import datetime
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import chunkscope
 from chunkscope.console import Progress
-from chunkscope.errors import InputError
 from chunkscope.lengths.analyze import analyze as run
 from chunkscope.lengths.scan import Listener, draw
 from chunkscope.sources.base import Chunk
@@ -24,10 +22,6 @@ class Noted(Progress):
         self.told.append(now)
 
 
-def analyze(data: Path, progress: Noted) -> chunkscope.Profile:
-    return run(data, listener=Listener(progress=progress))
-
-
 @pytest.mark.parametrize("seen_before", [False, True], ids=["counted", "from the cache"])
 def test_progress_ends_at_what_was_counted_and_never_goes_back(
     tmp_path: Path, seen_before: bool
@@ -35,34 +29,14 @@ def test_progress_ends_at_what_was_counted_and_never_goes_back(
     for name, rows in (("a", 300), ("b", 20), ("c", 1)):
         write_jsonl(tmp_path / f"{name}.jsonl", prompts(rows, field=f"q{seen_before}"))
     if seen_before:
-        analyze(tmp_path, Noted())
+        run(tmp_path)
     progress = Noted()
-    profile = analyze(tmp_path, progress)
+    profile = run(tmp_path, listener=Listener(progress=progress))
     size = sum(file.stat().st_size for file in tmp_path.iterdir())
     total = {"rows": 321, "tokens": profile.overall.total, "bytes_read": size}
     assert total in progress.told
     for name, most in total.items():
         assert max(now[name] for now in progress.told) == most
-
-
-def test_the_error_of_the_only_dataset_is_raised_as_it_was(tmp_path: Path) -> None:
-    (tmp_path / "a.jsonl.gz").write_text("no gzip")
-    with pytest.raises(InputError, match=r"a\.jsonl\.gz") as raised:
-        chunkscope.analyze(tmp_path / "a.jsonl.gz")
-    assert "hint:" not in raised.value.message
-
-
-def test_beside_others_it_is_in_the_profile(tmp_path: Path) -> None:
-    write_jsonl(tmp_path / "a.jsonl", prompts(3))
-    write_jsonl(tmp_path / "b.jsonl", [{"messages": [{"role": "user", "content": "hi"}]}])
-    template = tmp_path / "chat.jinja"
-    template.write_text("{% endfor %}")
-    options: Any = chunkscope.AnalyzeOptions(chat_template=template)
-    files = [tmp_path / "a.jsonl", tmp_path / "b.jsonl"]
-    (failed,) = chunkscope.analyze(files, options=options).failures
-    assert failed.name == "b"
-    assert failed.failure is not None
-    assert failed.failure.hint
 
 
 def test_what_was_met_while_counting_is_noted(tmp_path: Path) -> None:

@@ -48,10 +48,7 @@ SPOILED = {
 FINE = {
     "the instruction first": lambda: f"{INSTRUCTION} {said(20)}",
     "one of two dates": lambda: f"2026-11-1{chance.randint(1, 2)} {INSTRUCTION} {said(20)}",
-    "a document before its instruction": lambda: f"{said(300)} {INSTRUCTION}",
-    "a short ending that all have": lambda: f"{said(60)} Answer with one letter. Answer:",
     "nothing in common": lambda: said(chance.randint(1, 300)),
-    "next to nothing": lambda: digits(3),
 }
 
 
@@ -143,6 +140,6 @@ def test_a_real_set_of_the_same_conversations_in_another_order(shared: Path):
 
 
 def test_real_few_shot_prompts_raise_no_alarm_and_a_date_before_them_does(shared: Path):
-    texts = [*corpora._mmlu(shared / "data")][::7]
+    texts = [*corpora.mmlu(shared / "data")][::7]
     assert found(texts) == ()
     assert found([f"Request {digits(10)}\n{text}" for text in texts])

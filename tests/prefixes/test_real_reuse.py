@@ -99,11 +99,11 @@ def test_real_few_shot_prompts_find_what_vllm_finds(probe, shared):
     data = shared / "data"
     tokenizer = Tokenizer(str(shared / "tokenizers" / "qwen3"))
     alone = []
-    for texts in ([*corpora._mmlu(data)][::100], [*corpora._gsm8k(data)][::20]):
+    for texts in ([*corpora.mmlu(data)][::100], [*corpora.gsm8k(data)][::20]):
         prompts = tokenizer.encode(texts, special_tokens=True)
         mixed = random.Random(0).sample(prompts, len(prompts))
         alone += [(prompts, AMPLE), (prompts, 300), (mixed, AMPLE), (mixed, 300), (mixed, 1_500)]
-    many = tokenizer.encode([*corpora._mmlu(data)][::50], special_tokens=True)
+    many = tokenizer.encode([*corpora.mmlu(data)][::50], special_tokens=True)
     mixed = random.Random(0).sample(many, len(many))
     loads = [(8, 16), (64, 1), (64, 64)]  # requests that run, tokens of an answer
     together = [(mixed, blocks, *load) for blocks in (1_000, 2_000, 4_000) for load in loads]

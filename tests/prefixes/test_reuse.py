@@ -119,15 +119,9 @@ def test_what_a_cache_finds_that_never_forgets(prompts, data):
     assert tree_of(prompts, reads).ideal.tolist() == brute_ideal(prompts, reads)
 
 
-@given(families(), st.integers(1, 40))
-def test_what_a_small_cache_finds(prompts, kv_blocks):
-    found = lru_cached_tokens(tree_of(prompts), kv_blocks).tolist()
-    assert found == brute_lru(prompts, kv_blocks)
-
-
 # A prompt that does not fit does not run, so another one goes on.
 @example([[1] * 16, [0] * 95, [0] * 127, [0], [1] * 17], 8, 2, 3)
-@given(families(), st.integers(1, 40), st.integers(1, 5), st.integers(1, 40))
+@given(families(), st.integers(1, 40), st.integers(1, 5), st.sampled_from([1, 3, 40]))
 def test_what_a_small_cache_finds_while_others_run(prompts, kv_blocks, running, output_tokens):
     found = lru_cached_tokens(tree_of(prompts), kv_blocks, running, output_tokens).tolist()
     assert found == brute_lru(prompts, kv_blocks, running, output_tokens)
@@ -158,19 +152,11 @@ def few_shot(subject: int, question: int) -> Prompt:
     return [1] * 8 + [100 + subject] * 152 + [1000 + subject * 50 + question] * 20
 
 
-def test_prompts_of_two_subjects_find_those_of_their_own():
-    prompts = [few_shot(i % 2, i) for i in range(9)]
-    found = reuse(prompts)
-    assert found.common_tokens == 8
-    assert found.cached_tokens == 7 * 160
-    assert found.hit_rate == 7 * 160 / (9 * 180)
-
-
 def test_sorting_helps_where_the_cache_is_small():
     """A thousand subjects in turn: a cache of 16K tokens has forgotten each when it comes again."""
     prompts = [few_shot(i % 1000, i // 1000) for i in range(3000)]
     found = reuse(prompts)
-    assert found.cached_tokens == 2000 * 160
+    assert (found.cached_tokens, found.hit_rate) == (2000 * 160, 2000 * 160 / (3000 * 180))
     assert [(at.kv_tokens, at.cached_tokens) for at in found.capacities] == [
         (1 << 14, 0), (1 << 15, 0), (1 << 16, 0), (1 << 17, 0), (1 << 18, 320_000),
     ]  # fmt: skip
@@ -187,11 +173,6 @@ def test_longest_first_is_an_order_of_its_own():
     assert (found.capacities[0].cached_tokens, in_file.capacities[0].cached_tokens) == (0, 32_000)
     assert found.capacities[0].best_order_cached_tokens == 32_000
     assert sharing.lengths == tuple(sorted(map(len, prompts), reverse=True))
-
-
-def test_an_exact_repeat_computes_its_last_block_again():
-    assert reuse([[3] * 128] * 2).cached_tokens == 112
-    assert reuse([[3] * 129] * 2).cached_tokens == 128
 
 
 def test_special_tokens_go_before_a_prompt_and_what_is_too_long_is_cut_from_the_left():
@@ -218,7 +199,7 @@ def test_of_very_many_prompts_runs_of_neighbours_are_compared_all_over_the_datas
 def test_the_curve_of_many_prompts_is_that_of_the_first_ones_to_scale(monkeypatch):
     prompts = [few_shot(i % 100, i // 100) for i in range(2000)]
     whole = reuse(prompts)
-    monkeypatch.setattr(cache_curve, "_MOST_PROMPTS", 500)
+    monkeypatch.setattr(cache_curve, "MOST_PROMPTS", 500)
     part = reuse(prompts)
     assert part.cached_tokens == whole.cached_tokens
     for one, other in zip(part.capacities, whole.capacities, strict=True):

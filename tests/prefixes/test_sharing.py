@@ -1,12 +1,10 @@
 """What prompts share, prompt for prompt: against comparing every prompt with every other."""
 
-import random
-
-import pytest
+from hypothesis import given
 
 from chunkscope.artefacts.artefact import Numbers, built, plain
 from chunkscope.prefixes.sharing import NOTHING, Sharing, depths, stretches_together
-from tests.prefixes.test_reuse import Prompt, measured
+from tests.prefixes.test_reuse import Prompt, families, measured
 
 
 def sharing(prompts: list[Prompt]) -> Sharing:
@@ -30,19 +28,6 @@ def paths(found: Sharing) -> list[list[int]]:
     return made
 
 
-def random_prompts(seed: int) -> list[Prompt]:
-    """Few distinct blocks, so that prompts part at every place; some are the same, some empty."""
-    chance = random.Random(seed)
-    prompts: list[Prompt] = []
-    for _ in range(40):
-        blocks = [chance.randint(1, 3) for _ in range(chance.randint(0, 6))]
-        rest = [9] * chance.randint(0, 15)
-        prompts.append([token for token in blocks for _ in range(16)] + rest)
-        if chance.random() < 0.2:
-            prompts.append(prompts[-1])
-    return prompts
-
-
 def common_blocks(one: Prompt, other: Prompt) -> int:
     same = 0
     for size in range(16, min(len(one), len(other)) + 1, 16):
@@ -52,9 +37,8 @@ def common_blocks(one: Prompt, other: Prompt) -> int:
     return same
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_two_prompts_share_the_stretches_that_they_have_in_common(seed):
-    prompts = random_prompts(seed)
+@given(families())
+def test_two_prompts_share_the_stretches_that_they_have_in_common(prompts):
     found = sharing(prompts)
     assert found.lengths == tuple(map(len, prompts))
     ways, reach = paths(found), depths(found.stretches)
@@ -81,7 +65,7 @@ def test_the_trees_of_several_datasets_stand_side_by_side():
 
 
 def test_it_is_written_as_four_lines_and_read_back():
-    found = sharing(random_prompts(3))
+    found = sharing([[1] * 64 + [2] * 64, [1] * 64 + [3] * 64, [4] * 20, [1] * 99])
     written = plain(found)
     assert all(isinstance(line, str) for line in written.values())
     assert built(Sharing, written) == found

@@ -64,11 +64,9 @@ def test_a_shorter_last_block_is_another_than_a_whole_one_of_its_number(tmp_path
 
 
 def test_what_all_share_is_counted_in_blocks(tmp_path: Path) -> None:
-    rows = [request(1_500, 8, 9, place) for place in range(4)]
-    reuse = reuse_of(tmp_path, *rows)
-    assert reuse.common_tokens == 1_024
-    (dataset,) = chunkscope.analyze(tmp_path / "t.jsonl").datasets
-    assert dataset.sharing is not None
+    rows = write_jsonl(tmp_path / "t.jsonl", [request(1_500, 8, 9, place) for place in range(4)])
+    (dataset,) = chunkscope.analyze(rows).datasets
+    assert dataset.prefixes.common_tokens == 1_024
     assert [stretch.tokens for stretch in dataset.sharing.stretches] == [1_024]
     assert dataset.sharing.ends == (0, 0, 0, 0)
 

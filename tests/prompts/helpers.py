@@ -7,7 +7,7 @@ from typing import Any
 from chunkscope.prompts.harness.log import HarnessLog, SentRequest
 from chunkscope.prompts.select import select, selected
 from chunkscope.prompts.selection import Prompts, Selection, SelectOptions
-from chunkscope.sources.base import Chunk, Problems, ReadOptions
+from chunkscope.sources.base import Chunk, Problems, ReadOptions, Source
 from chunkscope.sources.discovery import discover
 from chunkscope.sources.reader import RecordReader
 
@@ -47,8 +47,9 @@ class ReadLog:
     bad: list[int] = field(default_factory=list)
 
 
-def read_log(path: Path) -> ReadLog:
-    (source,) = discover([str(path)], options=ReadOptions())[0]
+def read_log(source: Path | Source) -> ReadLog:
+    if isinstance(source, Path):
+        (source,) = discover([str(source)], options=ReadOptions())[0]
     problems = Problems()
     with RecordReader(source, ReadOptions(), problems) as reader:
         selection = selected(reader, reader.head(), SelectOptions(), {})

@@ -1,6 +1,5 @@
 """`--choices`: a question with its choices, in the form that MMLU's evaluations have."""
 
-import csv
 import json
 import subprocess
 from pathlib import Path
@@ -10,6 +9,7 @@ import pytest
 
 from tests.commands.helpers import analyze, write_jsonl
 from tests.prompts.helpers import CHAT, choose, codes, extract, items, lm_eval_sample
+from tests.sources.helpers import read
 
 QUESTION = {"question": " Which? \n", "answer": 1}
 WRITTEN = "Which?\nA. red\nB. 2\nC. blue\nAnswer:"
@@ -112,8 +112,7 @@ def test_a_table_without_a_header_has_its_choices_between_question_and_letter(
     shared: Path,
 ) -> None:
     file = shared / "data" / "mmlu" / "headerless_professional_law.csv"
-    with file.open(newline="") as opened:
-        rows = [{f"column{n}": cell for n, cell in enumerate(row)} for row in csv.reader(opened)]
+    rows = read(file).records
     (note,) = choose(*rows[:100]).uncounted
     assert note.values == {"fields": "column1,column2,column3,column4"}
     selection = choose(*rows[:100], choices=(str(note.values["fields"]),))
@@ -141,41 +140,6 @@ def test_the_form_is_lm_evals(harness_python: Path) -> None:
     )  # fmt: skip
     rendered = json.loads(done.stdout.rpartition("texts:")[2])
     assert items(choose(*rows, choices=("choices",)), *rows) == rendered
-
-
-def test_mmlu_with_its_shots_is_counted_as_an_evaluation_sends_it(
-    shared: Path, tmp_path: Path
-) -> None:
-    """Each subject has examples of its own: choices and prefixes together, over several files."""
-    files = sorted((shared / "data" / "mmlu" / "test").glob("*.csv"))[:4]
-    letters = [f"choice{place}" for place in range(4)]
-    sent: list[str] = []
-    words: list[str | Path] = [*files, "--choices", ",".join(letters)]
-    for file in files:
-        subject = file.stem.removesuffix("_test")
-        with (shared / "data" / "mmlu" / "dev" / f"{subject}_dev.csv").open(newline="") as dev:
-            shots = [*csv.DictReader(dev)]
-        with file.open(newline="") as test:
-            rows = [*csv.DictReader(test)]
-        asked = [
-            f"{row['question'].strip()}\nA. {row['choice0']}\nB. {row['choice1']}"
-            f"\nC. {row['choice2']}\nD. {row['choice3']}\nAnswer:"
-            for row in (*shots, *rows)
-        ]
-        answers = ["ABCD"[int(shot["answer"])] for shot in shots]
-        head = "".join(f"{q} {a}\n\n" for q, a in zip(asked, answers, strict=False))
-        (tmp_path / f"{subject}.txt").write_text(head)
-        words += ["--prefix-file", f"{file.stem}={tmp_path}/{subject}.txt"]
-        sent += [head + question for question in asked[len(shots) :]]
-    write_jsonl(tmp_path / "sent.jsonl", [{"prompt": text} for text in sent])
-    counted, expected = analyze(tmp_path, *words), analyze(tmp_path, "sent.jsonl")
-    assert counted.code == 0, counted.err
-    assert counted.profile["figures"]["overall"] == expected.profile["figures"]["overall"]
-    scored = analyze(tmp_path, *words, "--task", "loglikelihood").profile
-    requests = [text + f" {letter}" for text in sent for letter in "ABCD"]
-    write_jsonl(tmp_path / "requests.jsonl", [{"prompt": text} for text in requests])
-    expected = analyze(tmp_path, "requests.jsonl")
-    assert scored["figures"]["overall"] == expected.profile["figures"]["overall"]
 
 
 def test_likelihoods_are_a_request_for_each_choice_from_rows_as_from_a_log(tmp_path: Path) -> None:

@@ -164,7 +164,7 @@ def test_requests_come_in_the_order_of_sending_for_so_much_log_at_a_time(
     samples = [sample(n, event(f"{n}a", at=n), event(f"{n}b", at=n + 10)) for n in range(4)]
     path = write_eval(tmp_path / "a.eval", *samples)
     assert "".join(words for (words,) in said(read(path))) == "0a1a2a3a0b1b2b3b"
-    monkeypatch.setattr(inspect_log, "_SORTED_BYTES", 1)
+    monkeypatch.setattr(inspect_log, "SORTED_BYTES", 1)
     assert "".join(words for (words,) in said(read(path))) == "0a0b1a1b2a2b3a3b"
 
 

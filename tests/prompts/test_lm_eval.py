@@ -116,16 +116,6 @@ def test_other_results_are_another_count(tmp_path: Path) -> None:
         assert dict(profile.datasets[0].lengths.counts) == {longest - 1: 1}
 
 
-def test_the_results_are_left_out_of_a_folder(tmp_path: Path) -> None:
-    written(tmp_path, sample(0, ["q", " A"]), lm_eval_version="0.4.13")
-    profile = analyze([tmp_path])
-    assert [(dataset.name, dataset.log.version) for dataset in profile.datasets] == [
-        ("mine", "0.4.13")
-    ]
-    with pytest.raises(InputError, match=f"results_{DATE}.json"):
-        analyze([tmp_path / f"results_{DATE}.json"])
-
-
 def test_each_run_in_a_folder_is_read_by_its_own_results(tmp_path: Path) -> None:
     for version, date in (("0.4.9.2", "2025-01-01T00-00-00.1"), ("0.4.13", DATE)):
         written(tmp_path, *LONG).rename(tmp_path / f"samples_mine_{date}.jsonl")
@@ -133,6 +123,8 @@ def test_each_run_in_a_folder_is_read_by_its_own_results(tmp_path: Path) -> None
         (tmp_path / f"results_{date}.json").write_text(json.dumps(results))
     datasets = analyze([tmp_path]).datasets
     assert {(d.log.version, d.lengths.max) for d in datasets} == {("0.4.9.2", 100), ("0.4.13", 99)}
+    with pytest.raises(InputError, match=f"results_{DATE}.json"):
+        analyze([tmp_path / f"results_{DATE}.json"])
 
 
 def test_all_tasks_of_a_file_that_holds_several_count(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from chunkscope.lengths.analyze import analyze
+from chunkscope.prompts.chat import Conversation
 from chunkscope.prompts.harness.log import as_count
 from chunkscope.prompts.harness.small import HELM_STATE
 from tests.prompts.helpers import ReadLog, lm_eval_sample, read_log
@@ -19,11 +20,13 @@ Sent = tuple[str, Any, int | None, Any]
 
 
 def said(log: ReadLog) -> list[Sent]:
-    """Kind, prompt (of a chat, its last message), output cap and output of each request."""
+    """Kind, prompt (of a chat, its last message in a list), output cap and output of each."""
     return [
         (
             request.kind,
-            getattr(request.prompt, "messages", [{"content": request.prompt}])[-1]["content"],
+            [request.prompt.messages[-1]["content"]]
+            if isinstance(request.prompt, Conversation)
+            else request.prompt,
             request.output_cap,
             request.output,
         )
@@ -71,7 +74,7 @@ CASES: dict[str, tuple[Any, list[Sent], list[int], dict[str, Any]]] = {
     "HELM": (
         HELM,
         [("generate", "Q: 1", 5, "A"), ("likelihood", "Q: 1 A", None, None),
-         ("generate", "2 + 2?", 7, "4")],
+         ("generate", ["2 + 2?"], 7, "4")],
         [4], {"shots": 5, "documents": 2},
     ),
     "lighteval, flat": (
@@ -98,8 +101,8 @@ CASES: dict[str, tuple[Any, list[Sent], list[int], dict[str, Any]]] = {
          "2": {"origin_prompt": [TURNS, MORE_TURNS], "prediction": ["yo", "!"]},
          "3": {"origin_prompt": 5, "prediction": "A"},
          "4": LABELS, "5": CHOSEN},
-        [("generate", "Q: 1", None, "A"), ("generate", "hi", None, "yo"),
-         ("generate", "hi", None, "yo"), ("generate", "?", None, "!"),
+        [("generate", "Q: 1", None, "A"), ("generate", ["hi"], None, "yo"),
+         ("generate", ["hi"], None, "yo"), ("generate", ["?"], None, "!"),
          ("likelihood", "Q A", None, None), ("likelihood", "Q B", None, None),
          ("likelihood", "Q", None, None)],
         [4], {"task": "log", "documents": 5},
@@ -117,18 +120,18 @@ CASES: dict[str, tuple[Any, list[Sent], list[int], dict[str, Any]]] = {
          event("cond_logp", {"prompt": "Q", "completion": " A"}, "s.2"),
          event("sampling", {"prompt": None}, "s.3"),
          {"final_report": {"accuracy": 1.0}}],
-        [("generate", "2 + 2?", None, "4"), ("generate", 12, None, 3),
+        [("generate", ["2 + 2?"], None, "4"), ("generate", 12, None, 3),
          ("likelihood", "Q", None, None)],
         [6], {"task": "arithmetic.dev"},
     ),
     "simple-evals": (
         {"score": 0.5, "metrics": {}, "htmls": ["<p>"] * 3, "convos": [ANSWERED, 7, ANSWERED]},
-        [("generate", "2 + 2?", None, "4")] * 2, [2], {"documents": 2},
+        [("generate", ["2 + 2?"], None, "4")] * 2, [2], {"documents": 2},
     ),
     "evalscope": (
         [SCOPE | {"model_output": {"usage": {"input_tokens": 20, "output_tokens": 4}}},
          SCOPE | {"model_output": {"choices": [], "usage": None}}],
-        [("generate", 20, None, 4), ("generate", "2 + 2?", None, "4")], [], {"task": "log"},
+        [("generate", 20, None, 4), ("generate", ["2 + 2?"], None, "4")], [], {"task": "log"},
     ),
     "promptfoo": (
         {"evalId": "e", "config": {}, "metadata": {"promptfooVersion": "0.118.0"},
@@ -139,7 +142,7 @@ CASES: dict[str, tuple[Any, list[Sent], list[int], dict[str, Any]]] = {
              result(1, "plain", "openai:m", tokenUsage={"prompt": 11, "completion": 2}),
              result(1, "plain", "openai:m", output="4", cached=True),
              result(2, None, "openai:m")]}},
-        [("generate", "2 + 2?", None, "4"), ("generate", "plain", None, "4"),
+        [("generate", ["2 + 2?"], None, "4"), ("generate", ["plain"], None, "4"),
          ("generate", "plain", None, "4"), ("generate", 11, None, 2)],
         [6], {"version": "0.118.0"},
     ),
@@ -194,11 +197,3 @@ def test_ids_of_tokens_need_no_tokenizer(tmp_path: Path) -> None:
     assert dict(dataset.lengths.counts) == {3: 2}
     assert dict(dataset.output_lengths.counts) == {2: 2}
     assert dataset.log.output_caps == {"9": 2}
-
-
-def test_a_plain_text_of_promptfoo_is_a_message_unless_it_was_to_be_completed(
-    tmp_path: Path,
-) -> None:
-    (tmp_path / "log.json").write_text(json.dumps(LOGS["promptfoo"]))
-    requests = read_log(tmp_path / "log.json").requests
-    assert [isinstance(request.prompt, str) for request in requests] == [False, False, True, False]

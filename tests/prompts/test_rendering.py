@@ -276,6 +276,13 @@ def test_options_that_do_not_fit_are_refused(text: str, how: dict, named: str) -
         Rendering(**how).sources(text)
 
 
+@pytest.mark.parametrize("option", ["timeout = -1", "timeout = nan", "limit = 0"])
+def test_a_limit_or_timeout_that_cannot_be_is_a_usage_error(tmp_path: Path, option: str) -> None:
+    (tmp_path / "chunkscope.toml").write_text(f"[analyze]\n{option}\n")
+    run = analyze(tmp_path, "lm-eval:a")
+    assert (run.code, option.split()[0] in run.err) == (2, True)
+
+
 @pytest.mark.parametrize(
     ("outcome", "ended", "code", "named"),
     [
@@ -291,12 +298,6 @@ def test_what_a_task_died_of_is_told(outcome: dict, ended: int, code: int, named
     assert error.message.startswith("lm-eval:a: ")
     assert error.message.endswith(named[0])
     assert named[1] in str(error.hint)
-
-
-@pytest.mark.parametrize(("limit", "sent"), [(None, None), (0.5, 0.5), (1.0, 1), (3.0, 3)])
-def test_a_limit_is_a_share_below_one_and_a_count_from_there(limit: float, sent: float) -> None:
-    request = Rendering(options=RenderOptions(limit=limit)).request("lm-eval", ["a"])
-    assert (request["limit"], type(request["limit"])) == (sent, type(sent))
 
 
 HANGS = """import os, subprocess, sys, time
@@ -374,9 +375,11 @@ def test_nothing_runs_unless_a_task_is_named_so(
     assert run.profile["figures"]["overall"]["tokens"]["count"] == 2
 
 
+@pytest.mark.parametrize("limit", [0.5, 1, 3])
 def test_the_program_is_asked_as_the_options_say(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: float
 ) -> None:
+    """A limit is a share below one, and a count from there."""
     requests = []
 
     def run(_: str, folder: Path, __: float) -> int:
@@ -390,10 +393,10 @@ def test_the_program_is_asked_as_the_options_say(
 
     monkeypatch.setattr("chunkscope.prompts.harness.rendering.run_program", run)
     (tmp_path / "chunkscope.toml").write_text('[analyze]\ninclude_path = "mine"\n')
-    done = analyze(tmp_path, "lm-eval:a", "--shots", "4", "--limit", "3")
+    done = analyze(tmp_path, "lm-eval:a", "--shots", "4", "--limit", str(float(limit)))
     assert done.code == 0, done.err
     assert done.dataset["path"] == "lm-eval:a"
     assert done.dataset["sha256"] is None  # there is no file for the gate to look at
     (request,) = requests
-    assert (request["tasks"], request["shots"], request["limit"]) == (["a"], 4, 3)
-    assert request["include_path"] == "mine"
+    assert (request["tasks"], request["shots"], request["include_path"]) == (["a"], 4, "mine")
+    assert (request["limit"], type(request["limit"])) == (limit, type(limit))

@@ -34,12 +34,12 @@ AMPLE = 1 << 16  # blocks
 
 def few_shot_mmlu(shared: Path) -> Iterator[Row]:
     """Subjects mixed, so that a small cache has forgotten one when it comes again."""
-    texts = [*corpora._mmlu(shared / "data")][:7_000:80]
+    texts = [*corpora.mmlu(shared / "data")][:7_000:80]
     yield from ({"prompt": text} for text in random.Random(0).sample(texts, len(texts)))
 
 
 def eight_shot_gsm8k(shared: Path) -> Iterator[Row]:
-    yield from ({"prompt": text} for text in [*corpora._gsm8k(shared / "data")][::24])
+    yield from ({"prompt": text} for text in [*corpora.gsm8k(shared / "data")][::24])
 
 
 def chats(shared: Path) -> Iterator[Row]:

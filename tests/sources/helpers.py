@@ -6,8 +6,11 @@ import io
 import lzma
 import tarfile
 import zipfile
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from backports import zstd
@@ -16,6 +19,13 @@ from chunkscope.errors import ChunkscopeError
 from chunkscope.sources.base import Problems, ReadOptions, Source
 from chunkscope.sources.discovery import discover
 from chunkscope.sources.reader import RecordReader
+
+PACKERS: dict[str, Callable[[bytes], bytes]] = {
+    "gz": gzip.compress,
+    "bz2": bz2.compress,
+    "xz": partial(lzma.compress, preset=0),
+    "zst": partial(zstd.compress, options={zstd.CompressionParameter.checksum_flag: 1}),
+}
 
 
 @dataclass
@@ -50,6 +60,14 @@ def read(place: Path | str | Source, columns: list[str] | None = None, **options
     return result
 
 
+def read_bytes(name: str, data: bytes | str, **options: Any) -> Read:
+    """A file of this name and content."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / name
+        path.write_bytes(data.encode() if isinstance(data, str) else data)
+        return read(path, **options)
+
+
 def archive(name: str, files: dict[str, bytes]) -> bytes:
     """A zip or tar of these files, packed as its name says; a tar has a link, too."""
     data = io.BytesIO()
@@ -67,6 +85,5 @@ def archive(name: str, files: dict[str, bytes]) -> bytes:
         link = tarfile.TarInfo("link.jsonl")
         link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
         tar.addfile(link)
-    pack = {"gz": gzip.compress, "tgz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress}
-    pack["zst"] = zstd.compress
-    return pack.get(name.rpartition(".")[2], bytes)(data.getvalue())
+    suffix = name.rpartition(".")[2].replace("tgz", "gz")
+    return PACKERS.get(suffix, bytes)(data.getvalue())

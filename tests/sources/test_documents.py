@@ -4,18 +4,7 @@ import pytest
 
 from chunkscope.sources import json_rows
 from chunkscope.sources.base import CHUNK_BYTES
-from tests.sources.helpers import read
-
-
-@pytest.fixture
-def document(tmp_path):
-    def write(value):
-        path = tmp_path / "x.json"
-        path.write_bytes(value if isinstance(value, bytes) else json.dumps(value).encode())
-        return path
-
-    return write
-
+from tests.sources.helpers import read_bytes
 
 SHAPES = [
     pytest.param([{"q": "a"}, {"q": "b"}], [{"q": "a"}, {"q": "b"}], id="array of objects"),
@@ -68,34 +57,34 @@ SHAPES = [
 
 
 @pytest.mark.parametrize(("value", "rows"), SHAPES)
-def test_the_rows_are_found_in_any_shape(document, value, rows):
-    result = read(document(value))
-    large = read(document(json.dumps(value).encode() + b" " * (3 * CHUNK_BYTES)))
+def test_the_rows_are_found_in_any_shape(value, rows):
+    result = read_bytes("x.json", json.dumps(value))
+    large = read_bytes("x.json", json.dumps(value) + " " * (3 * CHUNK_BYTES))
     assert large.records == result.records
     assert (result.records, result.bad) == (rows, [])
     assert result.positions == list(range(1, len(rows) + 1))
 
 
-def test_a_document_that_would_fill_the_memory_is_refused_and_lines_are_not(document, monkeypatch):
+def test_a_document_that_would_fill_the_memory_is_refused_and_lines_are_not(monkeypatch):
     monkeypatch.setattr(json_rows, "MOST_DOCUMENT_BYTES", CHUNK_BYTES)
     for value in ([{"q": "x" * 1000}] * 2000, {"rows": ["x" * 3 * CHUNK_BYTES]}):
-        assert "x.json" in read(document(value)).error.message
+        assert "x.json" in read_bytes("x.json", json.dumps(value)).error.message
     rows = b'{"q": "%s"}\n' % (b"x" * 100) * 20_000  # lines named .json: a row each
-    assert len(read(document(rows)).records) == 20_000
+    assert len(read_bytes("x.json", rows).records) == 20_000
 
 
 @pytest.mark.parametrize("bad", [1, 2])
-def test_json_lines_named_json_are_read_as_lines(document, bad):
+def test_json_lines_named_json_are_read_as_lines(bad):
     lines = [b'{"a": 1}', b'{"a": 2}', b'{"a": 3}']
-    result = read(document(b"\n".join([*lines[: bad - 1], b'{"a": oops}', *lines[bad:]])))
+    result = read_bytes("x.json", b"\n".join([*lines[: bad - 1], b'{"a": oops}', *lines[bad:]]))
     assert (result.format, result.unit) == ("jsonl", "line")
     assert [record["a"] for record in result.records] == [n for n in (1, 2, 3) if n != bad]
     assert result.bad[0][0] == bad
 
 
 @pytest.mark.parametrize("data", [b"", b"  \n ", b"\xef\xbb\xbf"])
-def test_an_empty_file_has_no_rows(document, data):
-    result = read(document(data))
+def test_an_empty_file_has_no_rows(data):
+    result = read_bytes("x.json", data)
     assert (result.records, result.error) == ([], None)
 
 
@@ -111,6 +100,6 @@ def test_an_empty_file_has_no_rows(document, data):
         pytest.param(b"{a: 1}", id="a bare key"),
     ],
 )
-def test_a_broken_document_is_refused_by_name(document, data):
-    result = read(document(data))
+def test_a_broken_document_is_refused_by_name(data):
+    result = read_bytes("x.json", data)
     assert (result.records, "x.json" in result.error.message) == ([], True)

@@ -101,7 +101,6 @@ def behind(cause, error):
         ("hf:org/name", OSError("x: LocalEntryNotFoundError: y"), MissingError, "HF_TOKEN"),
         ("hf:org/name", datasets.exceptions.DatasetNotFoundError("x"), MissingError, "HF_TOKEN"),
         ("hf:org/name", ValueError("Config name is missing"), InputError, "@split"),
-        ("s4://bucket/x", ValueError("Protocol not known: s4"), UsageError, "s3, gs"),
         ("s3://bucket/x", ValueError("odd"), InputError, "again"),
         ("s3://bucket/x", AnswerError(499), InputError, "name"),
         ("s3://bucket/x", AnswerError(500), InputError, "again"),

@@ -6,22 +6,12 @@ import pytest
 from chunkscope.sources import json_rows
 from chunkscope.sources.base import CHUNK_BYTES
 from chunkscope.sources.json_rows import not_utf8
-from tests.sources.helpers import read
+from tests.sources.helpers import read, read_bytes
 
 
-@pytest.fixture
-def jsonl(tmp_path):
-    def write(data: bytes):
-        path = tmp_path / "x.jsonl"
-        path.write_bytes(data)
-        return path
-
-    return write
-
-
-def test_the_head_shows_many_rows_however_long_the_first_is(jsonl):
+def test_the_head_shows_many_rows_however_long_the_first_is():
     rows = [{"task": "x" * 2000}, *({"task": str(n)} for n in range(150))]
-    assert len(read(jsonl("\n".join(map(json.dumps, rows)).encode())).head) >= 100
+    assert len(read_bytes("x.jsonl", "\n".join(map(json.dumps, rows)).encode()).head) >= 100
 
 
 @pytest.mark.parametrize(
@@ -32,11 +22,11 @@ def test_the_head_shows_many_rows_however_long_the_first_is(jsonl):
         *('\ufeff{"a": 1}\n{"a": 2}\n'.encode(f"utf-{form}") for form in ("8", "16-le", "32-be")),
     ],
 )
-def test_every_kind_of_text_file_gives_the_same_rows(jsonl, data):
-    result = read(jsonl(data))
+def test_every_kind_of_text_file_gives_the_same_rows(data):
+    result = read_bytes("x.jsonl", data)
     assert (result.records, result.positions) == ([{"a": 1}, {"a": 2}], [1, 2])
     assert (result.unit, result.format, result.bad) == ("line", "jsonl", [])
-    blank = read(jsonl(b'\n{"a": 1}\n\r\n   \n{"a": 2}\n\n'))
+    blank = read_bytes("x.jsonl", b'\n{"a": 1}\n\r\n   \n{"a": 2}\n\n')
     assert (blank.positions, blank.bad) == ([2, 5], []), "blank lines count as lines"
 
 
@@ -51,8 +41,8 @@ def test_every_kind_of_text_file_gives_the_same_rows(jsonl, data):
         pytest.param(b'{"a": "caf\xe9"}', id="Latin-1"),
     ],
 )
-def test_what_cannot_be_a_row_is_a_bad_row(jsonl, line):
-    result = read(jsonl(line + b'\n{"a": 2}\n{"a": "cu'))
+def test_what_cannot_be_a_row_is_a_bad_row(line):
+    result = read_bytes("x.jsonl", line + b'\n{"a": 2}\n{"a": "cu')
     assert result.records == [{"a": 2}]
     assert [number for number, _ in result.bad] == [1, 3]
 
@@ -65,24 +55,26 @@ def test_what_cannot_be_a_row_is_a_bad_row(jsonl, line):
     ],
     ids=str,
 )
-def test_rows_on_the_edge_of_a_block_or_longer_than_one_stay_whole(jsonl, sizes):
+def test_rows_on_the_edge_of_a_block_or_longer_than_one_stay_whole(sizes):
     rows = [{"a": str(place) * size} for place, size in enumerate(sizes)]
     data = b"\n".join(json.dumps(row, separators=(",", ":")).encode() for row in rows)
-    result = read(jsonl(data))
+    result = read_bytes("x.jsonl", data)
     assert result.records == rows
     assert result.positions == list(range(1, len(rows) + 1))
 
 
-def test_a_row_that_would_fill_the_memory_is_refused(jsonl, monkeypatch):
+def test_a_row_that_would_fill_the_memory_is_refused(monkeypatch):
     monkeypatch.setattr(json_rows, "MOST_ROW_BYTES", 1 << 20)
-    error = read(jsonl(gzip.compress(b'{"prompt": "' + b"a" * (8 << 20)))).error
+    error = read_bytes("x.jsonl", gzip.compress(b'{"prompt": "' + b"a" * (8 << 20))).error
     assert "x.jsonl: line 1" in error.message
 
 
-def test_what_python_writes_beyond_json_and_odd_line_ends_inside_a_string_are_read(jsonl):
+def test_what_python_writes_beyond_json_and_odd_line_ends_inside_a_string_are_read():
     text = "one\u2028two\u0085three"
     line = json.dumps({"a": text}, ensure_ascii=False).encode()
-    result = read(jsonl(line + b'\n{"b": -Infinity, "c": 123456789012345678901234567890}\n'))
+    result = read_bytes(
+        "x.jsonl", line + b'\n{"b": -Infinity, "c": 123456789012345678901234567890}\n'
+    )
     assert result.records[0] == {"a": text}
     assert result.records[1] == {"b": float("-inf"), "c": 123456789012345678901234567890}
 

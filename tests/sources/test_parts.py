@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from chunkscope.sources.base import Problems, ReadOptions, Source
 from chunkscope.sources.reader import RecordReader, split
+from tests.sources.helpers import read
 
 
 def source(size: int | None, path: str = "x.jsonl", **more: object) -> Source:
@@ -17,7 +18,7 @@ def source(size: int | None, path: str = "x.jsonl", **more: object) -> Source:
     return Source(name="x", group="", path=path, format=form, file=Path(path), bytes=size, **more)
 
 
-def read(path: Path, start: int, end: int) -> bytes:
+def bytes_of(path: Path, start: int, end: int) -> bytes:
     part = source(None, str(path), part=range(start, end))
     with RecordReader(part, ReadOptions(), Problems()) as reader:
         return b"".join(iter(lambda: reader.stream.read(7), b""))
@@ -35,14 +36,9 @@ def test_every_line_is_in_one_part(
     path = tmp_path_factory.getbasetemp() / "lines.jsonl"
     path.write_bytes(b"\xef\xbb\xbf" + text if has_mark else text)
     bounds = [0, *sorted(cuts), 1000]
-    pieces = [read(path, start, end) for start, end in pairwise(bounds)]
+    pieces = [bytes_of(path, start, end) for start, end in pairwise(bounds)]
     lines = [line for piece in pieces for line in piece.splitlines(keepends=True)]
     assert lines == text.splitlines(keepends=True), "none is cut"
-
-
-def rows(part: Source) -> list[object]:
-    with RecordReader(part, ReadOptions(), Problems()) as reader:
-        return [record for chunk in reader.chunks() for record in chunk.records]
 
 
 def test_the_parts_of_a_file_hold_all_its_rows_in_order(tmp_path):
@@ -54,7 +50,7 @@ def test_the_parts_of_a_file_hold_all_its_rows_in_order(tmp_path):
         whole = source(path.stat().st_size, str(path))
         parts = split(whole, whole.bytes // 5)
         assert len(parts) > 4
-        assert [row for part in parts for row in rows(part)] == records
+        assert [row for part in parts for row in read(part).records] == records
         with RecordReader(whole, ReadOptions(), Problems()) as reader:
             reader.head()
             assert reader.is_divisible

@@ -3,45 +3,35 @@ import io
 
 import pytest
 
-from tests.sources.helpers import read
-
-
-@pytest.fixture
-def table(tmp_path):
-    def write(data: str | bytes, name: str = "x.csv"):
-        path = tmp_path / name
-        path.write_bytes(data.encode() if isinstance(data, str) else data)
-        return path
-
-    return write
-
+from tests.sources.helpers import read_bytes
 
 ROWS = [{"question": "why, oh why?", "answer": "x"}, {"question": "how;so|?", "answer": "y"}]
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
-def test_the_delimiter_is_found(table, delimiter):
+def test_the_delimiter_is_found(delimiter):
     out = io.StringIO()
     writer = csv.DictWriter(out, ["question", "answer"], delimiter=delimiter)
     writer.writeheader()
     writer.writerows(ROWS)
-    assert read(table(out.getvalue())).records == ROWS
+    assert read_bytes("x.csv", out.getvalue()).records == ROWS
 
 
-def test_a_delimiter_can_be_given(table):
-    path = table("a:b\n1:2\n")
-    assert read(path, delimiter=":", header=True).records == [{"a": "1", "b": "2"}]
-    assert read(table("a\tb\n1\t2\n"), delimiter="\\t").records == [{"a": "1", "b": "2"}]
+def test_a_delimiter_can_be_given():
+    data = "a:b\n1:2\n"
+    records = read_bytes("x.csv", data, delimiter=":", header=True).records
+    assert records == [{"a": "1", "b": "2"}]
+    assert read_bytes("x.csv", "a\tb\n1\t2\n", delimiter="\\t").records == [{"a": "1", "b": "2"}]
 
 
-def test_quotes_in_a_tsv_that_does_not_quote_are_text(table):
+def test_quotes_in_a_tsv_that_does_not_quote_are_text():
     data = 'question\tanswer\n"open\tx\nno quote\ty\n"also open\tz\n'
-    result = read(table(data, "x.tsv"))
+    result = read_bytes("x.tsv", data)
     assert [row["question"] for row in result.records] == ['"open', "no quote", '"also open']
 
 
-def test_quoted_cells_may_hold_newlines_and_positions_are_where_rows_start(table):
-    result = read(table('question,answer\n"one\ntwo\n""three""",a\nlast,b\n'))
+def test_quoted_cells_may_hold_newlines_and_positions_are_where_rows_start():
+    result = read_bytes("x.csv", 'question,answer\n"one\ntwo\n""three""",a\nlast,b\n')
     assert result.records[0]["question"] == 'one\ntwo\n"three"'
     assert (result.positions, result.unit) == ([2, 5], "line")
 
@@ -56,8 +46,8 @@ def test_quoted_cells_may_hold_newlines_and_positions_are_where_rows_start(table
         pytest.param("\ufeffquestion,answer\nwhy,x\n".encode("utf-16-le"), id="UTF-16"),
     ],
 )
-def test_every_kind_of_csv_gives_the_same_rows(table, data):
-    result = read(table(data))
+def test_every_kind_of_csv_gives_the_same_rows(data):
+    result = read_bytes("x.csv", data)
     assert (result.records, result.bad) == ([{"question": "why", "answer": "x"}], [])
 
 
@@ -80,29 +70,29 @@ def test_every_kind_of_csv_gives_the_same_rows(table, data):
         pytest.param("Note:,beta\n1,2\n", ["column0", "column1"], id="a colon"),
     ],
 )
-def test_a_header_is_known_by_its_names(table, data, names):
-    assert list(read(table(data)).records[0]) == names
+def test_a_header_is_known_by_its_names(data, names):
+    assert list(read_bytes("x.csv", data).records[0]) == names
 
 
-def test_a_header_can_be_said_to_be_there_or_not(table):
-    path = table("question,answer\nwhy,x\n")
-    assert len(read(path, header=False).records) == 2
-    assert read(table("1,1,\na,b,c\n"), header=True).records == [
+def test_a_header_can_be_said_to_be_there_or_not():
+    data = "question,answer\nwhy,x\n"
+    assert len(read_bytes("x.csv", data, header=False).records) == 2
+    assert read_bytes("x.csv", "1,1,\na,b,c\n", header=True).records == [
         {"1": "a", "1_2": "b", "column2": "c"}
     ]
 
 
-def test_rows_of_another_width_are_bad_and_move_no_cells(table):
-    result = read(table("question,answer\nwhy,x\nonly\nwhy,x,more,cells\nhow,y\n"))
+def test_rows_of_another_width_are_bad_and_move_no_cells():
+    result = read_bytes("x.csv", "question,answer\nwhy,x\nonly\nwhy,x,more,cells\nhow,y\n")
     assert result.positions == [2, 5]
     assert [(line, reason[0]) for line, reason in result.bad] == [(3, "1"), (4, "4")]
-    unclosed = read(table('question,answer\nwhy,x\nhow,"y and on\nand on\n'))
+    unclosed = read_bytes("x.csv", 'question,answer\nwhy,x\nhow,"y and on\nand on\n')
     assert (unclosed.positions, [line for line, _ in unclosed.bad]) == ([2], [3])
 
 
-def test_bytes_that_are_not_utf_8_spoil_only_their_row(table):
-    path = table(b"question,answer\ncaf\xe9,x\ntea,y\n")
-    result = read(path)
+def test_bytes_that_are_not_utf_8_spoil_only_their_row():
+    data = b"question,answer\ncaf\xe9,x\ntea,y\n"
+    result = read_bytes("x.csv", data)
     assert result.records == [{"question": "tea", "answer": "y"}]
     assert [line for line, _ in result.bad] == [2]
-    assert read(path, encoding="latin-1").records[0]["question"] == "café"
+    assert read_bytes("x.csv", data, encoding="latin-1").records[0]["question"] == "café"

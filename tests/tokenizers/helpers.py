@@ -31,11 +31,6 @@ def splitting(pattern: str, *merges: str, behavior: str = "isolated") -> Tokeniz
     return tokenizer
 
 
-def document(tokenizer: Tokenizer) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(tokenizer.to_str())
-    return found
-
-
 def save(tokenizer: Tokenizer, folder: Path, **config: Any) -> Path:
     """A tokenizer folder as `save_pretrained` leaves it."""
     folder.mkdir(parents=True, exist_ok=True)

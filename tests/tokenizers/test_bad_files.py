@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.commands.helpers import Run, analyze, write_jsonl
-from tests.tokenizers.helpers import WORDS, document, save, splitting
+from tests.tokenizers.helpers import WORDS, save, splitting
 
 CATASTROPHIC = r"(a+)+$|(x+x+)+y|[^a]+"
 
@@ -25,7 +25,7 @@ def test_a_tokenizer_that_panics_when_it_is_loaded_is_a_sentence(tmp_path: Path)
     """Rust's panics are no Exceptions: Python would end with the gate's 1."""
     single = [{"SpecialToken": {"id": "<s>", "type_id": 0}}]  # which is not there
     processor = {"type": "TemplateProcessing", "single": single, "pair": [], "special_tokens": {}}
-    content = {**document(splitting(WORDS)), "post_processor": processor}
+    content = {**json.loads(splitting(WORDS).to_str()), "post_processor": processor}
     folder = save(splitting(WORDS), tmp_path / "t", tokenizer_class="PreTrainedTokenizerFast")
     (folder / "tokenizer.json").write_text(json.dumps(content))
     assert str(folder) in refused(tmp_path, "--tokenizer", folder).err
@@ -51,7 +51,11 @@ def test_a_tekken_file_that_cannot_be_used_is_a_sentence(
     assert "tekken.json" in refused(tmp_path, "--tokenizer", file).err
 
 
-def test_a_template_that_writes_a_lone_surrogate_refuses_the_row(tmp_path: Path) -> None:
-    (tmp_path / "t.jinja").write_text(r'{{ "\ud800" }}{{ messages[0].content }}')
+@pytest.mark.parametrize(
+    "template",
+    [r'{{ "\ud800" }}{{ messages[0].content }}', "{{ raise_exception('no') }}", "{% endfor %}"],
+)
+def test_a_template_that_cannot_be_rendered_is_a_sentence(tmp_path: Path, template: str) -> None:
+    (tmp_path / "t.jinja").write_text(template)
     chat = {"messages": [{"role": "user", "content": "hi"}]}
     assert "line 1" in refused(tmp_path, "--chat-template", "t.jinja", row=chat).err

@@ -18,6 +18,7 @@ from chunkscope.tokenizers.fast import FastEngine, load_fast
 from chunkscope.tokenizers.reference import Reference
 from chunkscope.tokenizers.strings import sentences, suite
 from chunkscope.tokenizers.tokenizer import Tokenizer
+from tests.commands.helpers import write_jsonl
 from tests.tokenizers.helpers import WORDS, bpe, save, splitting
 
 FEW = ["", "one two", "naïve 東京", "x = 1\n"]
@@ -121,23 +122,20 @@ def test_a_kind_that_the_engine_does_not_know_is_counted_by_the_reference(
     assert found <= {"tokenizers", "sentencepiece"}
 
 
-def test_an_engine_that_miscounts_one_string_is_not_used_nor_loaded_again(
-    place: Path, install: Callable[..., list[Fake]]
-) -> None:
-    loaded = install(lambda text: text == "one two")
-    assert engines(place) == engines(place) == {"tokenizers"}
-    assert len(loaded) == 1
-
-
-def test_an_engine_that_panics_is_not_used(place: Path, install: Callable[..., list[Fake]]) -> None:
+def panic(text: str) -> bool:
     class Panic(BaseException):
         """What a Rust library throws."""
 
-    def panic(_: str) -> bool:
-        raise Panic("index out of bounds")
+    raise Panic(text)
 
-    install(panic)
-    assert engines(place) == {"tokenizers"}
+
+@pytest.mark.parametrize("gets_wrong", [lambda text: text == "one two", panic])
+def test_an_engine_that_miscounts_a_string_or_panics_is_not_used_nor_loaded_again(
+    place: Path, install: Callable[..., list[Fake]], gets_wrong: Callable[[str], bool]
+) -> None:
+    loaded = install(gets_wrong)
+    assert engines(place) == engines(place) == {"tokenizers"}
+    assert len(loaded) == 1
 
 
 def test_a_verdict_is_kept_for_the_next_run_unless_it_is_damaged(
@@ -187,10 +185,8 @@ def test_no_row_takes_much_longer_than_by_the_reference(
 
 @pytest.fixture
 def rows(tmp_path: Path) -> Path:
-    path = tmp_path / "rows.jsonl"
     texts = [f"Question {i}: how many stripes has a zebra?" for i in range(300)]
-    path.write_text("".join(json.dumps({"prompt": text}) + "\n" for text in texts))
-    return path
+    return write_jsonl(tmp_path / "rows.jsonl", [{"prompt": text} for text in texts])
 
 
 def options(place: Path, **others: bool) -> AnalyzeOptions:

@@ -16,6 +16,7 @@ from chunkscope.tokenizers import resolve as hub
 from chunkscope.tokenizers.resolve import embedded_default, resolve
 from chunkscope.tokenizers.strings import sentences
 from chunkscope.tokenizers.tokenizer import Tokenizer
+from tests.commands.helpers import write_jsonl
 from tests.tokenizers.helpers import WORDS, lengths, save, splitting
 from tests.tokenizers.test_chat_template import CASES
 
@@ -27,39 +28,30 @@ TEXTS = ["", " ", "Hello world", "naïve  東京 🙂\n\n\tx", "<s>[INST] hi [/I
 # --- mistral-common -------------------------------------------------------------------------
 
 
-def test_the_embedded_default_counts_as_tekken_does_with_its_beginning() -> None:
-    texts = [*TEXTS, *sentences()]
-    tekken = Tekkenizer.from_file(embedded_default())
-    assert lengths(None, texts) == [len(tekken.encode(text, bos=True, eos=False)) for text in texts]
-
-
-def test_a_tekken_file_is_taken_from_its_folder(tmp_path: Path) -> None:
-    other = MISTRAL / "tekken_240718.json"
-    (tmp_path / "tekken.json").symlink_to(other)
-    tekken = Tekkenizer.from_file(other)
-    right = [len(tekken.encode(text, bos=True, eos=False)) for text in TEXTS]
-    assert lengths(str(tmp_path), TEXTS) == right
+@pytest.mark.parametrize("file", [embedded_default(), MISTRAL / "tekken_240718.json"])
+def test_a_tekken_file_counts_as_mistral_common_does_with_its_beginning(
+    tmp_path: Path, file: Path
+) -> None:
+    (tmp_path / "tekken.json").symlink_to(file)
+    texts, tekken = [*TEXTS, *sentences()], Tekkenizer.from_file(file)
+    right = [len(tekken.encode(text, bos=True, eos=False)) for text in texts]
+    assert lengths(str(tmp_path), texts) == right
+    assert file != embedded_default() or lengths(None, texts) == right
 
 
 CHATS = [CASES[name] for name in ("one question", "a system prompt", "tools offered")]
 
 
-def test_chats_are_encoded_by_mistral_common(tmp_path: Path) -> None:
-    rows = tmp_path / "chats.jsonl"
-    rows.write_text("".join(json.dumps(chat) + "\n" for chat in CHATS))
+def test_chats_are_encoded_by_mistral_common_and_one_that_it_refuses_is_a_bad_row(
+    tmp_path: Path,
+) -> None:
+    refused = [{"role": "assistant", "content": "a"}, {"role": "system", "content": "b"}]
+    rows = write_jsonl(tmp_path / "chats.jsonl", [*CHATS, {"messages": refused}])
     (dataset,) = chunkscope.analyze(rows).datasets
     encode = MistralTokenizer.from_file(str(embedded_default())).encode_chat_completion
     right = [len(encode(ChatCompletionRequest.from_openai(**chat)).tokens) for chat in CHATS]
     assert dataset.lengths == chunkscope.LengthHistogram.of(right)
     assert (dataset.engine or "").startswith("mistral-common ")
-
-
-def test_a_chat_that_mistral_common_refuses_is_a_bad_row(tmp_path: Path) -> None:
-    rows = tmp_path / "chats.jsonl"
-    two = {"messages": [{"role": "assistant", "content": "a"}, {"role": "system", "content": "b"}]}
-    rows.write_text(json.dumps(CHATS[0]) + "\n" + json.dumps(two) + "\n")
-    (dataset,) = chunkscope.analyze(rows).datasets
-    assert (dataset.rows, dataset.skipped) == (1, 1)
     assert "mistral-common" in dataset.bad_rows[0].reason
 
 
@@ -93,7 +85,7 @@ def test_a_tiktoken_encoding_counts_as_tiktoken(name: str) -> None:
     assert lengths(name, texts) == [len(encoding.encode_ordinary(text)) for text in texts]
 
 
-def test_a_tiktoken_encoding_that_cannot_be_had_is_missing(
+def test_a_tiktoken_encoding_that_cannot_be_had_or_does_not_exist_is_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def no_network(_: str) -> bytes:
@@ -101,16 +93,10 @@ def test_a_tiktoken_encoding_that_cannot_be_had_is_missing(
 
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr("tiktoken.load.read_file", no_network)
-    with pytest.raises(MissingError, match="p50k_base") as raised:
-        lengths("p50k_base", ["text"])
-    assert raised.value.exit_code == 4
-    assert "TIKTOKEN_CACHE_DIR" in (raised.value.hint or "")
-
-
-def test_a_tiktoken_encoding_that_does_not_exist_is_missing() -> None:
-    with pytest.raises(MissingError, match="k9") as raised:
-        lengths("tiktoken:k9", ["text"])
-    assert "o200k_base" in (raised.value.hint or "")
+    for name, hint in (("p50k_base", "TIKTOKEN_CACHE_DIR"), ("tiktoken:k9", "o200k_base")):
+        with pytest.raises(MissingError, match=name.rpartition(":")[2]) as raised:
+            lengths(name, ["text"])
+        assert hint in (raised.value.hint or "")
 
 
 # --- the hub --------------------------------------------------------------------------------
@@ -187,13 +173,12 @@ def test_a_path_that_is_not_there_is_missing(name: str) -> None:
         pytest.param("tokenizer.json", b'{"model": {"type": "BPE"}}', id="half a model"),
         pytest.param("tekken.json", b'{"config": {}, "vocab": []}', id="half a tekken"),
         pytest.param("lost.model", b"not a model", id="no SentencePiece model"),
+        pytest.param("", b"", id="a folder without a tokenizer"),
     ],
 )
-def test_a_file_that_is_no_tokenizer_is_an_input_error(
-    tmp_path: Path, file: str, content: bytes
-) -> None:
-    (tmp_path / file).write_bytes(content)
-    with pytest.raises(InputError, match=file):
+def test_what_is_no_tokenizer_is_an_input_error(tmp_path: Path, file: str, content: bytes) -> None:
+    (tmp_path / (file or "model.safetensors")).write_bytes(content)
+    with pytest.raises(InputError, match=file or str(tmp_path)):
         lengths(str(tmp_path / file), ["text"])
 
 
@@ -218,13 +203,6 @@ def test_what_is_in_a_folder_says_what_it_is(
     assert kind != "hf" or {file.name for file in found.files} == {*present.split()} - {"readme.md"}
 
 
-def test_a_folder_without_a_tokenizer_is_an_input_error(tmp_path: Path) -> None:
-    (tmp_path / "model.safetensors").write_text("")
-    with pytest.raises(InputError, match=str(tmp_path)) as raised:
-        resolve(str(tmp_path))
-    assert "--tokenizer" in (raised.value.hint or "")
-
-
 # --- a folder with nothing but a vocabulary ------------------------------------------------------
 
 SEA = "All the rivers run to the sea, and yet the sea is not full; the sun also rises. "
@@ -243,21 +221,23 @@ def model_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "small.model"
 
 
-@pytest.mark.parametrize("name", ["tokenizer.model", "spiece.model", "sentencepiece.bpe.model"])
-def test_a_folder_with_only_a_sentencepiece_model_loads(
-    tmp_path: Path, model_file: Path, name: str
+LLAMA = {"tokenizer_class": "LlamaTokenizer", "add_bos_token": True, "bos_token": "<s>"}
+
+
+@pytest.mark.parametrize(
+    ("name", "config"),
+    [
+        ("tokenizer.model", None),
+        ("spiece.model", None),
+        ("sentencepiece.bpe.model", None),
+        ("tokenizer.model", LLAMA),  # as transformers makes it
+    ],
+)
+def test_a_folder_with_only_a_sentencepiece_model_and_perhaps_its_configuration_loads(
+    tmp_path: Path, model_file: Path, name: str, config: dict[str, object] | None
 ) -> None:
     (tmp_path / name).symlink_to(model_file)
-    (counted,) = Tokenizer(str(tmp_path)).count([SEA])
+    if config:
+        (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
     model = sentencepiece.SentencePieceProcessor(model_file=str(model_file))
-    assert counted == len(model.encode(SEA))
-
-
-def test_a_sentencepiece_model_with_its_configuration_is_what_transformers_makes_of_it(
-    tmp_path: Path, model_file: Path
-) -> None:
-    (tmp_path / "tokenizer.model").symlink_to(model_file)
-    config = {"tokenizer_class": "LlamaTokenizer", "add_bos_token": True, "bos_token": "<s>"}
-    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
-    model = sentencepiece.SentencePieceProcessor(model_file=str(model_file))
-    assert lengths(str(tmp_path), [SEA]) == [1 + len(model.encode(SEA))]
+    assert lengths(str(tmp_path), [SEA]) == [1 + len(model.encode(SEA))]  # one <s>

@@ -1,11 +1,9 @@
 """Tokenizers made ready: AutoTokenizer's view, saved once, with nothing capped."""
 
 import datetime
-import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +14,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from chunkscope.prompts.chat import Conversation
 from chunkscope.tokenizers import reference
 from chunkscope.tokenizers.tokenizer import Tokenizer
+from tests.commands.helpers import write_jsonl
 from tests.tokenizers.helpers import WORDS, lengths, save, splitting
 
 TEXTS = ["", "the answer is 12345", "naïve  東京\n\n", "the" * 40, "<s> a </s>"]
@@ -30,12 +29,6 @@ FAST = "PreTrainedTokenizerFast"
 
 def by_auto(folder: Path, texts: list[str]) -> list[int]:
     return [len(ids) for ids in AutoTokenizer.from_pretrained(str(folder))(texts)["input_ids"]]
-
-
-def write_rows(path: Path, texts: list[str]) -> Path:
-    lines = [json.dumps({"prompt": text}, ensure_ascii=False) for text in texts]
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    return path
 
 
 # --- AutoTokenizer's view -------------------------------------------------------------------
@@ -169,22 +162,20 @@ print(profile.overall.total, "transformers" in sys.modules)
 
 def test_a_later_run_does_not_import_transformers(tmp_path: Path) -> None:
     folder = save(splitting(WORDS, "t h"), tmp_path / "model", tokenizer_class=FAST)
-    rows = write_rows(tmp_path / "rows.jsonl", TEXTS[1:])
+    rows = write_jsonl(tmp_path / "rows.jsonl", [{"prompt": text} for text in TEXTS[1:]])
     expected = sum(lengths(folder, TEXTS[1:]))
     command = [sys.executable, "-c", LATER_RUN, str(rows), str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=os.environ)
     assert done.stdout.split() == [str(expected), "False"]
 
 
-def change_bytes(path: Path) -> None:
-    """The same size, other content."""
-    path.write_bytes(path.read_bytes().replace(b'"', b"'"))
-
-
 @pytest.mark.parametrize("pattern", ["??/*", "*.json"], ids=["facts", "tokenizer.json"])
-@pytest.mark.parametrize("damage", [Path.unlink, lambda p: p.write_bytes(b""), change_bytes])
+@pytest.mark.parametrize("damage", [lambda _: None, lambda _: b"", lambda b: b.replace(b'"', b"'")])
 def test_a_damaged_tokenizer_in_the_cache_is_prepared_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pattern: str, damage: Callable[[Path], None]
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    pattern: str,
+    damage: Any,
 ) -> None:
     monkeypatch.setenv("CHUNKSCOPE_CACHE_DIR", str(tmp_path / "cache"))
     path = tmp_path / "export.json"
@@ -192,6 +183,8 @@ def test_a_damaged_tokenizer_in_the_cache_is_prepared_again(
     before = Tokenizer(str(path)).facts
     (file,) = (tmp_path / "cache" / "tokenizers").glob(pattern)
     content = file.read_bytes()
-    damage(file)
+    file.unlink()
+    if (damaged := damage(content)) is not None:
+        file.write_bytes(damaged)
     assert Tokenizer(str(path)).facts == before
     assert file.read_bytes() == content

@@ -44,7 +44,7 @@ _STARTS_LIKE_JSON = re.compile(
     rb'\s*\{\s*"version":\s*\d+,\s*"status":\s*"[a-z]+",\s*(?:"[^"{]*":[^{]*)?"eval":\s*\{'
 )
 # Requests wait to be put in the order of sending: of at most so much log at a time.
-_SORTED_BYTES = 64 << 20
+SORTED_BYTES = 64 << 20
 
 
 def is_inspect_zip(names: Iterable[str]) -> bool:
@@ -82,7 +82,7 @@ def _sent(reader: RecordReader, samples: Iterator[tuple[int, Any, int]]) -> Iter
         reader.state += 1  # how many there are
         waiting += _calls(reader, number, content, sample_size)
         size += sample_size
-        if size >= _SORTED_BYTES:
+        if size >= SORTED_BYTES:
             yield waiting
             waiting, size = [], 0
     yield waiting

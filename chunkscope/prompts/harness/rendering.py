@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,11 @@ class RenderOptions:
     fewshot_as_multiturn: bool | None = None
     limit: float | None = None
     timeout: float = 3_600.0
+
+    def __post_init__(self) -> None:
+        for name, value in (("--limit", self.limit), ("timeout", self.timeout)):
+            if value is not None and not 0 < value < inf:
+                raise UsageError(f"{name} must be over 0, not {value:g}")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -87,14 +93,10 @@ class Rendering:
         if limit is not None and limit >= 1:
             limit = int(limit)
         if harness == "inspect" and (options.shots is not None or options.include_path):
-            raise UsageError(
-                "--shots and include_path are for lm-eval; an Inspect task sets its own shots"
-            )
+            raise UsageError("--shots and include_path are for lm-eval, not for Inspect's tasks")
         if harness == "lm-eval" and self.chat and self.tokenizer is None:
-            raise UsageError(
-                "--apply-chat-template needs a model",
-                hint="name it: --model Qwen/Qwen3-8B",
-            )
+            hint = "name it: --model Qwen/Qwen3-8B"
+            raise UsageError("--apply-chat-template needs a model", hint=hint)
         return asdict(options) | {
             "harness": harness,
             "tasks": tasks,
