@@ -123,7 +123,7 @@ BUDGETS = {
     "top level": 600,
     "sources": 1_790,
     "prompts": 3_095,
-    "tokenizers": 1_402,
+    "tokenizers": 1_431,
     "prefixes": 846,
     "lengths": 1_642,
     "artefacts": 600,

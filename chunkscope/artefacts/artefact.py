@@ -118,7 +118,7 @@ class Artefact:
     def to_json(self) -> dict[str, Any]:
         """The document as it is written, in plain values."""
         head = {"schema": self.schema, "sha256": "", "chunkscope": self.version or __version__}
-        figures = {"figures": self.figures()} if self.figures() else {}
+        figures = {"figures": known} if (known := self.figures()) else {}
         content = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "version"}  # type: ignore[arg-type]
         document: dict[str, Any] = plain(head | figures | content)
         document["sha256"] = checksum(document)

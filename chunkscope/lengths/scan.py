@@ -215,7 +215,7 @@ class DatasetScan:
     def count(self, opened: ExitStack) -> None:
         """Read, select, count; what is opened on the way is closed by the caller."""
         source, options = self.source, self.options
-        whole = replace(source, part=None)
+        whole = replace(source, part=None) if source.part else source
         self.reader = reader = opened.enter_context(
             RecordReader(whole, options.read, self.problems)
         )

@@ -14,13 +14,18 @@ import jinja2
 from jinja2 import nodes
 from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
+from jinja2.runtime import LoopContext
 from jinja2.sandbox import ImmutableSandboxedEnvironment
+from jinja2.utils import Namespace
 
 from chunkscope.artefacts.files import read_text
 from chunkscope.console import printable
 from chunkscope.errors import InputError
 from chunkscope.prompts.chat import Conversation, part_content, string_content
 from chunkscope.tokenizers.foreign import TemplateRefused
+
+_PLAIN = (str, Namespace, LoopContext)  # nothing of these can be changed or leads out of a template
+_DICT_NAMES = frozenset(dir(dict))
 
 
 class ChatTemplate:
@@ -41,7 +46,7 @@ class ChatTemplate:
         self.special_tokens = special_tokens
         self.date = date
         # The sandbox that transformers renders chat templates in, setting by setting.
-        environment = ImmutableSandboxedEnvironment(
+        environment = _Sandbox(
             trim_blocks=True, lstrip_blocks=True, extensions=[_GenerationTag, loopcontrols]
         )
         environment.filters["tojson"] = _to_json
@@ -126,6 +131,20 @@ def read_template(path: Path) -> Any:
     if isinstance(config, dict) and config.get("chat_template"):
         return config["chat_template"]
     raise InputError(f'{path} is JSON without a "chat_template"', hint=hint)
+
+
+class _Sandbox(ImmutableSandboxedEnvironment):
+    """Jinja's, which asks a dozen questions of each value, without those that answer themselves."""
+
+    def getattr(self, obj: Any, attribute: str) -> Any:
+        kind = type(obj)
+        if kind is dict and attribute not in _DICT_NAMES:
+            return obj[attribute] if attribute in obj else self.undefined(obj=obj, name=attribute)
+        if kind in _PLAIN and not attribute.startswith(("_", "format")):
+            value = getattr(obj, attribute, None)
+            if value is not None and (kind is str or not callable(value)):
+                return value
+        return super().getattr(obj, attribute)
 
 
 class _GenerationTag(Extension):

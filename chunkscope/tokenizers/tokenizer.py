@@ -6,7 +6,8 @@ Texts are counted by the reference, large inputs by the fast engine where it is 
 import datetime
 import threading
 from collections.abc import Callable
-from functools import cached_property
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cached_property, partial
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -76,18 +77,19 @@ class Tokenizer:
         self._chars = expected_bytes  # to be counted, as far as it is known
         self._counted_chars = 0
         self._on_prepare = on_prepare
-        self._lock = threading.RLock()
+        self._lock, self._loading = threading.Lock(), threading.RLock()
         self._facts = facts_before(self._files, self.digest, trust_remote_code)
         self._reference: Reference | None = None
-        self._engine: FastEngine | None = None
-        self._has_chosen = False  # whether there is a fast engine
-        self._sample: RowSample | None = None  # of what the fast engine counted
+        self._fast: Future[FastEngine | None] | None = None  # where there is much to count
+        self._sample = RowSample(SAMPLE_TEXTS)  # of what the fast engine counted
         self._templates: dict[str, ChatTemplate] = {}
 
     @property
     def facts(self) -> TokenizerFacts:
         """What is known of it, made ready if no run did that before."""
-        with self._lock:
+        if self._facts is not None:
+            return self._facts
+        with self._loading:
             if self._facts is None:
                 if self._files.kind is TokenizerKind.HF:
                     self._on_prepare(self.name)
@@ -103,7 +105,9 @@ class Tokenizer:
     @property
     def reference(self) -> Reference:
         """The library whose counts are right by definition."""
-        with self._lock, foreign_errors(self._title):
+        if self._reference is not None:
+            return self._reference
+        with self._loading, foreign_errors(self._title):
             file = self.facts.json_file
             if self._reference is None and file is not None:
                 self._reference = TokenizersReference.of_file(file)
@@ -120,12 +124,18 @@ class Tokenizer:
         with foreign_errors(self._title):
             with self._lock:
                 self._counted_chars += sum(map(len, texts))
-                if not self._has_chosen and max(self._chars, self._counted_chars) >= FAST_CHARS:
-                    self._has_chosen = True
-                    self._engine = proved_engine(self.facts, lambda: self.reference)
-                    self._sample = RowSample(SAMPLE_TEXTS) if self._engine else None
-                engine = self._engine
-                if self._sample is not None:
+                is_much = max(self._chars, self._counted_chars) >= FAST_CHARS
+                if is_much and self._fast is None and not self.only_reference:
+                    # Both libraries are loaded beside whoever reads: a sample is compared at last.
+                    pool = ThreadPoolExecutor(2, "load")
+                    proved = partial(proved_engine, self.facts, lambda: self.reference)
+                    self._fast = pool.submit(proved)
+                    pool.submit(lambda: self.reference)
+                    pool.shutdown(wait=False)
+                fast = self._fast
+            engine = fast.result() if fast else None
+            if engine is not None:
+                with self._lock:
                     self._sample.offer(texts)
             used = engine if engine is not None and engine.takes(texts) else self.reference
             self.engines.add(engine_name(used.package))
@@ -134,8 +144,9 @@ class Tokenizer:
     def sample_agrees(self) -> bool:
         """Whether a sample of the rows has the reference's ids; if not, the engine is barred."""
         with self._lock:
-            engine, texts = self._engine, self._sample.items[:] if self._sample else []
-        if engine is None or not texts:
+            texts = self._sample.items[:]
+        engine = self._fast.result() if self._fast and texts else None
+        if engine is None:
             return True
         with foreign_errors(self._title):
             agrees = engine.id_bytes(texts) == self.reference.id_bytes(texts)
@@ -146,8 +157,7 @@ class Tokenizer:
     def use_reference(self) -> None:
         """From now on count without the fast engine."""
         with self._lock:
-            self.only_reference = self._has_chosen = True
-            self._engine = None
+            self.only_reference, self._fast = True, None
             self.engines.clear()
 
     def encode(self, texts: list[str], *, special_tokens: bool) -> Ids:

@@ -216,7 +216,11 @@ def test_a_template_that_loops_over_parts_gets_parts_and_media_places() -> None:
         ("{{ messages[0].nothing.there }}", "no attribute"),
         ("{{ messages[0].content + 1 }}", "concatenate"),
         ("{{ messages.append(1) }}", "safe"),
+        ("{{ messages[0].update(a=1) }}", "safe"),
         ("{{ ''.__class__.__mro__ }}", "unsafe"),
+        ("{{ '{0.__class__.a}'.format('') }}", "unsafe"),
+        ("{% for _ in messages %}{{ loop.__init__.a }}{% endfor %}", "unsafe"),
+        ("{% set n = namespace(s='') %}{{ n.s.__class__.a }}", "unsafe"),
         ("{% for i in range(999999999) %}{% endfor %}", "Range"),
     ],
 )
