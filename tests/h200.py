@@ -1,6 +1,6 @@
 """The measured runs in reports/h200, as the tables of its README.
 
-python tests/h200.py
+python -m tests.h200
 """
 
 import re

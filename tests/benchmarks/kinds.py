@@ -1,15 +1,15 @@
 """Models that are not dense, and the workload: measured on an H200 (reports/h200/kinds).
 
-Weights were random (`load_format="dummy"`). Each row was an engine of its own, started as `verify`
-does it: KV cache, weights and activation peak, then the same 120 requests of 60 to 27,000 tokens,
-sent at once, twice. Kernels that are compiled when a shape is seen first are compiled in the first
-round; the second one counts. (History: measure_kinds.py, which measured them.)
+The workload is 120 requests of 60 to 27,000 tokens, sent at once, twice (measure_kinds.py). Kernels
+that are compiled when a shape is seen first are compiled in the first round; the second one counts.
 """
 
 import random
 from typing import Any
 
 from chunkscope.models.find import MODELS
+from chunkscope.simulation.workload import Request
+from chunkscope.vllm.settings import Settings
 
 CONTEXT, UTILIZATION = 32_768, 0.9
 REQUESTS, SHORTEST, LONGEST = 120, 60, 27_000
@@ -181,11 +181,20 @@ def context_of(model: str) -> int:
     return min(CONTEXT, int(config_of(model).get("max_position_embeddings", CONTEXT)))
 
 
-def requests_of(context: int) -> list[tuple[int, int, float]]:
-    """The same for all models with so long a context: prompts, outputs, all sent at once."""
-    rng = random.Random(16)
-    longest = min(LONGEST, context - OUTPUTS[1] - 64)
-    ratio = longest / SHORTEST
-    return [
-        (int(SHORTEST * ratio ** rng.random()), rng.randint(*OUTPUTS), 0.0) for _ in range(REQUESTS)
-    ]
+def settings_of(model: str, budget: int) -> Settings:
+    return Settings(
+        max_model_len=context_of(model),
+        max_num_batched_tokens=budget,
+        gpu_memory_utilization=UTILIZATION,
+        enable_prefix_caching=False,
+    )
+
+
+def requests_of(context: int) -> tuple[Request, ...]:
+    """The same for all models with so long a context, all sent at once."""
+    rng, made = random.Random(16), []
+    ratio = min(LONGEST, context - OUTPUTS[1] - 64) / SHORTEST
+    for _ in range(REQUESTS):
+        prompt, output = int(SHORTEST * ratio ** rng.random()), rng.randint(*OUTPUTS)
+        made.append(Request(prompt_tokens=prompt, output_tokens=output, arrival_s=0.0))
+    return tuple(made)

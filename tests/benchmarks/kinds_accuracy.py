@@ -1,8 +1,10 @@
 """How near the models of memory and step time come to kinds of models other than dense ones.
 
+    python -m tests.benchmarks.kinds_accuracy ROWS.jsonl ...     Markdown tables of measured rows
     python -m tests.benchmarks.kinds_accuracy MODEL:BUDGET ...   lines for kinds/predicted.jsonl
     python -m tests.benchmarks.kinds_accuracy RAW MODEL:BUDGET   the same, with the host of that row
-    python -m tests.benchmarks.kinds_accuracy                    Markdown tables of measured rows
+
+Without arguments: the tables of reports/h200/README.md.
 
 Models and workload: kinds.py. What is predicted follows from config.json, GPU, vLLM's version, the
 arguments and, where a row names it, the host: fitted to the steps of another model on the same
@@ -24,15 +26,14 @@ from chunkscope.hardware.step_fit import fit_steps
 from chunkscope.hardware.step_time import Host, StepModel, assumed_host, step_model
 from chunkscope.models import ModelShape, shape_from_config
 from chunkscope.simulation.loop import Scenario, run_setting
-from chunkscope.simulation.workload import Request
 from chunkscope.verification.predicting import EVERY_STEP, prompt_steps
 from chunkscope.vllm.deployment import Deployment
 from chunkscope.vllm.flags import release
-from chunkscope.vllm.settings import Settings
-from tests.benchmarks.kinds import UTILIZATION, config_of, context_of, requests_of
+from tests.benchmarks.kinds import config_of, context_of, requests_of, settings_of
 from tests.h200 import spaced
 
 FOLDER = Path(__file__).parents[2] / "reports" / "h200" / "kinds"
+FIT, HELD_OUT = FOLDER / "fit.jsonl", FOLDER / "held-out.jsonl"
 # With random weights a token's scores are all but equal. Where a bias is added to them, or they are
 # rounded to 16 bits before they are compared, every token chooses the same experts: a step then
 # reads no more of them than one token does, as DeepSeek-V2-Lite's steps show. A trained model
@@ -101,16 +102,9 @@ def predicted(
     model: str, budget: int, *, eager: bool = False, host: Mapping[str, Any] | None = None
 ) -> dict[str, float]:
     """Memory and times of the workload of kinds.py."""
-    shape, gpu, context = shape_of(model), find_gpu("h200"), context_of(model)
+    shape, gpu = shape_of(model), find_gpu("h200")
     there = Deployment(shape=shape, gpu=gpu, release=release("0.24"), cuda_graphs=not eager)
-    settings = there.effective(
-        Settings(
-            max_model_len=context,
-            max_num_batched_tokens=budget,
-            gpu_memory_utilization=UTILIZATION,
-            enable_prefix_caching=False,
-        )
-    )
+    settings = there.effective(settings_of(model, budget))
     memory, account, step = there.memory(settings), there.memory_model(), step_model(shape, gpu)
     assert memory is not None
     assert account is not None
@@ -119,12 +113,9 @@ def predicted(
         step = routed_alike(step, shape)
     if host:
         step = on_host(step, host)
-    requests = tuple(
-        Request(prompt_tokens=prompt, output_tokens=output, arrival_s=0.0)
-        for prompt, output, _ in requests_of(context)
-    )
+    requests, rules = requests_of(context_of(model)), release("0.24").rules
     run = run_setting(
-        Scenario(requests=requests, rules=release("0.24").rules, step=step),
+        Scenario(requests=requests, rules=rules, step=step),
         settings,
         there.kv_pool(settings, memory.kv_cache_tokens),
         watch=EVERY_STEP,
@@ -151,18 +142,18 @@ def errors(row: Row) -> dict[str, float]:
     return {name: values[name] / figures[name] - 1 for name in LIMITS if figures.get(name)}
 
 
-def rows(name: str) -> list[Row]:
-    """`fit` or `held-out`; those whose engine got ready. Of a row measured again, the last."""
-    found = map(json.loads, (FOLDER / f"{name}.jsonl").read_text().splitlines())
+def rows(file: Path) -> list[Row]:
+    """Those whose engine got ready. Of a row measured again, the last."""
+    found = map(json.loads, file.read_text().splitlines())
     ready = [row for row in found if "kv_tokens" in row]
     return [*{(row["model"], row["budget"], row["eager"]): row for row in ready}.values()]
 
 
-def table(name: str) -> Iterator[str]:
+def table(file: Path) -> Iterator[str]:
     """What was measured, and behind it how far the prediction was off."""
     yield f"| shape | budget | {' | '.join(TITLES)} |"
     yield f"|---|---:|{'---:|' * len(TITLES)}"
-    for row in rows(name):
+    for row in rows(file):
         figures, off = measured(row), errors(row)
         cells = [
             f"{_shown(key, figures[key])} ({off[key]:+.1%})" if key in off else "" for key in LIMITS
@@ -179,16 +170,16 @@ def _shown(key: str, value: float) -> str:
 
 def main() -> None:
     host: dict[str, Any] | None = None
-    for row in sys.argv[1:]:
-        model, _, budget = row.partition(":")
-        if not budget:
-            host = host_of(Path(row))
-            continue
-        figures = predicted(model, int(budget), host=host)
-        line = {"model": model, "budget": int(budget), **figures}
-        print(json.dumps({**line, "host": host} if host else line))
-    for name in () if sys.argv[1:] else ("fit", "held-out"):
-        print("\n".join((f"\n{name}\n", *table(name))))
+    for word in sys.argv[1:] or map(str, (FIT, HELD_OUT)):
+        model, _, budget = word.partition(":")
+        if budget:
+            line = {"model": model, "budget": int(budget)}
+            line |= predicted(model, int(budget), host=host)
+            print(json.dumps({**line, "host": host} if host else line))
+        elif model.endswith(".jsonl"):
+            print("\n".join((f"\n{model}\n", *table(Path(word)))))
+        else:
+            host = host_of(Path(word))
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ that was written beside it. For each model the step times are fitted on some wor
 run is simulated with them; only the runs of the other workloads are a test. Below, other choices of
 what to fit on, and the host of one model's calibration under the other.
 
-Example: python tests/benchmarks/simulate_accuracy.py reports/h200 --fit mixed
+Example: python -m tests.benchmarks.simulate_accuracy reports/h200 --fit mixed
 """
 
 import argparse

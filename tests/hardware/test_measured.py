@@ -18,10 +18,13 @@ from chunkscope.hardware.gpus import find_gpu
 from chunkscope.models import find_model
 from chunkscope.vllm.deployment import Deployment
 from chunkscope.vllm.flags import release
+from tests.benchmarks import kinds_accuracy, measure_kinds
+from tests.benchmarks.kinds import CONFIGS
 from tests.benchmarks.kinds_accuracy import FOLDER, LIMITS, errors, measured, rows, shape_of, table
+from tests.verification.test_real_verify import TINY
 
-FIT = {(row["model"], row["budget"], row["eager"]): row for row in rows("fit")}
-HELD_OUT = {(row["model"], row["budget"]): row for row in rows("held-out")}
+FIT = {(row["model"], row["budget"], row["eager"]): row for row in rows(kinds_accuracy.FIT)}
+HELD_OUT = {(row["model"], row["budget"]): row for row in rows(kinds_accuracy.HELD_OUT)}
 # What is further off than was asked for: mostly the host is the limit, and it is not steady.
 TIMES = {name for name in LIMITS if name.endswith("_s")}
 MISSED = {
@@ -82,11 +85,29 @@ def test_the_range_of_a_kind_is_that_of_its_rows(traits):
 def test_the_readme_shows_every_row():
     text = (FOLDER.parent / "README.md").read_text()
     number = re.compile(r"[+-]\d+\.\d %")
-    for name in ("fit", "held-out"):
-        for line in table(name):
+    for file in (kinds_accuracy.FIT, kinds_accuracy.HELD_OUT):
+        for line in table(file):
             shown = next(x for x in text.splitlines() if x.split("(")[0] == line.split("(")[0])
             pairs = zip(number.findall(shown), number.findall(line), strict=True)
             assert all(abs(float(a[:-2]) - float(b[:-2])) <= 0.3 for a, b in pairs), line
+
+
+@pytest.mark.real
+@pytest.mark.usefixtures("vllm_python")
+def test_one_command_measures_a_row_and_another_says_how_near(tmp_path, monkeypatch, capsys):
+    """On a CPU, where nothing is predicted well: a line, its table, and the host's times."""
+    monkeypatch.setitem(CONFIGS, "tiny", {**TINY, "max_position_embeddings": 512})
+    small = ("dtype=float32", "enforce_eager=true", "kv_cache_memory_bytes=67108864")
+    words = [word for argument in small for word in ("--engine-arg", argument)]
+    monkeypatch.setattr("sys.argv", ["", str(tmp_path), "tiny:512", *words])
+    measure_kinds.main()
+    capsys.readouterr()
+    rows, raw = tmp_path / "rows.jsonl", tmp_path / "raw" / "tiny-512.json.gz"
+    monkeypatch.setattr("sys.argv", ["", str(rows), str(raw), "tiny:512"])
+    kinds_accuracy.main()
+    *_, row, predicted = capsys.readouterr().out.splitlines()
+    assert row.startswith("| tiny, eager | 512 | 131,072 (")
+    assert json.loads(predicted)["host"]["ungraphed_s"] > 0
 
 
 @pytest.mark.parametrize(
