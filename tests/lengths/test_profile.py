@@ -88,10 +88,3 @@ def test_lengths_by_different_tokenizers_do_not_add_up() -> None:
     other = replace(profile(FULL), tokenizer=replace(TOKENIZER, name="other", digest="d2"))
     with pytest.raises(InputError, match=r"test and other"):
         _ = profile(FULL) + other
-
-
-def test_a_profile_becomes_a_table() -> None:
-    frame = profile(FULL, TRACE).to_frame()
-    assert list(frame["name"]) == ["one", "trace"]
-    assert list(frame["p50"]) == [10.0, 500.0]
-    assert list(frame["over_1K"]) == [0.25, 0.0]

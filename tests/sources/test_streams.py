@@ -6,7 +6,7 @@ import pytest
 
 from chunkscope.errors import InputError
 from chunkscope.sources.base import CHUNK_BYTES, Source
-from chunkscope.sources.streams import looks_binary, open_stream
+from chunkscope.sources.streams import open_stream
 from tests.sources.helpers import PACKERS, read_bytes
 
 LONG_ROWS = b"".join(b'{"b": "%s"}\n' % os.urandom(500).hex().encode() for _ in range(3000))
@@ -36,19 +36,3 @@ def test_a_bomb_comes_out_in_bounded_pieces(tmp_path, suffix):
 def test_bytes_that_do_not_fit_the_encoding_spoil_only_their_row():
     data = b'{"a": 1}\n{"a": "\xff"}\n{"a": 3}\n'
     assert read_bytes("x.jsonl", data, encoding="ascii").positions == [1, 3]
-
-
-@pytest.mark.parametrize(
-    ("start", "binary"),
-    [
-        pytest.param(b"plain text", False, id="text"),
-        pytest.param("ünïcödé".encode()[:-1], False, id="text cut inside a character"),
-        pytest.param(b'{"a": "' + b"x" * 50 + b'\0"}', False, id="a stray NUL"),
-        pytest.param(b"caf\xe9", False, id="Latin-1"),
-        pytest.param("text".encode("utf-16"), False, id="UTF-16 with a BOM"),
-        pytest.param(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", True, id="a picture"),
-        pytest.param(b"\0" * 100, True, id="nothing but NUL"),
-    ],
-)
-def test_binary_is_told_from_text(start, binary):
-    assert looks_binary(start) is binary

@@ -120,9 +120,14 @@ def test_a_hub_id_is_found_in_the_local_cache(snapshot: Path, name: str) -> None
     assert lengths(name, ["the other the"]) == [len(tokenizer.encode("the other the"))]
 
 
+NOWHERE = (
+    "org/absent org/small@other ./nowhere /no/such/folder ~/nowhere a/b/c lost.json x.model"
+)
+
+
 @pytest.mark.usefixtures("snapshot")
-@pytest.mark.parametrize("name", ["org/absent", "not a name", "org/small@other"])
-def test_a_hub_id_that_is_not_there_is_missing(name: str) -> None:
+@pytest.mark.parametrize("name", ["not a name", *NOWHERE.split()])
+def test_a_name_that_leads_nowhere_is_missing(name: str) -> None:
     with pytest.raises(MissingError, match=name.partition("@")[0]) as raised:
         resolve(name)
     assert raised.value.hint
@@ -154,14 +159,6 @@ def test_a_cache_with_only_a_tokenizer_json_is_completed_from_the_hub(
 
 
 # --- names ----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "name", ["./nowhere", "/no/such/folder", "~/nowhere", "a/b/c", "lost.json", "lost.model"]
-)
-def test_a_path_that_is_not_there_is_missing(name: str) -> None:
-    with pytest.raises(MissingError, match=name):
-        resolve(name)
 
 
 @pytest.mark.parametrize(
