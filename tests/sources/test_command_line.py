@@ -59,13 +59,18 @@ def test_every_text_format_compression_and_encoding(tmp_path: Path, lengths) -> 
 
 
 @pytest.mark.parametrize("encoding", ["latin-1", "utf-16-le", "gb18030", "hex"])
-def test_an_encoding_can_be_named(tmp_path: Path, lengths, encoding: str) -> None:
+def test_an_encoding_can_be_named_and_lines_of_text_are_prompts(
+    tmp_path: Path, lengths, encoding: str
+) -> None:
     is_known = encoding != "hex"  # which is no encoding of text
-    (tmp_path / "chunkscope.toml").write_text(f'[analyze]\nencoding = "{encoding}"\n')
-    (tmp_path / "x.jsonl").write_bytes(LINES.decode().encode(encoding if is_known else "utf-8"))
-    run = analyze(tmp_path, "x.jsonl")
-    assert run.code == (0 if is_known else 2), run.err
-    assert run.dataset["lengths"] == lengths if is_known else encoding in run.err
+    options = f'[analyze]\nencoding = "{encoding}"\nper_line = true\n'
+    (tmp_path / "chunkscope.toml").write_text(options)
+    for name, text in (("x.jsonl", LINES.decode()), ("x.txt", "\n".join(TEXTS))):
+        (tmp_path / name).write_bytes(text.encode(encoding if is_known else "utf-8"))
+    run = analyze(tmp_path, "x.jsonl", "x.txt")
+    assert (run.code, is_known or encoding in run.err) == (0 if is_known else 2, True), run.err
+    for dataset in run.profile["datasets"] if is_known else ():
+        assert dataset["lengths"] == lengths, dataset["path"]
 
 
 ARCHIVES = ["p.zip", "p.tar", "p.tar.gz", "p.tar.bz2", "p.tar.xz", "p.tar.zst", "p.tgz"]
@@ -81,13 +86,16 @@ def test_every_archive_table_and_saved_dataset(tmp_path: Path, lengths) -> None:
     table = pyarrow.Table.from_pylist(RECORDS)
     pyarrow.parquet.write_table(table, tmp_path / "x.parquet")
     pyarrow.feather.write_feather(table, str(tmp_path / "x.arrow"))
-    datasets.Dataset.from_list(RECORDS).save_to_disk(tmp_path / "saved")
+    rows = datasets.Dataset.from_list(RECORDS)
+    rows.save_to_disk(tmp_path / "saved")
+    datasets.DatasetDict(test=rows).save_to_disk(tmp_path / "splits")
     (tmp_path / "x.parquet.gz").write_bytes(gzip.compress((tmp_path / "x.parquet").read_bytes()))
     for name in ARCHIVES:
         (tmp_path / name).write_bytes(archive(name, MEMBERS))
-    run = analyze(tmp_path, "x.parquet", "x.parquet.gz", "x.arrow", "saved", *ARCHIVES)
+    others = ("x.parquet", "x.parquet.gz", "x.arrow", "saved", "splits")
+    run = analyze(tmp_path, *others, *ARCHIVES)
     assert run.code == 0, run.err
-    assert len(run.profile["datasets"]) == 4 + 3 * len(ARCHIVES)
+    assert len(run.profile["datasets"]) == len(others) + 3 * len(ARCHIVES)
     for dataset in run.profile["datasets"]:
         assert dataset["lengths"] == lengths, dataset["path"]
 

@@ -120,9 +120,7 @@ def test_a_hub_id_is_found_in_the_local_cache(snapshot: Path, name: str) -> None
     assert lengths(name, ["the other the"]) == [len(tokenizer.encode("the other the"))]
 
 
-NOWHERE = (
-    "org/absent org/small@other ./nowhere /no/such/folder ~/nowhere a/b/c lost.json x.model"
-)
+NOWHERE = "org/absent org/small@other ./nowhere /no/such/folder ~/nowhere a/b/c lost.json x.model"
 
 
 @pytest.mark.usefixtures("snapshot")
