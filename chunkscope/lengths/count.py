@@ -30,7 +30,7 @@ from chunkscope.tokenizers.reference import ID_BYTES, engine_name
 from chunkscope.tokenizers.tokenizer import Tokenizer
 
 _SMALL_CHARS = 1 << 15  # are counted at once: a thread would take longer to be asked
-_MOST_UNDER_WAY = 32  # of about 1 MB: read while the tokenizer is loaded
+_MOST_UNDER_WAY = 4
 _MOST_CHOICES = 32  # that are letters or words; more are sentences, and not looked at
 
 
