@@ -106,9 +106,6 @@ def predicted(
     there = Deployment(shape=shape, gpu=gpu, release=release("0.24"), cuda_graphs=not eager)
     settings = there.effective(settings_of(model, budget))
     memory, account, step = there.memory(settings), there.memory_model(), step_model(shape, gpu)
-    assert memory is not None
-    assert account is not None
-    assert step is not None
     if model in ROUTED_ALIKE:
         step = routed_alike(step, shape)
     if host:
@@ -120,7 +117,6 @@ def predicted(
         there.kv_pool(settings, memory.kv_cache_tokens),
         watch=EVERY_STEP,
     )
-    assert run.figures.itl_s is not None
     peak = account.running_peak_gib(prompt_steps(run), running=run.most_running)
     ttft, gap = run.figures.ttft_s, run.figures.itl_s
     values = (memory.kv_cache_tokens, peak, run.figures.makespan_s, ttft.p50, ttft.p95, gap.p50)

@@ -1,14 +1,13 @@
 """How near the simulator comes to what `verify` measured: Markdown tables, worst cases included.
 
-Each folder below the one given is named MODEL-WORKLOAD and holds a verify.json and the calibration
-that was written beside it. For each model the step times are fitted on some workloads, and every
-run is simulated with them; only the runs of the other workloads are a test. Below, other choices of
-what to fit on, and the host of one model's calibration under the other.
+    python -m tests.benchmarks.simulate_accuracy
 
-Example: python -m tests.benchmarks.simulate_accuracy reports/h200 --fit mixed
+Each folder of reports/h200 is named MODEL-WORKLOAD and holds a verify.json and the calibration that
+was written beside it. For each model the step times are fitted on the mixed workload, and every run
+is simulated with them; only the runs of the other workloads are a test. Below, other choices of
+what to fit on, and the host of one model's calibration under the other.
 """
 
-import argparse
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -23,12 +22,10 @@ from chunkscope.hardware.step_time import StepModel
 from chunkscope.models import find_model
 from chunkscope.simulation.loop import Scenario, run_setting
 from chunkscope.simulation.result import SimulatedRun
-from chunkscope.simulation.traces import read_trace
-from chunkscope.simulation.workload import Workload
 from chunkscope.verification.result import Run, Verification
 from chunkscope.vllm.flags import release
 from chunkscope.vllm.settings import KvPool, Settings
-from tests.h200 import spaced
+from tests.h200 import FOLDER, spaced
 
 FIT = ("mixed",)
 LIMITS = {"makespan": 0.05, "TTFT p50": 0.10, "TTFT p95": 0.10, "gap p50": 0.10}
@@ -44,7 +41,6 @@ class Case:
     folder: Path
     verification: Verification
     calibration: Calibration
-    trace: Workload
 
     @property
     def model(self) -> str:
@@ -67,7 +63,7 @@ def cases(root: Path) -> dict[str, list[Case]]:
     found: dict[str, list[Case]] = {}
     for path in sorted(root.glob("*/verify.json")):
         beside = Calibration.load(next(path.parent.glob("calibration*.json")))
-        case = Case(path.parent, Verification.load(path), beside, read_trace(path))
+        case = Case(path.parent, Verification.load(path), beside)
         found.setdefault(case.model, []).append(case)
     return found
 
@@ -78,25 +74,18 @@ def cases(root: Path) -> dict[str, list[Case]]:
 @cache
 def simulated(case: Case, setting: str, step: StepModel, *, watch: int = 0) -> SimulatedRun:
     """The same requests under the settings that the engine said it ran with."""
-    engine = case.verification.run(setting).engine
-    block = int(engine.get("block_size") or 16)
-    settings = Settings(
-        max_num_batched_tokens=engine["max_num_batched_tokens"],
-        max_num_seqs=engine["max_num_seqs"],
-        long_prefill_token_threshold=engine.get("long_prefill_token_threshold") or 0,
-        enable_chunked_prefill=bool(engine.get("enable_chunked_prefill", True)),
-        enable_prefix_caching=bool(engine.get("enable_prefix_caching", True)),
-    )
-    pool = KvPool(tokens=engine["num_gpu_blocks"] * block, block_size=block)
+    engine, workload = case.verification.run(setting).engine, case.verification.workload
+    blocks, size = engine["num_gpu_blocks"], engine["block_size"]
+    pool = KvPool(tokens=blocks * size, block_size=size)
     rules = release(case.calibration.vllm).rules
     scenario = Scenario(
-        requests=case.trace.requests,
+        requests=workload.requests,
         rules=replace(rules, async_scheduling=bool(engine.get("async_scheduling"))),
         step=step,
-        stretches=case.trace.stretches,
-        scored=case.trace.likelihoods,
+        stretches=workload.stretches,
+        scored=workload.likelihoods,
     )
-    return run_setting(scenario, settings, pool, watch=watch)
+    return run_setting(scenario, Settings.of(engine), pool, watch=watch)
 
 
 def errors(case: Case, run: Run, cost: CostModel) -> Errors:
@@ -132,24 +121,24 @@ def _fitted(chosen: tuple[Case, ...], to: Case | None) -> CostModel:
 # -- the tables --------------------------------------------------------------------------------
 
 
-def tables(root: Path, fit: Sequence[str] = FIT) -> str:
+def tables(root: Path) -> str:
     groups = cases(root)
-    return "\n\n".join(["\n".join(main_table(groups, fit)), "\n".join(other_fits(groups, fit))])
+    return "\n\n".join(["\n".join(main_table(groups)), "\n".join(other_fits(groups))])
 
 
-def main_table(groups: dict[str, list[Case]], fit: Sequence[str]) -> Iterator[str]:
+def main_table(groups: dict[str, list[Case]]) -> Iterator[str]:
     yield f"| model, data | setting | {' | '.join(LIMITS)} | roofline: makespan |"
     yield f"|---|---|{'---:|' * (len(LIMITS) + 1)}"
     held_out, rough = [], []
     for group in groups.values():
-        cost, flat = fitted(group, fit), cost_model(target(group[0]), None)
-        for case in sorted(group, key=lambda case: case.workload in fit):
+        cost, flat = fitted(group, FIT), cost_model(target(group[0]), None)
+        for case in sorted(group, key=lambda case: case.workload in FIT):
             for run in case.runs:
                 found, roofline = errors(case, run, cost), errors(case, run, flat)
-                if case.workload not in fit:
+                if case.workload not in FIT:
                     held_out.append(found)
                 rough.append(roofline)
-                yield _row(case, run, found, roofline, is_fitted=case.workload in fit)
+                yield _row(case, run, found, roofline, is_fitted=case.workload in FIT)
     found, roofline = worst(held_out), worst(rough)["makespan"]
     cells = [*(f"**{_percent(found[name])}**" for name in LIMITS), f"**{_percent(roofline)}**"]
     yield f"| **worst, held out** | {len(held_out)} runs | {' | '.join(cells)} |"
@@ -170,7 +159,7 @@ def _row(case: Case, run: Run, found: Errors, rough: Errors, *, is_fitted: bool)
     return f"| {case.folder.name}{note} | {setting} | {' | '.join(cells)} |"
 
 
-def other_fits(groups: dict[str, list[Case]], fit: Sequence[str]) -> Iterator[str]:
+def other_fits(groups: dict[str, list[Case]]) -> Iterator[str]:
     yield f"| fitted on | tried on | {' | '.join(f'{name}, worst' for name in LIMITS)} |"
     yield f"|---|---|{'---:|' * len(LIMITS)}"
     for model, group in groups.items():
@@ -184,8 +173,7 @@ def other_fits(groups: dict[str, list[Case]], fit: Sequence[str]) -> Iterator[st
     for model, group in groups.items():
         for other, there in groups.items():
             if other != model:
-                cost = fitted(group, fit, there[0])
-                name = f"{model} {' + '.join(fit)}, its host"
+                cost, name = fitted(group, FIT, there[0]), f"{model} {' + '.join(FIT)}, its host"
                 yield _other(name, there, cost, [case.workload for case in there])
 
 
@@ -216,13 +204,5 @@ def _whole(value: float) -> str:
     return spaced(f"{value:+.0%}") if abs(value) >= 0.005 else "0 %"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("root", type=Path)
-    parser.add_argument("--fit", action="append", help="a workload to fit on; may be repeated")
-    asked = parser.parse_args()
-    print(tables(asked.root, tuple(asked.fit or FIT)))
-
-
 if __name__ == "__main__":
-    main()
+    print(tables(FOLDER))

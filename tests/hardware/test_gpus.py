@@ -62,16 +62,17 @@ def fake_smi(folder, monkeypatch, output, code=0):
     monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
 
 
-def test_the_gpu_of_this_machine_is_taken_from_the_table_when_known(tmp_path, monkeypatch):
-    fake_smi(tmp_path, monkeypatch, "NVIDIA H200, 143771\\nNVIDIA H200, 143771\\n")
+@pytest.mark.parametrize(
+    ("output", "facts"),
+    [
+        ("NVIDIA H200, 143771\\nNVIDIA H200, 143771\\n", ("h200", 139.8, 989)),
+        ("NVIDIA Z9000, 32768\\n", ("z9000", 32, None)),
+    ],
+)
+def test_the_gpu_of_this_machine_has_the_speed_of_the_table(tmp_path, monkeypatch, output, facts):
+    fake_smi(tmp_path, monkeypatch, output)
     gpu = find_gpu("local")
-    assert gpu is TABLE["h200"]
-
-
-def test_an_unknown_gpu_of_this_machine_has_memory_and_no_speed(tmp_path, monkeypatch):
-    fake_smi(tmp_path, monkeypatch, "NVIDIA Z9000, 32768\\n")
-    gpu = find_gpu("local")
-    assert (gpu.name, gpu.memory_gib, gpu.dense_tflops) == ("z9000", 32, None)
+    assert (gpu.name, gpu.memory_gib, gpu.dense_tflops) == facts
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from chunkscope.hardware.kv_groups import kv_layout
-from chunkscope.models import find_model, shape_from_config
+from chunkscope.models import shape_from_config
 from chunkscope.models.layers import KvKind
 from tests.hardware.kv_models import CONFIGS
 
@@ -104,13 +104,3 @@ def test_groups_and_pages_of_each_kind(name):
     blocks = layout.blocks_with(50_000, context=8_192, step=512)
     found = (groups, page_of(layout), tokens, blocks, layout.blocks_of(3_000, 256))
     assert found == LAYOUTS[name]
-
-
-def test_a_request_holds_a_window_and_what_a_step_computes():
-    layout = kv_layout(find_model("gemma-2-9b"))
-    full, sliding = layout.groups
-    assert (full.blocks_of(8_000), sliding.blocks_of(8_000)) == (500, 257)
-    assert sliding.blocks_of(8_000, step=2_048) == 385
-    assert sliding.blocks_of(160) == 10
-    assert layout.blocks_of(8_000) == 757
-    assert (layout.blocks(10**9), layout.blocks(-1)) == (363, 0)

@@ -13,7 +13,7 @@ import pytest
 
 from chunkscope.artefacts.note import Label
 from chunkscope.hardware.gpus import find_gpu
-from chunkscope.hardware.memory import Runner, key_splits
+from chunkscope.hardware.memory import Runner
 from chunkscope.models import find_model, shape_from_config
 from chunkscope.models.layers import KvKind
 from chunkscope.vllm.deployment import Deployment
@@ -33,18 +33,6 @@ def engine(model="llama-3.1-8b", version="0.24.0", logprobs=False, tp=1, dp=None
 def test_activation_peaks_are_the_measured_ones_within_10_percent(budget, measured_gib):
     memory = engine().memory(budget=budget, seqs=64, utilization=0.9)
     assert memory.line("activation").gib == pytest.approx(measured_gib, rel=0.10)
-
-
-@pytest.mark.parametrize(("budget", "measured_gib"), [(512, 0.07), (2_048, 0.29)])
-def test_the_peak_of_a_small_budget_is_known_to_be_a_quarter_too_low(budget, measured_gib):
-    """The same table's other two rows: 0.05 and 0.21 GiB predicted, 0.02 and 0.08 GiB too little.
-
-    No constant floor explains that: the excess quadruples from 512 to 2048 tokens and is gone at
-    8192. Another workload on the same engine peaked at 0.23 GiB with 2048 tokens (the next test).
-    It costs no KV cache: vLLM's own profile is linear down to 512 tokens (the KV tokens below).
-    """
-    memory = engine().memory(budget=budget, seqs=64, utilization=0.9)
-    assert memory.line("activation").gib / measured_gib == pytest.approx(0.75, abs=0.05)
 
 
 @pytest.mark.parametrize(
@@ -128,23 +116,6 @@ def test_where_every_mib_goes(model, options, sizes, blocks, peaks):
         for count, decoding, pieces in PEAKS
     ]
     assert running == pytest.approx(peaks, abs=0.01)
-
-
-@pytest.mark.parametrize(
-    ("shape", "splits"),
-    [
-        ((32, 8, 128, 300, 4_000), 3),
-        ((32, 8, 128, 300, 512), 1),
-        ((32, 8, 128, 300, 513), 3),
-        ((32, 8, 128, 513, 4_000), 1),
-        ((16, 16, 128, 100, 6_000), 9),
-        ((32, 8, 64, 200, 20_000), 3),
-        ((64, 8, 256, 30, 1_000), 7),
-    ],
-)
-def test_a_short_piece_is_split_over_idle_processors(shape, splits):
-    """Heads, those with keys, their size, the piece, the keys before it."""
-    assert key_splits(*shape) == splits
 
 
 @pytest.mark.parametrize(("caching", "blocks"), [(True, 2), (False, 1), (None, 2)])

@@ -26,33 +26,6 @@ def on(gpu: str, model: str, **spread: int) -> StepModel:
     return step
 
 
-@pytest.mark.parametrize(
-    ("model", "fixed_ms", "token_us", "pair_ns", "context_ns"),
-    [
-        pytest.param("llama-3.1-8b", 5.07, 22.3, 0.814, 36.6, id="8 billion parameters"),
-        pytest.param("qwen2.5-1.5b", 1.97, 4.16, 0.308, 7.2, id="1.5 billion parameters"),
-    ],
-)
-def test_the_roofline_is_near_what_was_fitted_to_measured_steps(
-    model, fixed_ms, token_us, pair_ns, context_ns
-):
-    """The long and the short workload of each model in reports/h200: one efficiency for both."""
-    step = on("h200", model)
-    assert step.fixed_s * 1e3 == pytest.approx(fixed_ms, rel=0.12)
-    assert step.per_token_s * 1e6 == pytest.approx(token_us, rel=0.12)
-    assert step.per_prefill_pair_s * 1e9 == pytest.approx(pair_ns, rel=0.12)
-    assert step.per_decode_context_s * 1e9 == pytest.approx(context_ns, rel=0.12)
-
-
-def test_the_host_is_slower_than_the_gpu_only_with_a_small_model():
-    """1,024 decoding requests. Measured on the H200: 42 ms with 1.5 billion parameters, where the
-    GPU's part is a sixth of it."""
-    small, large = on("h200", "qwen2.5-1.5b"), on("h200", "qwen3-32b")
-    host_s = sum(small.host_parts(1_024, 1_024, 0))
-    assert host_s == pytest.approx(0.047, rel=0.05)
-    assert small.gpu_s(1_024, 0, 190_000, 1_024) < host_s < large.gpu_s(1_024, 0, 190_000, 1_024)
-
-
 def test_a_step_over_the_graphs_size_is_launched_by_the_host():
     step = on("h200", "qwen2.5-1.5b")
     more = sum(step.host_parts(513, 1, 1)) - sum(step.host_parts(512, 1, 1))

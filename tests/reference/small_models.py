@@ -62,11 +62,6 @@ def prompt_of(tokens: int, seed: int = 0) -> list[int]:
 
 def unchunked(model: Any, tokens: Sequence[int]) -> Any:
     """The logits after the last token, by one pass over all of them and no cache."""
-    return _unchunked(model, tuple(tokens))
-
-
-@cache
-def _unchunked(model: Any, tokens: tuple[int, ...]) -> Any:
     import torch
 
     with torch.inference_mode():

@@ -164,14 +164,6 @@ def test_the_steps_are_the_simulators_one_for_one(
     check_equal("Llama", requests, found)
 
 
-def test_chunks_stand_beside_decodes_in_one_batch(computed: list[PackedBatch]) -> None:
-    requests = requests_of((9, 300), more=12, arrivals=(0.0, 1e-9))
-    model = model_of("Llama")
-    generate(model, requests, settings_for(model, requests, chunk=64))
-    mixed = [batch for batch in computed if {p.end - p.start for p in batch.pieces} == {1, 64}]
-    assert len(mixed) == 4
-
-
 # -- what is measured ----------------------------------------------------------------------------
 
 
