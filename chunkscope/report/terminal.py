@@ -68,7 +68,7 @@ def grids(table: Table, width: int) -> Iterator[Grid]:
         sizes.append(size if table.is_right(at) else min(size, 22))
     part = [0]
     for at in range(1, len(sizes)):
-        too_wide = sum(sizes[one] for one in (*part, at)) > width
+        too_wide = sum(sizes[one] for one in (*part, at)) - GAP > width
         if too_wide and len(part) > 1 and table.has_headings:
             yield _grid(table, part)
             part = [0]

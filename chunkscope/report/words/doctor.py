@@ -66,7 +66,7 @@ SENTENCES: dict[str, Template] = {
     "preempted": lambda count, requests: (
         f"{count:,} preemptions" + (f", {requests:,} requests" if requests else "")
     ),
-    "hits": "{rate:%} hits; {shareable:%} of the prompt tokens repeat an earlier prompt",
+    "hits": "{rate:%} hits; in the profile {shareable:%} of the tokens repeat an earlier prompt",
     # what to change
     "change_no_free_memory": f"stop what else uses the GPU, or lower {_SHARE} to what is free",
     "change_no_cache_blocks": f"raise {_SHARE}, lower {_BUDGET}, or use more GPUs or quantized "

@@ -253,8 +253,9 @@ def advice(plan: Plan) -> str:
         text += f"{', and' if sets else ', but'} {needed} is needed for vLLM to start"
     if choice.basis is Basis.MODE:
         return f"{text}, as --mode {plan.request.mode} asks"
-    alone = "By prompt lengths alone: nothing was simulated. "
-    return f"{alone if choice.basis is Basis.LENGTHS else ''}{text}"
+    if choice.basis is Basis.LENGTHS:
+        return f"By the length rule alone, {text[0].lower()}{text[1:]}"
+    return text
 
 
 def because(plan: Plan) -> str:
@@ -264,9 +265,8 @@ def because(plan: Plan) -> str:
         return "whether it pays was not simulated."
     if choice.basis is Basis.LENGTHS:
         lacking = [n for n, v in (("--model", plan.model), ("--gpu", plan.gpu)) if v is None]
-        if not lacking:
-            return "the speed of this GPU is not known."
-        return f"which settings pay cannot be said without {' and '.join(lacking)}."
+        missing = f"without {' and '.join(lacking)}" if lacking else "for a GPU of unknown speed"
+        return f"nothing was simulated {missing}, so whether it pays is not known."
     if is_broken(plan):
         rate = f"About {choice.rate:,.3g} requests a second would keep them" if choice.rate else ""
         gpus = f"; {plan.request.arrivals} needs about {choice.gpus} GPUs" if choice.gpus else ""
