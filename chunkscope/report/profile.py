@@ -25,7 +25,7 @@ def sections(profile: Profile) -> list[Section]:
         for prompt in dataset.longest
     ]
     longest.sort(key=lambda prompt: (-prompt[1], prompt[0]))
-    rows = table_of(("where", "tokens"), longest[:5])
+    rows = table_of(("where", "tokens"), longest[: profile.options.keep_longest])
     return [
         Section(
             sentences=tuple(words.lengths(profile)),

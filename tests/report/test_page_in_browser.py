@@ -1,4 +1,4 @@
-"""The page in a real browser: silent, drawn, sorted, copied, readable, on a desk and on a phone."""
+"""The page in a real browser: silent, drawn, copied, readable, on a desk and on a phone."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -43,7 +43,10 @@ def any_page(request, everything, tmp_path_factory) -> Path:
         swept = examples.simulation(sweep=True)
         return page_of(replace(everything, plan=plan, simulation=swept, verification=None), place)
     if request.param == "changes":
-        return page_of(replace(everything, profile=build.profile(short=[9])), place, everything)
+        sizes = {"max_num_batched_tokens": 32_768, "max_num_seqs": 512, "max_model_len": 34_816}
+        plan = replace(everything.plan, settings=build.Settings(**sizes))  # wider than a phone
+        new = replace(everything, profile=build.profile(short=[9]), plan=plan, verification=None)
+        return page_of(new, place, everything)
     return page_of(everything, place)
 
 

@@ -318,10 +318,11 @@ def demo_setup(demo: Demonstration) -> Iterator[str]:
     lengths = [len(request.prompt) for request in demo.requests]
     long = [tokens for tokens in lengths if tokens > demo.measured.workload.long_over]
     early = sum(request.arrival_s == 0 for request in demo.requests)
+    size = f"{(model.parameters or 0) / 1e6:,.1f} M parameters"
     yield (
-        f"{where_measured(demo.measured)} ({(model.parameters or 0) / 1e6:,.1f} M parameters). "
-        f"{early} short requests are being answered when {len(long)} prompts of {long[0]:,} tokens "
-        f"arrive, with {len(lengths) - len(long) - early} short ones behind them."
+        f"{capital(where_measured(demo.measured))} ({size}). {early} short requests are being "
+        f"answered when {len(long)} prompts of {long[0]:,} tokens arrive, with "
+        f"{len(lengths) - len(long) - early} short ones behind them."
     )
     same, total = demo.same_answers, len(demo.requests)
     apart = f"; by rounding, logits differ by up to {demo.logits_apart:.2g}"
