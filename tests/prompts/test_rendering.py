@@ -225,6 +225,8 @@ def broken():
 def test_an_inspect_task_is_rendered_through_its_mock_model(
     harness_python: Path, place: Path
 ) -> None:
+    from tokenizers import pre_tokenizers
+
     assert harness_python
     (place / "evals.py").write_text(INSPECT)
     (place / "chunkscope.toml").unlink()
@@ -236,15 +238,10 @@ def test_an_inspect_task_is_rendered_through_its_mock_model(
     assert all(log["rendered"] for log in logs.values())
     sums = run.profile["datasets"][0]
     prompt = "<system>Shots: 1 + 1 = 2\n<user>0 + 0?\n<assistant>"
-    assert lengths(sums) == {len(words_in(prompt)): 4}
+    split = pre_tokenizers.Whitespace().pre_tokenize_str(prompt)
+    assert lengths(sums) == {len(split): 4}
     assert sums["output_lengths"] is None  # a mock's answers are none
     assert "inspect:" in run.err, "that code is run is said"
-
-
-def words_in(text: str) -> list:
-    from tokenizers import pre_tokenizers
-
-    return pre_tokenizers.Whitespace().pre_tokenize_str(text)
 
 
 # --- without a harness ----------------------------------------------------------------------------

@@ -62,11 +62,6 @@ def test_without_credentials_or_a_network_the_hint_names_what_to_set(
     assert (run.code, "s3://evals" in run.err, named in run.err) == (4, True, True), run.err
 
 
-def answering_s3(status: int, code: str) -> dict[str, tuple[int, bytes, int]]:
-    body = f"<Error><Code>{code}</Code><Message>no</Message></Error>".encode()
-    return {path: (status, body, len(body)) for path in ("/evals", "/evals/few.csv")}
-
-
 @pytest.mark.parametrize(
     ("status", "code", "exit_code"),
     [(403, "SignatureDoesNotMatch", 4), (500, "InternalError", 3)],
@@ -74,8 +69,10 @@ def answering_s3(status: int, code: str) -> dict[str, tuple[int, bytes, int]]:
 def test_a_server_that_refuses_or_fails_is_a_sentence(
     tmp_path: Path, status: int, code: str, exit_code: int
 ) -> None:
+    body = f"<Error><Code>{code}</Code><Message>no</Message></Error>".encode()
+    answers = {path: (status, body, len(body)) for path in ("/evals", "/evals/few.csv")}
     with (
-        web_server(answering_s3(status, code)) as address,
+        web_server(answers) as address,
         s3_environment(address, AWS_MAX_ATTEMPTS="1"),
     ):
         run = analyze(tmp_path, "s3://evals/few.csv")
