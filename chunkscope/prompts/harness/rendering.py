@@ -34,11 +34,6 @@ class RenderOptions:
     limit: float | None = None
     timeout: float = 3_600.0
 
-    def __post_init__(self) -> None:
-        for name, value in (("--limit", self.limit), ("timeout", self.timeout)):
-            if value is not None and not 0 < value < inf:
-                raise UsageError(f"{name} must be over 0, not {value:g}")
-
 
 @dataclass(slots=True, kw_only=True)
 class Rendering:
@@ -70,8 +65,7 @@ class Rendering:
         try:
             outcome: dict[str, Any] = json.loads((folder / "outcome.json").read_bytes())
         except (OSError, ValueError):
-            output = (folder / "output").read_text(encoding="utf-8", errors="replace")
-            outcome = {"output": output}
+            outcome = {"output": (folder / "output").read_text(encoding="utf-8", errors="replace")}
         if "logs" not in outcome:
             raise failure(text, outcome, ended)
         return [
@@ -90,6 +84,9 @@ class Rendering:
     def request(self, harness: str, tasks: list[str]) -> dict[str, Any]:
         """What the program is asked for."""
         options, limit = self.options, self.options.limit
+        for name, value in (("--limit", limit), ("timeout", options.timeout)):
+            if value is not None and not 0 < value < inf:
+                raise UsageError(f"{name} must be over 0, not {value:g}")
         if limit is not None and limit >= 1:
             limit = int(limit)
         if harness == "inspect" and (options.shots is not None or options.include_path):
