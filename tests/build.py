@@ -22,6 +22,7 @@ from chunkscope.planning.plan import Plan
 from chunkscope.planning.problem import round_up
 from chunkscope.planning.recommend import recommend
 from chunkscope.planning.rule import decide
+from chunkscope.prefixes.sharing import Stretch
 from chunkscope.simulation.workload import Request, Workload
 from chunkscope.tokenizers.resolve import TokenizerInfo
 from chunkscope.verification.result import (
@@ -106,16 +107,27 @@ def plan_that_sets(
 
 # -- measured runs ---------------------------------------------------------------------------------
 
-WORKLOAD = Workload(
-    requests=(
-        Request(prompt_tokens=100, output_tokens=8),
-        Request(prompt_tokens=5_000, output_tokens=8, arrival_s=0.5),
-    ),
-    seed=0,
-    arrivals="batch",
-    task=Task.GENERATE,
-    long_over=2_048,
-)
+
+def workload(
+    *lengths: int, output: int = 8, apart_s: float = 0.0, shared: int = 0, **more: Any
+) -> Workload:
+    """Prompts of these lengths, one every so many seconds; `shared` tokens begin all of them."""
+    requests = tuple(
+        Request(
+            prompt_tokens=length,
+            output_tokens=output,
+            arrival_s=number * apart_s,
+            stretch=0 if shared else -1,
+        )
+        for number, length in enumerate(lengths)
+    )
+    usual: dict[str, Any] = {"seed": 0, "arrivals": "batch", "task": Task.GENERATE}
+    usual |= {"long_over": 2_048, "shared_prefix": shared}
+    stretches = (Stretch(parent=-1, tokens=shared),) if shared else ()
+    return Workload(requests=requests, stretches=stretches, **{**usual, **more})
+
+
+WORKLOAD = workload(100, 5_000, apart_s=0.5)
 
 
 def latency(p50: float) -> Percentiles:

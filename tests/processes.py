@@ -70,13 +70,6 @@ def members(group: int) -> list[int]:
     return found
 
 
-def hears_ctrl_c(process: int) -> bool:
-    """Whether it has a handler for it, as Python has unless it was told to ignore it."""
-    status = (PROC / str(process) / "status").read_text()
-    caught = int(status.partition("SigCgt:")[2].split()[0], 16)
-    return bool(caught >> (signal.SIGINT - 1) & 1)
-
-
 def wait_until_idle(process: "subprocess.Popen[Any]", checks: int = 25) -> None:
     """All its threads sleep, whenever one looks: it waits for something from outside.
 

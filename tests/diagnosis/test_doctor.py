@@ -24,16 +24,13 @@ from chunkscope.vllm.log.failures import Failure
 from chunkscope.vllm.log.reader import LogReader, LogWindow
 from tests.build import plan, profile
 from tests.verification.test_endpoint import Metered
-from tests.vllm.test_log_reader import START, TROUBLES, periodic, stamped
+from tests.vllm.test_log_reader import START, STEP, TROUBLES, engine, periodic, stamped
 
 LOGS = Path(__file__).parent / "logs"
 
 
 def report(*lines: str, context: Context = NOTHING) -> EngineReport:
-    reader = LogReader()
-    reader.feed("".join(f"{line}\n" for line in lines).encode())
-    (start,) = reader.starts()
-    return report_of(start, "vllm.log", context)
+    return report_of(engine(*lines), "vllm.log", context)
 
 
 def rules(found: EngineReport) -> list[str]:
@@ -59,6 +56,11 @@ def test_the_phases_of_a_benchmark_are_named(shared: Path) -> None:
     """All at once and at ten per second, twice each: what the clients sent is in its README."""
     path = shared / "data" / "vllm_logs" / "vllm-0.24.0-h200-serve-bench.log"
     (engine,) = doctor(path, gpu="h200", model="llama-3.1-8b").engines
+    facts = engine.facts
+    told = (facts.version, facts.kv_cache_tokens, facts.max_num_batched_tokens)
+    assert told == ("0.24.0", 919_824, 8_192)
+    assert engine.arguments == {"max_model_len": 16_384, "enable_prefix_caching": False}
+    assert max(window.prompt_tokens_per_s for window in engine.windows) == 36_298.8
     bounds = [(phase.bound, phase.window.line) for phase in engine.phases]
     assert bounds == [
         (Bound.PREFILL, 287),
@@ -152,15 +154,15 @@ def test_a_server_is_watched_for_a_while() -> None:
 
 
 WAITING = [periodic(at(10 * n), running=8, waiting=52, kv=0.3) for n in range(4)]
-STEP = "Chunked prefill is enabled with max_num_batched_tokens={}."
+BUDGET = "Chunked prefill is enabled with max_num_batched_tokens={}."
 
 
 @pytest.mark.parametrize(
     ("lines", "changes"),
     [
         ([], ["change_queue_budget_unknown"]),  # as of /metrics, which does not show it
-        ([stamped(STEP.format(2_048))], ["change_queue"]),
-        ([stamped(STEP.format(128))], ["change_small_step", "change_queue_last"]),
+        ([stamped(BUDGET.format(2_048))], ["change_queue"]),
+        ([stamped(BUDGET.format(128))], ["change_small_step", "change_queue_last"]),
     ],
 )
 def test_a_budget_that_is_not_known_is_not_said_to_be_fine(lines, changes) -> None:
@@ -259,14 +261,9 @@ def test_eager_auto_fit_and_refusals() -> None:
 
 
 def test_long_prompts_that_make_answers_wait() -> None:
-    step = (
-        "Iteration(7): {p} context requests, {t} context tokens, 4 generation requests, 4 "
-        "generation tokens, iteration elapsed time: {ms} ms"
-    )
-    slow = [step.format(p=1, t=8192, ms="90.00"), step.format(p=0, t=0, ms="10.00")]
-    even = [step.format(p=1, t=256, ms="12.00"), step.format(p=0, t=0, ms="10.00")]
-    assert rules(report(BEGUN, *slow)) == ["prefill-bound"]
-    assert rules(report(BEGUN, *even)) == []
+    alone = STEP.format(p=0, t=0, d=4, ms="10.00")
+    for ms, found in (("90.00", ["prefill-bound"]), ("12.00", [])):
+        assert rules(report(BEGUN, STEP.format(p=1, t=8192, d=4, ms=ms), alone)) == found
 
 
 @pytest.mark.parametrize(
@@ -274,10 +271,8 @@ def test_long_prompts_that_make_answers_wait() -> None:
     [(300, 100, 1.0), (30, 100, 0.3), (5, 100, 0.05), (3, None, 1.0), (4, 100, None), (0, 9, None)],
 )
 def test_preemptions_that_a_server_counted(preemptions, finished, effect) -> None:
-    reader = LogReader()
-    reader.feed("".join(f"{line}\n" for line in (BEGUN, *well_used())).encode())
-    (life,) = reader.starts()
-    found = report_of(replace(life, preemptions=preemptions), "http://x", finished=finished)
+    life = replace(engine(BEGUN, *well_used()), preemptions=preemptions)
+    found = report_of(life, "http://x", finished=finished)
     assert [(s.rule, s.effect) for s in found.symptoms] == [("preemptions", effect)] * bool(effect)
 
 
@@ -351,28 +346,21 @@ def test_what_is_no_log_of_vllm_is_an_error_that_names_it(tmp_path: Path, conten
         doctor(path)
 
 
-def test_compressed_and_utf_16_logs(tmp_path: Path) -> None:
-    text = (LOGS / "vllm-0.28-cpu-client-bound.log").read_text(encoding="utf-8")
-    expected = doctor(LOGS / "vllm-0.28-cpu-client-bound.log").engines[0].windows
-    zipped, wide = (tmp_path / name for name in ("a.log.gz", "b.log"))
-    zipped.write_bytes(gzip.compress(text.encode()))
-    wide.write_bytes(text.encode("utf-16"))
-    assert doctor(zipped).engines[0].windows == expected
-    assert doctor(wide).engines[0].windows == expected
-
-
-def test_a_log_that_was_truncated_while_it_was_written(tmp_path: Path) -> None:
-    """As logrotate's copytruncate does: the file has a hole of zeroes at its start."""
-    path = tmp_path / "vllm.log"
-    path.write_bytes(b"\0" * 5_000 + b"\n" + (LOGS / "vllm-0.28-cpu-kv-bound.log").read_bytes())
-    assert rules(doctor(path).engines[0])[0] == "kv-bound"
-
-
-def test_bytes_that_are_no_text_spoil_their_line_only(tmp_path: Path) -> None:
-    path = tmp_path / "x.log"
-    path.write_bytes(b"\xfa\xfe caf\xe9\n" + BEGUN.encode() + b"\n\xe9\xe9\n")
-    (engine,) = doctor(path).engines
-    assert engine.facts.version == "0.24.0"
+@pytest.mark.parametrize(
+    "written",
+    [
+        gzip.compress,
+        lambda log: log.decode().encode("utf-16"),
+        lambda log: b"\0" * 5_000 + b"\n" + log,  # by logrotate's copytruncate
+        lambda log: b"\xfa\xfe caf\xe9\n" + log + b"\xe9\xe9\n",  # spoils its lines only
+    ],
+)
+def test_a_log_is_read_however_it_was_written(tmp_path: Path, written) -> None:
+    log, path = LOGS / "vllm-0.28-cpu-kv-bound.log", tmp_path / "vllm.log"
+    path.write_bytes(written(log.read_bytes()))
+    (read,), (expected,) = doctor(path).engines, doctor(log).engines
+    assert rules(read) == rules(expected)
+    assert [w.running for w in read.windows] == [w.running for w in expected.windows]
 
 
 def test_no_source_and_a_folder(tmp_path: Path) -> None:

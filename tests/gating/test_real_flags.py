@@ -1,40 +1,26 @@
 """The table of options, and how words are read, against a real vLLM's parser."""
 
 import csv
-import os
 import shlex
 
 import pytest
 
 from chunkscope.gating.read_arguments import from_words
 from chunkscope.vllm.flags import release
-from tests.vllm.serve_flag_rows import TABLE, known_flags, rows_of
+from tests.vllm.serve_flag_rows import TABLE, rows_of
 
-PYTHON = os.environ.get("CHUNKSCOPE_VLLM_PYTHON")
-pytestmark = [
-    pytest.mark.real,
-    pytest.mark.skipif(PYTHON is None, reason="no CHUNKSCOPE_VLLM_PYTHON"),
-]
-
-
-@pytest.fixture(scope="module")
-def installed():
-    version, described = known_flags(PYTHON)
-    return release(version), rows_of(described)
+pytestmark = pytest.mark.real
 
 
 def test_the_options_are_the_installed_vllms(installed):
-    running, rows = installed
+    version = release(installed[0]).version
     with TABLE.open(encoding="utf-8", newline="") as text:
-        table = [row for row in csv.DictReader(text) if _holds(row, running.version)]
-    assert {row["name"]: row for row in table} == {
-        name: row | {part: _of(table, name, part) for part in ("since", "until")}
-        for name, row in rows.items()
+        table = {row["name"]: row for row in csv.DictReader(text) if _holds(row, version)}
+    when = ("since", "until")
+    assert rows_of(installed[1]) == {
+        name: {part: text for part, text in row.items() if part not in when}
+        for name, row in table.items()
     }
-
-
-def _of(table, name, part):
-    return next((row[part] for row in table if row["name"] == name), None)
 
 
 def _holds(row, version):
@@ -54,7 +40,7 @@ WORDS = (
 
 def test_what_is_a_fault_here_is_refused_there_and_nothing_else(installed, probe):
     """Asked all at once: vLLM takes long to import."""
-    running, _ = installed
+    version = release(installed[0]).version
     answers = probe("serve_probe", [["serve", "m", *shlex.split(words)] for words in WORDS])
     for words, answer in zip(WORDS, answers, strict=True):
-        assert (answer is None) is bool(from_words(words, running.version).refusals), words
+        assert (answer is None) is bool(from_words(words, version).refusals), words

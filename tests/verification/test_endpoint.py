@@ -5,20 +5,21 @@ import socketserver
 import threading
 import time
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict
 
 import pytest
 from aiohttp import web
 
 from chunkscope.console import Progress
 from chunkscope.errors import ChunkscopeError, InputError, MissingError, UsageError
-from chunkscope.simulation.workload import Request, Workload
+from chunkscope.simulation.workload import Workload
 from chunkscope.verification.endpoint import server as http
 from chunkscope.verification.endpoint.client import RANDOM_IDS, measure_endpoint
 from chunkscope.verification.endpoint.server import key_for, parse_address
 from chunkscope.verification.result import Run
 from chunkscope.vllm.enums import Task
 from chunkscope.vllm.log.failures import Status
+from tests.build import workload
 from tests.verification.odd_server import DONE, OddServer, event, raw, says, streamed, usage
 
 KEY = "sk-very-secret-0123456789"
@@ -32,9 +33,7 @@ vllm:cache_config_info{{block_size="16",engine="0",num_gpu_blocks="100"}} 1.0
 """
 
 
-def workload(*lengths: int, output: int = 3, task: Task = Task.GENERATE) -> Workload:
-    requests = tuple(Request(prompt_tokens=n, output_tokens=output) for n in lengths or (5, 9, 30))
-    return Workload(requests=requests, seed=3, arrivals="batch", task=task, long_over=20)
+SENT = workload(5, 9, 30, output=3)
 
 
 @pytest.fixture(autouse=True)
@@ -50,7 +49,7 @@ def key(monkeypatch):
 def measure(server: OddServer | str, sent: Workload | None = None, **changes):
     how = {"repeats": 2, "model": None, "prompts": (), "timeout_s": 20.0, "listener": Progress()}
     url = server if isinstance(server, str) else server.url
-    return measure_endpoint(url, sent or workload(), **{**how, **changes})
+    return measure_endpoint(url, sent or SENT, **{**how, **changes})
 
 
 def codes(run: Run) -> list[str]:
@@ -157,15 +156,14 @@ def test_requests_are_greedy_and_what_only_vllm_knows_is_not_sent_to_others():
 def test_likelihoods_are_asked_as_openai_has_them():
     answer = says(200, {"choices": [{"text": "x"}], "usage": {"completion_tokens": 1}})
     with OddServer(answer=answer) as server:
-        run = measure(server, workload(output=1, task=Task.LOGLIKELIHOOD))[2]
+        run = measure(server, workload(5, 9, 30, output=1, task=Task.LOGLIKELIHOOD))[2]
     assert run.ok
     assert (server.bodies[0]["echo"], server.bodies[0]["logprobs"]) == (True, 1)
     assert "stream" not in server.bodies[0]
 
 
 def test_requests_are_sent_at_their_time():
-    requests = [Request(prompt_tokens=5, output_tokens=3, arrival_s=i * 0.2) for i in range(3)]
-    run = run_of(sent=replace(workload(), requests=tuple(requests), arrivals="5/s"), repeats=1)
+    run = run_of(sent=workload(5, 5, 5, output=3, apart_s=0.2), repeats=1)
     assert run.figures.makespan_s >= 0.4
     assert run.figures.e2e_s.p50 < 0.4
 
@@ -181,7 +179,7 @@ def test_at_most_so_many_requests_are_under_way():
         under_way -= 1
         return response
 
-    assert run_of(answer, sent=replace(workload(*[5] * 5), concurrency=2), repeats=1).ok
+    assert run_of(answer, sent=workload(*[5] * 5, output=3, concurrency=2), repeats=1).ok
     assert most == 2
 
 
@@ -194,7 +192,7 @@ def test_a_connection_that_was_idle_for_long_is_not_used_again(monkeypatch):
         came_from.add(request.transport.get_extra_info("peername"))
         return await streamed("a", "b", "c")(request)
 
-    assert run_of(answer, sent=workload(5), repeats=3).ok
+    assert run_of(answer, sent=workload(5, output=3), repeats=3).ok
     assert len(came_from) == 5  # to try it out, to warm it up, three repeats
 
 
@@ -225,7 +223,7 @@ def test_prompt_and_cached_tokens_are_the_servers_own():
 
 def test_without_a_count_each_piece_is_one_and_it_is_noted():
     parts = (event("a"), event("b"), event("", finish="stop"), DONE)
-    run = run_of(raw(*parts), sent=workload(5), repeats=1)
+    run = run_of(raw(*parts), sent=workload(5, output=3), repeats=1)
     assert run.figures.output_tokens_per_s * run.figures.makespan_s == pytest.approx(2)
     assert codes(run) == ["answers_not_counted", "answers_ended_early"]
 

@@ -8,13 +8,12 @@ import pytest
 
 from chunkscope.console import Progress
 from chunkscope.errors import InputError
-from chunkscope.simulation.workload import Request, Workload
 from chunkscope.verification.engine_run import EngineJob, EngineRecord, measure
 from chunkscope.verification.result import Machine, Run
 from chunkscope.verification.settings import SettingRow
-from chunkscope.vllm.enums import Task
 from chunkscope.vllm.log.failures import Status
 from chunkscope.vllm.settings import Settings
+from tests.build import workload
 
 STEPS = {
     "prefill_tokens": [10, 0],
@@ -43,7 +42,7 @@ def measured(
     folder: Path,
     *events: dict,
     code: int = 0,
-    arrival_s: float = 0.0,
+    at_once: bool = True,
     listener: Progress = NOBODY,
     machine: Machine | None = None,
     before: str = "",
@@ -57,14 +56,11 @@ def measured(
         f"os.write(int(os.environ['CHUNKSCOPE_EVENTS_FD']), {lines}.encode())\nsys.exit({code})\n"
     )
     script.chmod(0o755)
-    request = Request(prompt_tokens=10, output_tokens=2, arrival_s=arrival_s)
     job = EngineJob(
         python=str(script),
         engine={},
         entry="llm",
-        workload=Workload(
-            requests=(request,), seed=0, arrivals="batch", task=Task.GENERATE, long_over=100
-        ),
+        workload=workload(10, output=2) if at_once else workload(10, 10, output=2, apart_s=0.5),
         warm_up=[],
         repeats=1,
         timeout_s=timeout_s,
@@ -139,7 +135,8 @@ def test_what_was_not_as_it_should_be_is_noted_once(tmp_path) -> None:
     again, loose = {**REPEAT, "emptied": False}, {**REPEAT, "held": False}
     assert notes(tmp_path, *BEGUN, REPEAT, again, again, MEASURED) == ["prefix_cache_not_emptied"]
     assert notes(tmp_path, *BEGUN, loose, MEASURED) == ["requests_trickled_in"]
-    assert notes(tmp_path, *BEGUN, loose, MEASURED, arrival_s=0.5) == []
+    later = {**loose, "answers": [ANSWER] * 2}
+    assert notes(tmp_path, *BEGUN, later, MEASURED, at_once=False) == []
 
 
 def test_rows_of_another_machine_do_not_stand_in_one_file(tmp_path) -> None:

@@ -17,11 +17,11 @@ from chunkscope.lengths.profile import Profile
 from chunkscope.prefixes.sharing import depths
 from chunkscope.prompts.prefix_files import PrefixFile
 from chunkscope.prompts.selection import SelectOptions
-from chunkscope.simulation.workload import Request, Workload, dataset_output, draw_workload
+from chunkscope.simulation.workload import Workload, dataset_output, draw_workload
 from chunkscope.sources.base import ReadOptions
 from chunkscope.verification.prompts import RealPrompt, nearest, real_prompts
 from chunkscope.verification.result import PromptSource
-from chunkscope.vllm.enums import Task
+from tests.build import workload
 from tests.prompts.helpers import lm_eval_sample
 from tests.tokenizers.helpers import bpe, save
 
@@ -31,14 +31,6 @@ SAMPLE = Path(__file__).parents[2] / "sample_data"
 def every_prompt(profile: Profile) -> Workload:
     outputs = [dataset_output(one, asked=16) for one in profile.datasets]
     return draw_workload(profile.datasets, outputs, room=200_000)
-
-
-def workload(*lengths: int, output: int = 8) -> Workload:
-    requests = tuple(
-        Request(prompt_tokens=n, output_tokens=output, arrival_s=float(i))
-        for i, n in enumerate(lengths)
-    )
-    return Workload(requests=requests, seed=0, arrivals="1/s", task=Task.GENERATE, long_over=100)
 
 
 def again(paths, profile, sent, **how):
@@ -165,7 +157,7 @@ def test_real_chats_have_the_ids_that_transformers_gives(shared):
 
 def test_each_request_gets_the_nearest_row(tmp_path, small):
     data = jsonl(tmp_path / "d.jsonl", *({"prompt": "a " * n} for n in (5, 50, 500)))
-    sent, real, _ = again([data], counted(data, small), workload(1_020, 6, 120))
+    sent, real, _ = again([data], counted(data, small), workload(1_020, 6, 120, apart_s=1.0))
     assert [r.prompt_tokens for r in sent.requests] == [1_000, 10, 100]
     assert [r.arrival_s for r in sent.requests] == [0.0, 1.0, 2.0]
     assert texts(real) == ["a " * 500, "a " * 5, "a " * 50]
@@ -179,7 +171,7 @@ def test_rows_are_used_again_only_when_all_were_used(data, small):
 
 def test_the_room_is_never_exceeded(tmp_path, small):
     data = jsonl(tmp_path / "d.jsonl", *({"prompt": "x y" * n} for n in range(1, 40)))
-    sent = again([data], counted(data, small), workload(*[20] * 39, output=8))[0]
+    sent = again([data], counted(data, small), workload(*[20] * 39))[0]
     assert all(r.prompt_tokens + r.output_tokens <= 28 for r in sent.requests)
     assert min(r.output_tokens for r in sent.requests) >= 1
 

@@ -17,15 +17,14 @@ from chunkscope.console import Progress
 from chunkscope.diagnosis.doctor import doctor
 from chunkscope.errors import MissingError
 from chunkscope.planning.recommend import recommend
-from chunkscope.prefixes.sharing import Stretch
-from chunkscope.simulation.workload import Request, Workload
+from chunkscope.simulation.workload import Workload
 from chunkscope.verification.endpoint.client import measure_endpoint
 from chunkscope.verification.prompts import RealPrompt
 from chunkscope.verification.result import EngineKind, Verification
 from chunkscope.vllm.enums import Task
 from chunkscope.vllm.log.failures import Status
 from chunkscope.vllm.settings import Settings
-from tests.build import profile
+from tests.build import profile, workload
 from tests.processes import PATIENCE_S, members, wait_until
 from tests.verification.test_real_verify import TINY
 
@@ -107,30 +106,6 @@ def write_tokenizer(folder: Path) -> None:
     (folder / "tokenizer_config.json").write_text(json.dumps(settings))
 
 
-def workload(
-    *lengths: int,
-    output: int = 6,
-    apart_s: float = 0.0,
-    task: Task = Task.GENERATE,
-    shared: int = 0,
-) -> Workload:
-    end = 0 if shared else -1
-    return Workload(
-        requests=tuple(
-            Request(
-                prompt_tokens=length, output_tokens=output, arrival_s=number * apart_s, stretch=end
-            )
-            for number, length in enumerate(lengths)
-        ),
-        stretches=(Stretch(parent=-1, tokens=shared),) if shared else (),
-        seed=7,
-        arrivals="batch",
-        task=task,
-        long_over=500,
-        shared_prefix=shared,
-    )
-
-
 MIXED = (40, 300, 700, 1_500, 90, 40, 300, 700, 20, 1_000)
 
 
@@ -153,7 +128,9 @@ def tokens(figures) -> float:
 
 
 def test_a_running_server_is_measured_from_end_to_end(served, installed):
-    machine, subject, run = measure(served, workload(*MIXED, output=60, apart_s=0.02))
+    machine, subject, run = measure(
+        served, workload(*MIXED, output=60, apart_s=0.02, long_over=500)
+    )
     assert (run.status, run.failure, run.notes) == (Status.OK, None, ())
     assert (machine.endpoint, machine.vllm) == (served.url, installed[0])
     assert (subject.name, run.setting, run.settings) == ("tiny", "endpoint", Settings())

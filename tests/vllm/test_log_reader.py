@@ -2,7 +2,6 @@
 
 import json
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 
@@ -84,7 +83,7 @@ SAID = [
     (
         "Auto-fit max_model_len: reduced from 131,072 to 40,960 to fit in available GPU memory "
         "(5.00 GiB available for KV cache)",
-        {"fitted_from": 131_072, "fitted_to": 40_960},
+        {"fitted_from": 131_072, "fitted_to": 40_960, "max_model_len": 40_960},
     ),
     (
         "Free memory on device (138.5/139.8 GiB) on startup. Desired GPU memory utilization is "
@@ -102,7 +101,7 @@ SAID = [
 
 @pytest.mark.parametrize(("text", "expected"), SAID, ids=[text[:40] for text, _ in SAID])
 def test_a_message_says_its_facts(text: str, expected: dict) -> None:
-    found = engine(stamped(text)).facts
+    found = engine(stamped("Using max model len 131072"), stamped(text)).facts
     assert {name: getattr(found, name) for name in expected} == expected
 
 
@@ -113,12 +112,6 @@ def test_the_first_line_of_an_engine_says_how_it_is_configured() -> None:
     assert (found.max_model_len, found.tensor_parallel_size) == (4_096, 2)
     assert all((found.enforce_eager, found.enable_prefix_caching, found.enable_chunked_prefill))
     assert found.kv_cache_dtype == "fp8"
-
-
-def test_the_context_is_what_auto_fit_made_of_it() -> None:
-    text = "Auto-fit max_model_len: reduced from 131072 to 40960 to fit in available GPU memory"
-    both = engine(stamped("Using max model len 131072"), stamped(text))
-    assert both.facts.max_model_len == 40_960
 
 
 # -- whatever is put before a line ---------------------------------------------------------------
@@ -272,15 +265,17 @@ def test_a_log_of_weeks_keeps_its_sums_in_few_windows() -> None:
     assert life.prompt_tokens == pytest.approx(count * 10, rel=0.01)
 
 
+STEP = (
+    "Iteration(7): {p} context requests, {t} context tokens, {d} generation requests, {d} "
+    "generation tokens, iteration elapsed time: {ms} ms"
+)
+
+
 def test_steps_are_added_up() -> None:
-    step = (
-        "Iteration(7): {p} context requests, {t} context tokens, {d} generation requests, {d} "
-        "generation tokens, iteration elapsed time: {ms} ms"
-    )
     steps = engine(
-        stamped(step.format(p=0, t=0, d=4, ms="10.00")),
-        stamped(step.format(p=1, t=2048, d=4, ms="80.00")),
-        "Engine 000: " + step.format(p=1, t=256, d=0, ms="20.00") + ", GPU KV cache usage: 0.0%",
+        stamped(STEP.format(p=0, t=0, d=4, ms="10.00")),
+        stamped(STEP.format(p=1, t=2048, d=4, ms="80.00")),
+        "Engine 000: " + STEP.format(p=1, t=256, d=0, ms="20.00") + ", GPU KV cache usage: 0.0%",
     ).steps
     assert (steps.slowdown, steps.longest_ms) == pytest.approx((8.0, 80.0))
 
@@ -454,14 +449,3 @@ def test_nothing_of_a_prompt_or_a_key_is_kept() -> None:
     )  # fmt: skip
     assert secret not in repr(life)
     assert (life.arguments, life.facts.kv_cache_tokens) == ({"max_num_seqs": 8}, None)
-
-
-@pytest.mark.shared
-def test_a_real_log_of_0_24(shared: Path) -> None:
-    path = shared / "data" / "vllm_logs" / "vllm-0.24.0-h200-serve-bench.log"
-    life = engine(path.read_text())
-    assert (life.facts.version, life.facts.kv_cache_tokens) == ("0.24.0", 919_824)
-    assert life.facts.max_num_batched_tokens == 8_192
-    assert life.arguments == {"max_model_len": 16_384, "enable_prefix_caching": False}
-    assert len(life.windows) == 11
-    assert max(w.prompt_tokens_per_s for w in life.windows) == 36_298.8

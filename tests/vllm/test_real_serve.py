@@ -101,23 +101,14 @@ def test_every_form_is_read_as_the_plans_own_words(served, name):
         assert read == expected, form
 
 
-def test_the_real_command_knows_what_off_is(served):
-    assert served["off", Target.VLLM_YAML]["enable_chunked_prefill"] == "False"
-    assert served["conservative", Target.VLLM_YAML]["enable_chunked_prefill"] == "None"
+def test_why_the_yaml_is_written_as_it_is(served):
+    """A false is dropped, `--config=FILE` ignored, and a file without a key kills the command."""
 
+    def chunks(*case):
+        return served[case]["enable_chunked_prefill"]
 
-def test_a_false_in_the_file_is_dropped_and_its_own_key_is_not(served):
-    """Why `vllm-yaml` writes no-enable-chunked-prefill."""
-    assert served["trap", "false"]["enable_chunked_prefill"] == "None"
-    assert served["trap", "no-"]["enable_chunked_prefill"] == "False"
-
-
-def test_a_config_file_behind_an_equal_sign_is_ignored(served):
-    """Why `vllm-yaml` says to write a blank."""
-    assert served["trap", "="]["enable_chunked_prefill"] == "None"
-
-
-def test_a_file_without_a_key_kills_the_command(served):
-    """Why `vllm-yaml` writes an empty mapping when there is nothing to set."""
+    assert (chunks("off", Target.VLLM_YAML), chunks("trap", "no-")) == ("False", "False")
+    assert {chunks("trap", "false"), chunks("trap", "=")} == {"None"}
+    assert chunks("conservative", Target.VLLM_YAML) == "None"
     assert served["trap", "nothing"] is None
     assert served["nothing to set", Target.VLLM_YAML] is not None
