@@ -34,7 +34,7 @@ from chunkscope.verification.result import (
     Verification,
     WorkerMemory,
 )
-from chunkscope.vllm.enums import Mode, Task
+from chunkscope.vllm.enums import Task
 from chunkscope.vllm.log.failures import Status
 from chunkscope.vllm.settings import Settings
 
@@ -48,6 +48,7 @@ SHORT = tuple(range(20, 420, 8))
 MIXED = (*range(50, 1_550, 32), *[2_500] * 3, 4_000)
 FITTING = (*range(50, 850, 16), 2_500, 4_000)  # fits the KV cache of an H200
 LONG = tuple(range(4_000, 14_000, 200))
+USUAL = {"model": MODEL, "gpu": "h200", "vllm_version": "0.24.0"}
 CREATED = "2025-01-01T00:00:00+00:00"
 
 
@@ -72,21 +73,20 @@ def profile(**datasets: Iterable[int]) -> Profile:
 
 def plan(lengths: Sequence[int] = MIXED, **options: Any) -> Plan:
     """By the length rule, with a context for these lengths: nothing depends on a prediction."""
-    context = round_up(max(lengths, default=1) + (options.get("max_output") or 256))
+    return advised(lengths, **_ruled(LengthHistogram.of(lengths), options))
+
+
+def _ruled(lengths: LengthHistogram, options: dict[str, Any]) -> dict[str, Any]:
+    context = round_up((lengths.max or 1) + (options.get("max_output") or 256))
     model = options.get("model", MODEL)
     shape = find_model(model) if isinstance(model, str) else model
-    limit = shape.limit if shape else None
-    fixed = {"mode": ruled(lengths), "max_model_len": min(context, limit or context)}
-    return advised(lengths, **{**fixed, **options})
-
-
-def ruled(lengths: Iterable[int]) -> Mode:
-    return decide(LengthHistogram.of(lengths)).mode
+    limit = (shape.limit if shape else None) or context
+    return {"mode": decide(lengths).mode, "max_model_len": min(context, limit), **options}
 
 
 def advised(lengths: Sequence[int] = MIXED, **options: Any) -> Plan:
     """By evidence, as `recommend` decides by itself."""
-    wanted = {"model": MODEL, "gpu": "h200", "vllm_version": "0.24.0", **options}
+    wanted = {**USUAL, **options}
     try:
         return _plan(tuple(lengths), tuple(wanted.items()))
     except TypeError:  # an option that cannot be a key
@@ -215,10 +215,7 @@ class Place:
 
     def save_plan(self, of: Profile, **options: Any) -> Plan:
         """By the length rule: the gate's tests are not about what pays."""
-        context = round_up((of.overall.max or 1) + (options.get("max_output") or 256))
-        wanted = {"model": MODEL, "gpu": "h200", "vllm_version": "0.24.0"}
-        fixed = {"mode": decide(of.overall).mode, "max_model_len": context}
-        made = recommend(of, **{**wanted, **fixed, **options})
+        made = recommend(of, **_ruled(of.overall, {**USUAL, **options}))
         made.save(self.reports / "plan.json")
         return made
 

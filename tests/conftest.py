@@ -16,13 +16,11 @@ from typing import NoReturn
 import pytest
 from hypothesis import HealthCheck, settings
 
-from chunkscope.models import known_model
 from tests.vllm.serve_flag_rows import known_flags
 
 REPOSITORY = Path(__file__).parents[1]
 PROBES = REPOSITORY / "tests" / "vllm" / "probes"  # programs for another interpreter
 collect_ignore = ["vllm/probes"]
-MODELS = ("llama-3.1-8b", "qwen2.5-7b-instruct", "mistral-7b-v0.3", "qwen3-30b-a3b")
 
 # How long an example takes says how busy the machine is, not whether the code is right.
 settings.register_profile(
@@ -102,16 +100,6 @@ def harness_python() -> Path:
 def installed(vllm_python):
     """The version of that vLLM, and every option its parser knows."""
     return known_flags(vllm_python)
-
-
-@pytest.fixture(scope="session")
-def folders(tmp_path_factory):
-    """A model is a folder with nothing but a config.json in it."""
-    made = {}
-    for model in MODELS:
-        made[model] = tmp_path_factory.mktemp(model)
-        (made[model] / "config.json").write_text(json.dumps(known_model(model).config))
-    return made
 
 
 @pytest.fixture(scope="session")

@@ -70,6 +70,18 @@ def members(group: int) -> list[int]:
     return found
 
 
+def named(*words: str) -> set[int]:
+    """Processes with all of these in their command; vLLM writes over its own."""
+    found = set()
+    for entry in PROC.glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            command = entry.read_bytes()
+            found |= (
+                {int(entry.parent.name)} if all(w.encode() in command for w in words) else set()
+            )
+    return found
+
+
 def wait_until_idle(process: "subprocess.Popen[Any]", checks: int = 25) -> None:
     """All its threads sleep, whenever one looks: it waits for something from outside.
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import chunkscope
+from tests.commands.test_surface import COMMANDS
 
 PACKAGE = Path(chunkscope.__file__).parent
 
@@ -177,14 +178,8 @@ except SystemExit as stop:
 """
 
 
-COMMANDS = (
-    *("analyze", "prefixes", "recommend", "simulate", "verify", "report", "gate"),
-    *("memory", "help", "doctor", "demo"),
-)
-
-
 @pytest.mark.parametrize(
-    "arguments", [["--help"], ["--version"], *([command, "--help"] for command in COMMANDS)]
+    "arguments", [["--help"], ["--version"], *([name, "--help"] for name in COMMANDS)]
 )
 def test_help_loads_nothing_heavy(arguments: list[str]) -> None:
     assert not loaded_by(HELP.format(arguments=arguments)) & HEAVY

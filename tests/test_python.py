@@ -6,10 +6,8 @@ from inspect import signature
 from typing import Any
 
 import pytest
-from typer.main import get_command
 
 import chunkscope
-from chunkscope.cli import application
 from chunkscope.commands import api
 from chunkscope.errors import UsageError
 from chunkscope.findings import load_findings
@@ -20,6 +18,7 @@ from chunkscope.planning.request import PlanRequest
 from chunkscope.verification.verify import VerifyOptions
 from chunkscope.vllm.settings import Settings
 from tests.commands.helpers import chunkscope as command
+from tests.commands.test_surface import COMMANDS
 from tests.conftest import REPOSITORY
 
 PROFILE = REPOSITORY / "reports" / "example" / "profile.json"
@@ -35,24 +34,13 @@ def test_a_plan_is_that_of_the_command_line(tmp_path, plan):
     words = ("recommend", PROFILE, "--model", "qwen2.5-1.5b", "--gpu", "l4", "--json")
     document = json.loads(command(tmp_path, *words).out)
     assert document["settings"] == json.loads(json.dumps(plan.to_json()["settings"]))
-    assert chunkscope.Plan.load(tmp_path / "reports" / "plan.json").digest() == plan.digest()
-
-
-def test_a_plan_is_simulated_with_its_profile(plan):
-    simulation = chunkscope.simulate(plan, PROFILE)
-    assert simulation.runs[0].figures.makespan_s == plan.run.figures.makespan_s
+    assert chunkscope.Plan.load(str(tmp_path / "reports" / "plan.json")).digest() == plan.digest()
 
 
 @pytest.mark.parametrize("word", ["task", "mode", "order", "entry"])
 def test_an_unknown_word_is_an_error_that_names_the_argument(word):
     with pytest.raises(UsageError, match=word):
         chunkscope.recommend(PROFILE, **{word: "nonsense"})
-
-
-def test_files_are_named_by_text_too(tmp_path):
-    profile = chunkscope.Profile.load(str(PROFILE))
-    profile.save(str(tmp_path / "copy.json"))
-    assert chunkscope.Profile.load(tmp_path / "copy.json") == profile
 
 
 def test_values_are_frames_and_tables(plan):
@@ -80,12 +68,6 @@ RETURNED = {
     "recommend": {"emit", "anyway", "check"},
     "gate": {"init", "force", "update"},
 }
-COMMANDS = (
-    *("analyze", "prefixes", "recommend", "simulate", "verify"),
-    *("memory", "doctor", "gate", "report", "demo"),
-)
-
-
 # Whose options are keywords, too.
 MODELS: dict[str, tuple[Any, ...]] = {
     "analyze": (AnalyzeOptions,),
@@ -96,14 +78,14 @@ MODELS: dict[str, tuple[Any, ...]] = {
 }
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", sorted(COMMANDS.keys() - {"help", "gpus", "models"}))
 def test_an_option_of_a_command_is_a_keyword_of_its_function(command: str) -> None:
     function = getattr(api, command, None) or getattr(chunkscope, command)
     keywords = {*signature(function).parameters, *api.ALIASES}
     keywords |= {name for model in MODELS.get(command, ()) for name in api.option_types(model)}
     options = {
         parameter.name
-        for parameter in get_command(application(command)).commands[command].params
+        for parameter in COMMANDS[command].params
         if parameter.param_type_name == "option"
     }
     assert not options - keywords - SHOWN - RETURNED.get(command, set())

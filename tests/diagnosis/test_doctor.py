@@ -76,26 +76,6 @@ def test_the_phases_of_a_benchmark_are_named(shared: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "changes"),
-    [
-        ("killed", {"ended": "change_killed", "queue-bound": "change_queue"}),
-        ("small-step", {"small-budget": "change_small_step", "queue-bound": "change_queue_last"}),
-        ("blocks-override", {"kv-bound": "change_fixed_size"}),
-        ("does-not-fit", {"ended": "change_fixed_size"}),
-        ("max-num-seqs", {"max-num-seqs": "change_seqs", "queue-bound": "change_queue_last"}),
-        ("client-bound", {"client-bound": "change_client"}),
-        ("loglikelihood", {"queue-bound": "change_queue"}),  # sent at once: no slow client
-        ("bad-arguments", {"ended": "change_refused_arguments"}),
-        ("unknown-argument", {"ended": "change_refused_arguments"}),
-    ],
-)
-def test_what_limited_a_real_engine_and_no_other_cause_is_asserted(name, changes) -> None:
-    (engine,) = doctor(LOGS / f"vllm-0.28-cpu-{name}.log").engines
-    assert {symptom.rule: symptom.change.code for symptom in engine.symptoms} == changes
-    assert engine.facts.version == (None if name == "unknown-argument" else "0.28.0")
-
-
-@pytest.mark.parametrize(
     ("name", "rates", "cache", "evidence"),
     [
         ("0.28-cpu-preemptions", (1_200, 6_000), (2_048, 1), {"count": 42, "requests": 24}),

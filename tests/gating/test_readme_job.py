@@ -4,6 +4,7 @@ import gzip
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -28,26 +29,11 @@ def block(language: str, holding: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A `chunkscope` on the PATH that is this checkout's."""
-    folder = tmp_path_factory.mktemp("bin")
-    lines = {
-        "chunkscope": f'exec "{sys.executable}" -m chunkscope "$@"',
-        # `pip install` says what it would install: the environment is there already.
-        "python": '[ "$1 $2 $3" = "-m pip install" ] && cd "$5" && exec pwd',
-    }
-    for name, line in lines.items():
-        (folder / name).write_text(f"#!/bin/sh\n{line}\n")
-        (folder / name).chmod(0o755)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def prepared(tmp_path_factory: pytest.TempPathFactory, programs: Path) -> Path:
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A repository after the page's first commands, with its budget."""
     place = tmp_path_factory.mktemp("prepared")
     shutil.copytree(REPOSITORY / "sample_data", place / "sample_data")
-    done = shell(block("sh", "gate --init"), place, programs)
+    done = shell(block("sh", "gate --init"), place)
     assert done.returncode == 0, done.stderr
     (place / "chunkscope.toml").write_text(block("toml", "[gate.data]"))
     return place
@@ -58,14 +44,20 @@ def checkout(tmp_path: Path, prepared: Path) -> Path:
     return shutil.copytree(prepared, tmp_path, dirs_exist_ok=True)
 
 
-def shell(script: str, place: Path, programs: Path, **env: str) -> subprocess.CompletedProcess[str]:
+# This checkout's; `pip install` says what it would install: the environment is there already.
+HERE = f"""
+chunkscope() {{ {shlex.quote(sys.executable)} -m chunkscope "$@"; }}
+python() {{ [ "$1 $2 $3" = "-m pip install" ] && (cd "$5" && pwd); }}
+"""
+
+
+def shell(script: str, place: Path, **env: str) -> subprocess.CompletedProcess[str]:
     """As GitHub runs a step: bash, ending at the first failure."""
     usual = {k: v for k, v in os.environ.items() if not k.startswith("GITHUB_")}
-    path = f"{programs}{os.pathsep}{os.environ['PATH']}"
     return subprocess.run(
-        ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script],
+        ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", HERE + script],
         cwd=place,
-        env={**usual, "PATH": path, "PYTHONPATH": str(REPOSITORY), **env},
+        env={**usual, "PYTHONPATH": str(REPOSITORY), **env},
         capture_output=True,
         text=True,
         check=False,
@@ -75,15 +67,15 @@ def shell(script: str, place: Path, programs: Path, **env: str) -> subprocess.Co
 Steps = list[subprocess.CompletedProcess[str]]
 
 
-def run_job(place: Path, programs: Path) -> Steps:
+def run_job(place: Path) -> Steps:
     """The job's one step of ours: the action, with the job's inputs."""
     (job,) = yaml.safe_load(block("yaml", "jobs:"))["jobs"].values()
     _checkout, ours = job["steps"]
     assert ours["uses"] == "OWNER/chunkscope/.github/actions/gate@main"
-    return run_action(place, programs, ours["with"])
+    return run_action(place, ours["with"])
 
 
-def run_action(place: Path, programs: Path, given: dict[str, str]) -> Steps:
+def run_action(place: Path, given: dict[str, str]) -> Steps:
     """Every `run:` step in turn, as GitHub runs them; a step that fails is the last."""
     action = yaml.safe_load((ACTION / "action.yml").read_text())
     inputs = {name: about["default"] for name, about in action["inputs"].items()} | given
@@ -100,20 +92,20 @@ def run_action(place: Path, programs: Path, given: dict[str, str]) -> Steps:
             for name, value in step.get("env", {}).items()
         }
         env |= {"GITHUB_STEP_SUMMARY": str(place / "summary.md"), "GITHUB_ACTION_PATH": str(ACTION)}
-        done.append(shell(step["run"], place, programs, **env))
+        done.append(shell(step["run"], place, **env))
         if done[-1].returncode:
             break
     return done
 
 
-def run_hook(place: Path, programs: Path) -> subprocess.CompletedProcess[str]:
+def run_hook(place: Path) -> subprocess.CompletedProcess[str]:
     """The hook that the page's lines name, by its manifest."""
     (repository,) = yaml.safe_load(block("yaml", "hooks:"))["repos"]
     manifest = yaml.safe_load((REPOSITORY / ".pre-commit-hooks.yaml").read_text())
     ((named,), (hook,)) = repository["hooks"], manifest
     assert named["id"] == hook["id"]
     assert (hook["language"], hook["pass_filenames"]) == ("python", False)
-    return shell(hook["entry"], place, programs)
+    return shell(hook["entry"], place)
 
 
 def grow(place: Path) -> None:
@@ -123,14 +115,14 @@ def grow(place: Path) -> None:
         rows.write(json.dumps({"prompt": "word " * 40_000}) + "\n")
 
 
-def test_the_job_passes_on_unchanged_data_and_fails_when_it_grows(checkout, programs):
-    done = run_job(checkout, programs)
+def test_the_job_passes_on_unchanged_data_and_fails_when_it_grows(checkout):
+    done = run_job(checkout)
     assert [step.returncode for step in done] == [0] * 4, done[-1].stdout + done[-1].stderr
     assert Path(done[0].stdout.strip()).resolve() == REPOSITORY.resolve(), "installs this very code"
     assert done[-1].stdout.startswith("::notice title=chunkscope gate::")
     assert "| ok: " in (checkout / "summary.md").read_text()
     grow(checkout)
-    done = run_job(checkout, programs)
+    done = run_job(checkout)
     assert [step.returncode for step in done] == [0, 0, 0, 1], done[-1].stderr
     assert "title=data.longest_prompt of all together::" in done[-1].stdout
     assert "title=drift.max of code_repair::" in done[-1].stdout
@@ -139,28 +131,28 @@ def test_the_job_passes_on_unchanged_data_and_fails_when_it_grows(checkout, prog
     assert "| FAIL: " in (checkout / "summary.md").read_text()
 
 
-def test_the_action_judges_what_is_committed_where_nothing_is_to_be_counted(checkout, programs):
+def test_the_action_judges_what_is_committed_where_nothing_is_to_be_counted(checkout):
     grow(checkout)
-    _install, done = run_action(checkout, programs, {"gate": "reports --config chunkscope.toml"})
+    _install, done = run_action(checkout, {"gate": "reports --config chunkscope.toml"})
     assert done.returncode == 1
     assert "title=freshness.data of code_repair::" in done.stdout
     (checkout / "chunkscope.toml").write_text("[gate]\n")
-    _install, done = run_action(checkout, programs, {})
+    _install, done = run_action(checkout, {})
     assert done.returncode == 3
     assert done.stdout.startswith("::error file=chunkscope.toml,title=chunkscope gate cannot judge")
 
 
-def test_what_stands_in_an_input_is_never_run(checkout, programs):
+def test_what_stands_in_an_input_is_never_run(checkout):
     given = {"gate": "; touch stolen", "analyze": "$(touch stolen)"}
-    assert run_action(checkout, programs, given)[-1].returncode
+    assert run_action(checkout, given)[-1].returncode
     assert not (checkout / "stolen").exists()
 
 
-def test_the_hook_passes_and_fails_likewise(checkout, programs):
-    done = run_hook(checkout, programs)
+def test_the_hook_passes_and_fails_likewise(checkout):
+    done = run_hook(checkout)
     assert done.returncode == 0, done.stderr
     grow(checkout)
-    done = run_hook(checkout, programs)
+    done = run_hook(checkout)
     assert done.returncode == 1
     assert "chunkscope analyze sample_data/" in done.stdout
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -29,9 +30,10 @@ class OddServer:
     url: str = ""
 
     def __enter__(self) -> "OddServer":
-        self._loop = asyncio.new_event_loop()
         ready = threading.Event()
-        self._thread = threading.Thread(target=self._serve, args=[ready], daemon=True)
+        self._thread = threading.Thread(
+            target=lambda: asyncio.run(self._until_end(ready)), daemon=True
+        )
         self._thread.start()
         assert ready.wait(10)
         return self
@@ -45,24 +47,14 @@ class OddServer:
         """What was asked for, of those paths that answer prompts."""
         return [body for path, _, body in self.requests if path.endswith("completions")]
 
-    def _serve(self, ready: threading.Event) -> None:
-        asyncio.set_event_loop(self._loop)
-        self._loop.run_until_complete(self._until_end(ready))
-        self._loop.close()
-
     async def _until_end(self, ready: threading.Event) -> None:
-        self._end = asyncio.Event()
+        self._loop, self._end = asyncio.get_running_loop(), asyncio.Event()
         application = web.Application(client_max_size=64 << 20)
         application.router.add_route("*", "/{path:.*}", self._any)
-        runner = web.AppRunner(application, shutdown_timeout=0.1)
-        await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0)
-        await site.start()
-        port = runner.addresses[0][1]
-        self.url = f"http://127.0.0.1:{port}"
-        ready.set()
-        await self._end.wait()
-        await runner.cleanup()
+        async with TestServer(application, shutdown_timeout=0.1) as server:
+            self.url = f"http://127.0.0.1:{server.port}"
+            ready.set()
+            await self._end.wait()
 
     async def _any(self, request: web.Request) -> web.StreamResponse:
         text = await request.text()

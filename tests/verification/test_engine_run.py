@@ -2,18 +2,29 @@
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from chunkscope.console import Progress
 from chunkscope.errors import InputError
+from chunkscope.models import find_model
+from chunkscope.simulation.workload import with_shared_prefix
+from chunkscope.verification.calibrate import (
+    COLUMNS,
+    bursts_for,
+    calibration_of,
+    calibration_path,
+    timed_steps,
+)
 from chunkscope.verification.engine_run import EngineJob, EngineRecord, measure
 from chunkscope.verification.result import Machine, Run
 from chunkscope.verification.settings import SettingRow
+from chunkscope.vllm.enums import Task
 from chunkscope.vllm.log.failures import Status
 from chunkscope.vllm.settings import Settings
-from tests.build import workload
+from tests.build import WORKLOAD, failed, run, workload
 
 STEPS = {
     "prefill_tokens": [10, 0],
@@ -74,9 +85,7 @@ def notes(*told: object, **how: object) -> list[str]:
     return [note.code for note in measured(*told, **how)[0].notes]
 
 
-def test_an_engine_that_tells_everything_is_a_row_even_if_it_dies_while_calibrating(
-    tmp_path,
-) -> None:
+def test_an_engine_that_told_all_is_a_row_though_it_dies_while_calibrating(tmp_path) -> None:
     run, record = measured(tmp_path, *BEGUN, REPEAT, MEASURED, BURST, code=1)
     assert run.ok
     assert run.notes == ()
@@ -143,3 +152,59 @@ def test_rows_of_another_machine_do_not_stand_in_one_file(tmp_path) -> None:
     earlier = Machine(device="cpu", vllm="0.24.0")
     with pytest.raises(InputError, match=r"0\.24\.0.*0\.28\.0"):
         measured(tmp_path, *BEGUN, REPEAT, MEASURED, machine=earlier)
+
+
+# -- the steps that become a calibration: thinned, and with what neighbours share ------------------
+
+TIMED = {name: [1, 2, 3, 4] for name in COLUMNS} | {
+    "decode_context_tokens": [1_000, 2_000, 3_000, 4_000],
+    "duration_s": [0.01, 0.123456789, None, 0.0],
+}
+
+
+def recorded(device: str = "cuda", **engine: bool) -> EngineRecord:
+    return EngineRecord(
+        versions={"vllm": "0.24.0", "torch": "2.11"},
+        workers=[{"device": device, "gpu": "NVIDIA H200", "total_bytes": 2**37}],
+        engine={"async_scheduling": True, **engine},
+        steps=[TIMED],
+        bursts=[TIMED],
+    )
+
+
+@pytest.mark.parametrize(("count", "left"), [(1_500, 3_000), (1_501, 1_501), (5_000, 2_500)])
+def test_very_many_steps_are_thinned(count, left):
+    many = {name: list(range(1, count + 1)) for name in COLUMNS}
+    rows = [row[0] for row in timed_steps([many, many])]
+    assert (len(rows), rows[0]) == (left, 1)
+    assert rows[-1] > count - 10
+
+
+def test_bursts_fit_into_any_context():
+    assert bursts_for(2) == [(n, 1, 1) for n in (1_024, 512, 256, 64, 8, 1)]
+    assert bursts_for(100)[1:3] == [(512, 32, 16), (256, 64, 16)]
+    assert bursts_for(100)[3:] == [(64, 83, 16), (8, 83, 16), (1, 83, 16)]
+    assert bursts_for(131_072)[3:] == [(64, 512, 16), (8, 4_096, 16), (1, 32_768, 16)]
+
+
+@pytest.mark.parametrize(
+    ("task", "caching", "context"),
+    [
+        (Task.GENERATE, {}, 995),
+        (Task.GENERATE, {"enable_prefix_caching": False}, 1_000),
+        (Task.LOGLIKELIHOOD, {}, 1_000),
+    ],
+)
+def test_context_that_neighbours_share_counts_as_much_as_it_takes(task, caching, context):
+    requests, stretches = with_shared_prefix(WORKLOAD.requests, 64)
+    sent = replace(WORKLOAD, requests=requests, stretches=stretches, task=task)
+    good = (run("plan", 1.0), recorded(**caching))
+    made = calibration_of([good, (failed("off"), recorded())], find_model("llama-3.1-8b"), sent)
+    assert made.steps.setting == ("plan", "plan", "bursts", "bursts")
+    assert made.steps.decode_context_tokens == (context, 2 * context, 1_000, 2_000)
+    assert made.steps.duration_s == (0.01, 0.1234568) * 2
+    assert (made.gpu, made.tp, made.vllm) == ("NVIDIA H200", 1, "0.24.0")
+    assert (made.eager, made.async_scheduling) == (False, True)
+    name = "calibration-nvidia-h200-llama-3.1-8b.json"
+    assert calibration_path(Path("x"), made) == Path("x") / name
+    assert calibration_of([(failed("off"), recorded())], made.model, sent) is None

@@ -22,6 +22,7 @@ from chunkscope.sources.base import ReadOptions
 from chunkscope.verification.prompts import RealPrompt, nearest, real_prompts
 from chunkscope.verification.result import PromptSource
 from tests.build import workload
+from tests.commands.helpers import write_jsonl
 from tests.prompts.helpers import lm_eval_sample
 from tests.tokenizers.helpers import bpe, save
 
@@ -58,11 +59,6 @@ def counted(path: Path, tokenizer: str, **options) -> Profile:
     return chunkscope.analyze(path, options=AnalyzeOptions(tokenizer=tokenizer, **options))
 
 
-def jsonl(path: Path, *rows) -> Path:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return path
-
-
 @pytest.fixture(scope="module")
 def small(tmp_path_factory) -> str:
     """A tokenizer that is loaded in no time: a token for each byte."""
@@ -73,19 +69,17 @@ def small(tmp_path_factory) -> str:
 
 @pytest.fixture
 def data(tmp_path):
-    return jsonl(tmp_path / "d.jsonl", {"prompt": "one"}, {"prompt": "and another"})
+    return write_jsonl(tmp_path / "d.jsonl", [{"prompt": "one"}, {"prompt": "and another"}])
 
 
-def test_several_datasets_have_the_lengths_that_analyze_counted(small):
+def test_several_datasets_and_options_of_the_profile_hold(small):
     names = ("code_repair", "knowledge_quiz")
     files = [path for path in sorted(SAMPLE.iterdir()) if path.name.split(".")[0] in names]
     assert_as_analyzed(files, AnalyzeOptions(tokenizer=small))
-
-
-def test_options_of_the_profile_hold(small):
     select = SelectOptions(template="Q: {question}\nA:")
-    options = AnalyzeOptions(special_tokens=False, select=select, tokenizer=small)
-    assert_as_analyzed([SAMPLE / "knowledge_quiz.csv"], options)
+    assert_as_analyzed(
+        files[1:], AnalyzeOptions(special_tokens=False, select=select, tokenizer=small)
+    )
 
 
 def test_chats_are_rendered_as_they_were(data):
@@ -97,22 +91,17 @@ def test_chats_are_rendered_as_they_were(data):
 
 def test_what_a_harness_sent_is_sent_again(tmp_path):
     messages = json.dumps([{"role": "user", "content": "How far?"}])
-    log = jsonl(
-        tmp_path / "samples.jsonl",
-        lm_eval_sample(0, ["Q: 1", " A"], ["Q: 1", " B"]),
-        lm_eval_sample(1, [[messages], {"until": []}], resps=[["far"]]),
-    )
+    choices = lm_eval_sample(0, ["Q: 1", " A"], ["Q: 1", " B"])
+    written = lm_eval_sample(1, [[messages], {"until": []}], resps=[["far"]])
+    log = write_jsonl(tmp_path / "samples.jsonl", [choices, written])
     assert sorted(texts(assert_as_analyzed([log])))[1:] == ["Q: 1 A", "Q: 1 B"]
 
 
-def test_rows_without_fields_are_prompts_as_a_whole(tmp_path, small):
-    rows = jsonl(tmp_path / "rows.jsonl", "one", "and another")
+def test_rows_without_fields_and_tables_are_read_as_they_were(tmp_path, small):
+    """An encoding, delimiter and header can all be wrong by themselves."""
+    rows = write_jsonl(tmp_path / "rows.jsonl", ["one", "and another"])
     real = assert_as_analyzed([rows], AnalyzeOptions(tokenizer=small))
     assert sorted(texts(real)) == ["and another", "one"]
-
-
-def test_a_table_is_read_as_it_was(tmp_path, small):
-    """Its encoding, delimiter and header can all be wrong by themselves."""
     file = tmp_path / "data.csv"
     lines = ["how many?, said the café; yes", "the naïve one; no, it is not", "häh?; no"]
     file.write_text("\n".join(lines), encoding="latin-1")
@@ -122,7 +111,8 @@ def test_a_table_is_read_as_it_was(tmp_path, small):
 
 
 def test_a_prefix_file_is_read_again_for_the_dataset_it_was_given_for(data, tmp_path, small):
-    other = jsonl(tmp_path / "other.jsonl", {"prompt": "three"}, {"prompt": "and the fourth"})
+    rows = [{"prompt": "three"}, {"prompt": "and the fourth"}]
+    other = write_jsonl(tmp_path / "other.jsonl", rows)
     for name in ("one", "two"):
         (tmp_path / name).write_text(f"Examples of {name}:\n\n")
     files = (PrefixFile.given(f"d={tmp_path}/one"), PrefixFile.given(f"mine={tmp_path}/two"))
@@ -156,7 +146,7 @@ def test_real_chats_have_the_ids_that_transformers_gives(shared):
 
 
 def test_each_request_gets_the_nearest_row(tmp_path, small):
-    data = jsonl(tmp_path / "d.jsonl", *({"prompt": "a " * n} for n in (5, 50, 500)))
+    data = write_jsonl(tmp_path / "d.jsonl", ({"prompt": "a " * n} for n in (5, 50, 500)))
     sent, real, _ = again([data], counted(data, small), workload(1_020, 6, 120, apart_s=1.0))
     assert [r.prompt_tokens for r in sent.requests] == [1_000, 10, 100]
     assert [r.arrival_s for r in sent.requests] == [0.0, 1.0, 2.0]
@@ -170,7 +160,7 @@ def test_rows_are_used_again_only_when_all_were_used(data, small):
 
 
 def test_the_room_is_never_exceeded(tmp_path, small):
-    data = jsonl(tmp_path / "d.jsonl", *({"prompt": "x y" * n} for n in range(1, 40)))
+    data = write_jsonl(tmp_path / "d.jsonl", ({"prompt": "x y" * n} for n in range(1, 40)))
     sent = again([data], counted(data, small), workload(*[20] * 39))[0]
     assert all(r.prompt_tokens + r.output_tokens <= 28 for r in sent.requests)
     assert min(r.output_tokens for r in sent.requests) >= 1
@@ -206,7 +196,7 @@ def test_real_prompts_share_what_they_share(tmp_path, small) -> None:
     """Shots of two kinds before each question: what is predicted of them is of these very rows."""
     shots = ["One and one is two. " * 20, "A cube has six sides. " * 20]
     rows = [{"prompt": f"{shots[n % 2]}Question {n}?"} for n in range(8)]
-    file = jsonl(tmp_path / "few.jsonl", *rows, {"prompt": "Nothing in common?"})
+    file = write_jsonl(tmp_path / "few.jsonl", [*rows, {"prompt": "Nothing in common?"}])
     profile = counted(file, small)
     sent, real, _ = again([file], profile, every_prompt(profile))
 
@@ -232,7 +222,7 @@ def test_what_the_profile_does_not_keep_is_refused(data, tmp_path, small):
     templated = counted(data, small, chat_template=template, apply_chat_template=True)
     with pytest.raises(InputError, match="--chat-template"):
         again([data], templated, workload(5))
-    trace = jsonl(tmp_path / "t.jsonl", *[{"input_length": 9, "output_length": 2}] * 3)
+    trace = write_jsonl(tmp_path / "t.jsonl", [{"input_length": 9, "output_length": 2}] * 3)
     for profile in (chunkscope.analyze(trace), counted(data, small)):
         with pytest.raises(InputError) as raised:
             again([trace], profile, workload(9))
@@ -244,7 +234,8 @@ def test_another_tokenizer_or_other_data_is_refused(data, tmp_path, small):
     with pytest.raises(InputError) as raised:
         again([data], counted(data, small), workload(5), tokenizer=str(mine))
     assert "tokenizer" in raised.value.hint
-    other = jsonl(tmp_path / "o.jsonl", {"prompt": "far longer " * 9}, {"prompt": "and " * 40})
+    rows = [{"prompt": "far longer " * 9}, {"prompt": "and " * 40}]
+    other = write_jsonl(tmp_path / "o.jsonl", rows)
     with pytest.raises(InputError, match="2 of 2"):
         again([other], counted(data, small), workload(5, 99))
     assert again([other], counted(data, small, sample=1), workload(5, 99))[1]

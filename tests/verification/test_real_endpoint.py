@@ -10,6 +10,7 @@ import threading
 import urllib.request
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -25,7 +26,8 @@ from chunkscope.vllm.enums import Task
 from chunkscope.vllm.log.failures import Status
 from chunkscope.vllm.settings import Settings
 from tests.build import profile, workload
-from tests.processes import PATIENCE_S, members, wait_until
+from tests.processes import PATIENCE_S, members, named, started, wait_until
+from tests.tokenizers.helpers import bpe, save
 from tests.verification.test_real_verify import TINY
 
 pytestmark = pytest.mark.real
@@ -36,74 +38,51 @@ KV_BYTES = 64 << 20
 KV_BYTES_PER_TOKEN = 2 * 2 * 1 * 32 * 4  # keys and values, layers, heads, head_dim, float32
 
 
-class Served:
-    """A `vllm serve` in a process group of its own."""
-
-    def __init__(self, python: str, model: Path) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = str(free.getsockname()[1])
-        self.url, self.log = f"http://127.0.0.1:{port}", model / "serve.log"
-        words = [
-            *(python, "-m", "vllm.entrypoints.cli.main", "serve", str(model)),
-            *("--host", "127.0.0.1", "--port", port, "--api-key", KEY),
-            *("--served-model-name", "tiny", "--load-format", "dummy", "--enforce-eager"),
-            *("--max-model-len", str(ROOM), "--max-num-batched-tokens", "256"),
-            *("--max-num-seqs", "8", "--kv-cache-memory-bytes", str(KV_BYTES)),
-            # bfloat16 needs instructions that not every sandbox lets through (SIGILL).
-            *("--dtype", "float32"),
-        ]
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                words, stdout=log, stderr=log, start_new_session=True, env={**os.environ}
-            )
-
-    def is_ready(self) -> bool:
-        assert self.process.poll() is None, self.log.read_text()[-3_000:]
-        with suppress(OSError), urllib.request.urlopen(f"{self.url}/health", timeout=5):
-            return True
-        return False
-
-    def signal(self, number: int) -> None:
-        with suppress(ProcessLookupError):
-            os.killpg(self.process.pid, number)
-
-
 @pytest.fixture(scope="module")
 def served(vllm_python, tmp_path_factory):
+    """A `vllm serve` in a process group of its own."""
     folder = tmp_path_factory.mktemp("served")
     (folder / "config.json").write_text(json.dumps(TINY))
     write_tokenizer(folder)
-    served = Served(vllm_python, folder)
-    try:
-        wait_until(served.is_ready)
-        yield served
-    finally:
-        served.signal(signal.SIGKILL)
-        served.process.wait()
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    url, log = f"http://127.0.0.1:{port}", folder / "serve.log"
+    words = [
+        *(vllm_python, "-m", "vllm.entrypoints.cli.main", "serve", str(folder)),
+        *("--host", "127.0.0.1", "--port", port, "--api-key", KEY),
+        *("--served-model-name", "tiny", "--load-format", "dummy", "--enforce-eager"),
+        *("--max-model-len", str(ROOM), "--max-num-batched-tokens", "256"),
+        *("--max-num-seqs", "8", "--kv-cache-memory-bytes", str(KV_BYTES)),
+        # bfloat16 needs instructions that not every sandbox lets through (SIGILL).
+        *("--dtype", "float32"),
+    ]
+
+    def is_ready() -> bool:
+        assert process.poll() is None, log.read_text()[-3_000:]
+        with suppress(OSError), urllib.request.urlopen(f"{url}/health", timeout=5):
+            return True
+        return False
+
+    with log.open("ab") as text, started(words, stdout=text, stderr=text) as process:
+        wait_until(is_ready)
+        yield SimpleNamespace(url=url, log=log, process=process)
 
 
 def write_tokenizer(folder: Path) -> None:
     """A token for each byte and <s> before each prompt: far fewer than random ids are drawn of."""
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
+    from tokenizers import decoders, processors
 
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    vocabulary = {token: number for number, token in enumerate(["<s>", "</s>", *alphabet])}
-    tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer = bpe()
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.add_special_tokens(["<s>", "</s>"])
+    first = ("<s>", tokenizer.token_to_id("<s>"))
     tokenizer.post_processor = processors.TemplateProcessing(
-        single="<s> $A", special_tokens=[("<s>", 0)]
+        single="<s> $A", special_tokens=[first]
     )
-    tokenizer.save(str(folder / "tokenizer.json"))
-    settings = {
-        "tokenizer_class": "PreTrainedTokenizerFast",
-        "bos_token": "<s>",
-        "eos_token": "</s>",
-        "chat_template": "{% for m in messages %}{{ m.content }}{% endfor %}",
-    }
-    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    names = {"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": "<s>", "eos_token": "</s>"}
+    template = "{% for m in messages %}{{ m.content }}{% endfor %}"
+    save(tokenizer, folder, **names, chat_template=template)
 
 
 MIXED = (40, 300, 700, 1_500, 90, 40, 300, 700, 20, 1_000)
@@ -114,7 +93,7 @@ def _key(monkeypatch):
     monkeypatch.setenv("CHUNKSCOPE_API_KEY", KEY)
 
 
-def measure(served: Served, sent: Workload, **changes):
+def measure(served, sent: Workload, **changes):
     how = {"repeats": 2, "model": None, "prompts": (), "timeout_s": 120.0, "listener": Progress()}
     return measure_endpoint(served.url, sent, **{**how, **changes})
 
@@ -235,20 +214,17 @@ def test_the_command_measures_a_server_and_keeps_no_key(served, tmp_path):
 def test_a_server_that_hangs_is_a_timeout_and_one_that_dies_a_result(served, installed):
     """The last test of this server."""
     sent = workload(*[40] * 60, apart_s=0.2)
-    hang = threading.Timer(3, served.signal, [signal.SIGSTOP])
+    group = served.process.pid
+    hang = threading.Timer(3, os.killpg, [group, signal.SIGSTOP])
     hang.start()
     try:
         run = measure(served, sent, timeout_s=6)[2]
     finally:
         hang.cancel()
-        served.signal(signal.SIGCONT)
+        os.killpg(group, signal.SIGCONT)
     assert (run.status, run.failure.values["phase"]) == (Status.TIMEOUT, "measuring")
     assert run.figures is None
-    (core,) = (
-        process
-        for process in members(served.process.pid)
-        if b"EngineCore" in Path(f"/proc/{process}/cmdline").read_bytes()
-    )
+    (core,) = named("EngineCore") & {*members(group)}
     end = threading.Timer(3, os.kill, [core, signal.SIGKILL])
     end.start()
     run = measure(served, sent)[2]

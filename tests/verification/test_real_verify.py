@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import uuid
 from collections import Counter
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -32,7 +31,7 @@ from chunkscope.vllm.deployment import Deployment
 from chunkscope.vllm.flags import release
 from chunkscope.vllm.log.failures import Status
 from tests.build import profile
-from tests.processes import PATIENCE_S, started, wait_until
+from tests.processes import PATIENCE_S, members, named, started, wait_until
 
 pytestmark = pytest.mark.real
 
@@ -45,15 +44,14 @@ TINY = {
 }  # fmt: skip
 SHORT, LONG = [40, 60, 90, 120], [700, 1_000, 1_300]
 ONLY_PLAN = ("--against", "none", "--requests", "11", "--repeats", "1")
-MARK = "CHUNKSCOPE_TEST_RUN"
 
 
 class Workplace:
     """A folder with a tiny model, a profile and a plan; and every process started from it."""
 
     def __init__(self, folder: Path, vllm_python: str, version: str) -> None:
-        self.folder, self.mark = folder, uuid.uuid4().hex
-        self.sessions: set[int] = set()
+        self.folder = folder
+        self.groups: set[int] = set()
         self.output = folder / "reports" / "verify.json"
         (folder / "tiny").mkdir()
         (folder / "tiny" / "config.json").write_text(json.dumps(TINY))
@@ -71,7 +69,6 @@ class Workplace:
         self.environment = {
             **os.environ,
             "CHUNKSCOPE_VLLM_PYTHON": vllm_python,
-            MARK: self.mark,
             "COLUMNS": "100",
         }
 
@@ -97,17 +94,10 @@ class Workplace:
         return Verification.load(self.output)
 
     def processes(self, name: str = "") -> list[int]:
-        """Everything alive in our guards' sessions; vLLM overwrites its own environment.
-
-        With a name, those that have it in their command, and no guard: it has all of it in its own.
-        """
-        alive = [process for process in map(_look_at, Path("/proc").iterdir()) if process]
-        mark = f"{MARK}={self.mark}".encode()
-        guards = [p for p in alive if mark in p["environ"] and b"chunkscope_guard" in p["words"]]
-        self.sessions |= {guard["session"] for guard in guards}
-        ours = [p for p in alive if p["session"] in self.sessions]
-        named = [p for p in ours if p not in guards and name.encode() in p["words"]]
-        return [p["id"] for p in (named if name else ours)]
+        """Everything alive in our guards' groups; with a name, those that have it, and no guard."""
+        self.groups |= named("chunkscope_guard", str(self.folder))  # its log is there
+        ours = {process for group in self.groups for process in members(group)}
+        return sorted((ours & named(name)) - self.groups if name else ours)
 
     def wait_for_engine(self) -> int:
         wait_until(lambda: self.processes("EngineCore"))
@@ -115,20 +105,6 @@ class Workplace:
 
     def wait_until_nothing_is_left(self) -> None:
         wait_until(lambda: not self.processes())
-
-
-def _look_at(entry: Path) -> "dict | None":
-    """A live process, as the kernel shows it."""
-    if not entry.name.isdecimal():
-        return None
-    try:
-        state, _, _, session = (entry / "stat").read_text().rpartition(")")[2].split()[:4]
-        words, environ = (entry / "cmdline").read_bytes(), (entry / "environ").read_bytes()
-    except OSError:
-        return None
-    if state in "ZX":
-        return None
-    return {"id": int(entry.name), "session": int(session), "words": words, "environ": environ}
 
 
 def wait_for(process: "subprocess.Popen[str]", words: str) -> str:

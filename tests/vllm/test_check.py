@@ -38,22 +38,21 @@ def test_an_empty_name_of_the_interpreter_is_none(monkeypatch, named, python):
 def test_an_interpreter_without_vllm_is_something_missing(python):
     with pytest.raises(MissingError, match=python):
         asked(plan(MIXED), python=python)
+    with pytest.raises(MissingError, match="model"):
+        asked(plan(MIXED, model=None), python=python)
 
 
-def test_a_check_that_dies_is_an_engine_error(tmp_path):
-    python = interpreter(tmp_path, "sys.exit('RuntimeError: boom')")
-    with pytest.raises(EngineError, match="boom"):
-        asked(plan(MIXED), python=python)
-
-
-def test_a_plan_without_a_model_cannot_be_checked():
-    with pytest.raises(MissingError):
-        asked(plan(MIXED, model=None), python="unused")
-
-
-def test_a_refusal_is_an_engine_error_that_names_the_version(tmp_path):
-    answer = "print('noise'); print('chunkscope-check:' + json.dumps(['0.28.0', 'TypeError: no']))"
-    with pytest.raises(EngineError, match=r"0\.28\.0.*TypeError: no"):
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        ("sys.exit('RuntimeError: boom')", "boom"),
+        ("print('noise'); print('chunkscope-check:' + json.dumps(['0.28.0', 'TypeError: no']))",
+         r"0\.28\.0.*TypeError: no"),
+    ],
+    ids=["dies", "refuses"],
+)  # fmt: skip
+def test_a_check_that_dies_or_refuses_is_an_engine_error(tmp_path, answer, told):
+    with pytest.raises(EngineError, match=told):
         asked(plan(MIXED), python=interpreter(tmp_path, answer))
 
 

@@ -10,7 +10,7 @@ from chunkscope.report.words import sentence
 from chunkscope.vllm import flags as vllm_flags
 from chunkscope.vllm.deployment import Deployment
 from chunkscope.vllm.enums import Entry
-from chunkscope.vllm.flags import dotted, flags_of, release
+from chunkscope.vllm.flags import dotted, release
 from chunkscope.vllm.rules import NEWEST, OLDEST, Rules
 from chunkscope.vllm.settings import Settings
 
@@ -176,14 +176,3 @@ def test_each_rule_changed_in_these_versions():
     assert since == SINCE
     sizes = (release("0.10.2").rules.expert_tokens, release("0.14").rules.expert_tokens)
     assert (*sizes, release("0.19").rules.expert_tokens) == (32_768, 16_384, None)
-
-
-@pytest.mark.parametrize(
-    ("text", "number"),
-    [
-        *(("4096", 4_096), ("4k", 4_000), ("25.6k", 25_600), ("4K", 4_096)),
-        *(("2m", 2 * 10**6), ("2M", 2 << 20), ("3g", 3 * 10**9), ("3G", 3 << 30)),
-    ],
-)
-def test_sizes_are_written_with_vllms_letters(text, number):
-    assert flags_of()["max_num_batched_tokens"].read(text) == number

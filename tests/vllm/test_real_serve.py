@@ -1,16 +1,22 @@
-"""Every form that ends in a `vllm serve` is read by the real command as the plan's own words are.
+"""What the real `vllm serve` makes of words: every form that ends in it is read as the plan's own
+words are (test_real_vllm.py checks these); the table of options is its own.
 
-The words themselves are checked in test_real_vllm.py. One process answers for the whole file.
+One process answers for the whole file.
 """
 
+import csv
+import shlex
 import subprocess
 
 import pytest
 import yaml
 
+from chunkscope.gating.read_arguments import from_words
 from chunkscope.planning.emit import emit
 from chunkscope.vllm.enums import Mode, Target
+from chunkscope.vllm.flags import release
 from tests.build import LONG, MIXED, SHORT, plan
+from tests.vllm.serve_flag_rows import TABLE, rows_of
 
 pytestmark = pytest.mark.real
 
@@ -23,6 +29,12 @@ PLANS = {
     "nothing to set": {"lengths": [32_000], "model": "qwen2.5-7b-instruct"},
 }
 MODEL = "some/model"
+WORDS = (
+    *("--max-num-b 256", "--no-enable-ch --port 8000 --api-key a b", "--max-num 64"),
+    *("--Max-Num-Seqs 2", "--bogus-flag-xyz 3", "--scheduling-policy bogus", "--block-size x"),
+    *("--max-num-seqs 1K", "--max-model-len 25.6k", "--enable-chunked-prefill false"),
+    "-tp 2 -pp 8 --hf-overrides.num_hidden_layers 1",
+)
 
 
 def shell_words(text):
@@ -87,6 +99,7 @@ def served(probe, installed, tmp_path_factory):
     }
     files = {trap: config_file(folder, text) for trap, text in traps.items()}
     asked |= {("trap", trap): [MODEL, *words] for trap, words in files.items()}
+    asked |= {("words", words): ["m", *shlex.split(words)] for words in WORDS}
     asked["trap", "="] = [MODEL, "=".join(files["no-"])]
     answers = probe("serve_probe", [["serve", *words] for words in asked.values()])
     return dict(zip(asked, answers, strict=True))
@@ -112,3 +125,24 @@ def test_why_the_yaml_is_written_as_it_is(served):
     assert chunks("conservative", Target.VLLM_YAML) == "None"
     assert served["trap", "nothing"] is None
     assert served["nothing to set", Target.VLLM_YAML] is not None
+
+
+def test_what_is_a_fault_here_is_refused_there_and_nothing_else(served, installed):
+    version = release(installed[0]).version
+    for words in WORDS:
+        refused = served["words", words] is None
+        assert refused is bool(from_words(words, version).refusals), words
+
+
+def test_the_options_are_the_installed_vllms(installed):
+    version, when = release(installed[0]).version, ("since", "until")
+    with TABLE.open(encoding="utf-8", newline="") as text:
+        table = [row for row in csv.DictReader(text) if holds(row, version)]
+    assert rows_of(installed[1]) == {
+        row["name"]: {part: text for part, text in row.items() if part not in when} for row in table
+    }
+
+
+def holds(row, version):
+    until = row["until"]
+    return release(row["since"]).version <= version < release(until or "9.0").version

@@ -17,8 +17,10 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from chunkscope.errors import ChunkscopeError, EngineError
-from chunkscope.hardware.gpus import GIB, TABLE
-from chunkscope.models import find_model
+from chunkscope.hardware.gpus import GIB, TABLE, Parallel
+from chunkscope.hardware.memory import Runner
+from chunkscope.models import MODELS as BUILT_IN
+from chunkscope.models import find_model, known_model
 from chunkscope.planning.emit import emit
 from chunkscope.planning.rule import LengthRule
 from chunkscope.vllm.check import DRY, check
@@ -27,7 +29,6 @@ from chunkscope.vllm.enums import Entry, Mode, Target, Task
 from chunkscope.vllm.flags import command_line, flags_of, release, spelled
 from chunkscope.vllm.settings import NAMES, Settings
 from tests.build import LONG, MIXED, SHORT, plan
-from tests.conftest import MODELS
 
 pytestmark = pytest.mark.real
 
@@ -39,6 +40,12 @@ PROFILES = {
     "on the cut-offs": [999, 1_000, 2_048],
     "longer than some models take": [*range(100, 60_000, 500)],
 }
+MODELS = ("llama-3.1-8b", "qwen2.5-7b-instruct", "mistral-7b-v0.3", "qwen3-30b-a3b")
+SPLITS = (1, 2, 4, 8)
+# The image processors of the others need torchvision, which the CPU build cannot have.
+KNOWN = sorted(BUILT_IN.keys() - {"gemma-3-4b", "gemma-3-12b", "gemma-3-27b"})
+DRAWN = {"database": None, "deadline": None, "phases": [Phase.generate]}
+DRAWN["suppress_health_check"] = list(HealthCheck)
 GPUS = ("h200", "b200", "a100", "l40s", None)
 
 
@@ -90,13 +97,7 @@ def any_profile(version, folders):
     drawn = []
     tokens = st.one_of(st.integers(0, 1_100), st.integers(0, 40_000), st.integers(0, 300_000))
 
-    @settings(
-        max_examples=80,
-        database=None,
-        deadline=None,
-        phases=[Phase.generate],
-        suppress_health_check=list(HealthCheck),
-    )
+    @settings(max_examples=80, **DRAWN)
     @given(
         lengths=st.lists(tokens, min_size=1, max_size=20),
         model=st.sampled_from(MODELS),
@@ -164,7 +165,7 @@ def any_settings(version, folders):  # noqa: ARG001
     tokens = st.sampled_from([128, 2_048, 4_096])
     near = st.one_of(tokens, st.sampled_from([-1, 0, 1, 127, 129, 4_095, 4_097, 131_072]))
 
-    @settings(max_examples=400, database=None, deadline=None, phases=[Phase.generate])
+    @settings(max_examples=400, **DRAWN)
     @given(
         max_model_len=st.one_of(tokens, tokens, st.sampled_from([1, 131_072, 131_073])),
         max_num_batched_tokens=near,
@@ -187,6 +188,15 @@ MAKERS = (matrix, any_profile, emitted, left_alone, any_settings)
 
 
 # -- the answers -------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def folders(tmp_path_factory):
+    """A model is a folder with nothing but a config.json in it."""
+    made = {name: tmp_path_factory.mktemp(name) for name in {*KNOWN, *MODELS}}
+    for name, folder in made.items():
+        (folder / "config.json").write_text(json.dumps(dict(known_model(name).config)))
+    return made
 
 
 @pytest.fixture(scope="session")
@@ -269,3 +279,34 @@ def test_a_plan_checks_itself_with_nothing_but_its_model(vllm_python, installed)
     refused = replace(made.settings, max_num_batched_tokens=4, max_num_seqs=8)
     with pytest.raises(EngineError, match="max_num_batched_tokens"):
         check(made.deployment, refused, python=vllm_python)
+
+
+# -- every built-in model, on 1 to 8 GPUs ------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def read(probe, folders):
+    asked = [(name, tp) for name in KNOWN for tp in SPLITS]
+    answers = probe("model_probe", [[str(folders[name]), tp] for name, tp in asked])
+    return dict(zip(asked, answers, strict=True))
+
+
+def splits(shape, tp):
+    try:
+        Parallel(tensor=tp).check(shape)
+    except ChunkscopeError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_limit_kv_cache_runner_and_splits_are_vllms(read, installed, name):
+    shape = find_model(name)
+    runner = release(installed[0]).runner(shape.architecture, dense=shape.dense)
+    assert read[name, 1]["v2_runner"] == (runner is Runner.V2)
+    for tp in SPLITS:
+        seen = read[name, tp]
+        assert ("refused" not in seen) == splits(shape, tp), seen
+        if splits(shape, tp):
+            ours = (shape.limit, shape.kv_bytes_per_token(tp))
+            assert (seen["limit"], seen["kv_bytes_per_token"]) == ours, tp
