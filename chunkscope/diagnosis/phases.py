@@ -42,24 +42,18 @@ def phases(
     windows: Sequence[LogWindow], max_num_seqs: int | None, *, ended: bool = False
 ) -> tuple[LoadPhase, ...]:
     """Of all engines, by time. After the last line of one that `ended` nothing could be sent."""
-    names = dict.fromkeys(window.engine for window in windows)
-    engines = ([window for window in windows if window.engine == name] for name in names)
-    every = (phase for some in engines for phase in _phases(some, max_num_seqs, ended))
-    return tuple(sorted(every, key=lambda phase: phase.begin_s))
-
-
-def _phases(windows: Sequence[LogWindow], max_num_seqs: int | None, ended: bool) -> list[LoadPhase]:
     joined: list[LoadPhase] = []
-    bounds = _bounds(windows, max_num_seqs, ended)
-    for window, (bound, burst) in zip(windows, bounds, strict=True):
-        phase = LoadPhase(bound=bound, window=window, last_line=window.line, burst=burst)
-        last = joined[-1] if joined else None
-        if last and last.bound is bound and phase.begin_s <= last.window.end_s + 1:
-            burst = last.burst and burst
-            joined[-1] = replace(phase, window=last.window.joined(window), burst=burst)
-        else:
-            joined.append(phase)
-    return joined
+    for name in dict.fromkeys(window.engine for window in windows):
+        some = [window for window in windows if window.engine == name]
+        for window, (bound, burst) in zip(some, _bounds(some, max_num_seqs, ended), strict=True):
+            phase = LoadPhase(bound=bound, window=window, last_line=window.line, burst=burst)
+            last = joined[-1] if window is not some[0] else None
+            if last and last.bound is bound and phase.begin_s <= last.window.end_s + 1:
+                burst = last.burst and burst
+                joined[-1] = replace(phase, window=last.window.joined(window), burst=burst)
+            else:
+                joined.append(phase)
+    return tuple(sorted(joined, key=lambda phase: phase.begin_s))
 
 
 def _bounds(

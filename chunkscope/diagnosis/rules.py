@@ -55,13 +55,9 @@ class Engine:
         """The arguments that make steps or chunks smaller than vLLM would."""
         start = self.start
         given = start.arguments if "arguments" in start.line_of else start.settings.given()
-        budget, threshold = map(given.get, _STEP_SIZES)
-        small = {}
-        if isinstance(budget, int) and budget < (self.default_budget or SMALLEST_DEFAULT):
-            small[_STEP_SIZES[0]] = budget
-        if isinstance(threshold, int) and 0 < threshold < SMALLEST_DEFAULT:
-            small[_STEP_SIZES[1]] = threshold
-        return small
+        least = (self.default_budget or SMALLEST_DEFAULT, SMALLEST_DEFAULT)
+        sizes = [(name, given.get(name), low) for name, low in zip(_STEP_SIZES, least, strict=True)]
+        return {name: size for name, size, low in sizes if isinstance(size, int) and 0 < size < low}
 
     def more_room(self, on_gpu: Note) -> Note:
         """How the KV cache could be larger: by the argument that fixed it, else by the device."""

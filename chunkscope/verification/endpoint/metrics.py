@@ -91,8 +91,7 @@ def prefix_hit_rate(before: Metrics, after: Metrics) -> float | None:
     tokens = counted(before, after, PROMPT_TOKENS)
     cached = counted(before, after, BY_SOURCE, source="local_cache_hit")
     if tokens is None or cached is None:
-        tokens = counted(before, after, QUERIES)
-        cached = counted(before, after, HITS)
+        tokens, cached = (counted(before, after, names) for names in (QUERIES, HITS))
     return cached / tokens if tokens and cached is not None and cached <= tokens else None
 
 

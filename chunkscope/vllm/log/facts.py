@@ -160,7 +160,7 @@ def arguments_in(text: str) -> dict[str, Any]:
     Free text is left out, whatever its name: it may be a path, a key or a prompt. So is what stands
     in a nested configuration: it is another's.
 
-    >>> arguments_in("{'api_key': ['x'], 'max_num_seqs': 8, 'speculative_config': {'port': 80}}")
+    >>> arguments_in("{'api_key': ['x'], 'max_num_seqs': 8, 'other_config': {'max_num_seqs': 2}}")
     {'max_num_seqs': 8}
     """
     flags, arguments, outer = flags_of(), {}, text.partition("{")[2]
