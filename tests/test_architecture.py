@@ -134,7 +134,7 @@ BUDGETS = {
     "simulation": 2_342,
     "planning": 2_400,
     "verification": 3_430,
-    "diagnosis": 736,
+    "diagnosis": 735,
     "reference": 978,
     "gating": 1_594,
     "report": 2_779,
