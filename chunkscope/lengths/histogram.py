@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, pairwise
+from operator import itemgetter, mul
 
 from chunkscope.artefacts.figures import Percentiles
 from chunkscope.artefacts.numbers import number
@@ -18,11 +19,11 @@ class Ranked:
     """Values in order, given as (value, how often it occurs)."""
 
     def __init__(self, counted: Iterable[tuple[float, int]]) -> None:
-        ordered = sorted((pair for pair in counted if pair[1]), key=lambda pair: pair[0])
+        ordered = sorted(filter(itemgetter(1), counted), key=itemgetter(0))
         self.values, times = [value for value, _ in ordered], [times for _, times in ordered]
         self.up_to = list(accumulate(times))  # by value: so many, or less
         self.count = self.up_to[-1] if ordered else 0
-        self.total = sum(value * times for value, times in ordered)
+        self.total: float = sum(map(mul, self.values, times))
 
     def percentile(self, percent: float) -> float:
         """Linear between ranks, to the last bit as `numpy.percentile` does it.

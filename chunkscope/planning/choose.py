@@ -16,10 +16,10 @@ from chunkscope.planning.problem import FEWEST_SEARCHED, FEWEST_SEQS, LADDER, Pr
 from chunkscope.planning.rule import Decision
 from chunkscope.planning.simulator import NEAR, Simulator
 from chunkscope.simulation.result import SimulatedRun
-from chunkscope.simulation.sweep import UNIT_RATE
+from chunkscope.simulation.sweep import UNIT_RATE, lone_run_that_breaks
 from chunkscope.vllm.deployment import OWN
 from chunkscope.vllm.enums import Mode
-from chunkscope.vllm.flags import Release, flags_of
+from chunkscope.vllm.flags import flags_of
 from chunkscope.vllm.settings import NAMES, Settings
 
 WORTH = 0.03  # an argument that gains less of the aim is not set
@@ -27,6 +27,7 @@ WORTH_ROOM = 0.1  # of a limit: settings with less between them keep it about as
 BUDGET_STEPS = (0.25, 0.5, 1, 2, 4, 8)  # as multiples of vLLM's own
 LEAST_BUDGET = 64  # with less, steps are so many that nothing is gained
 MOST_ROUNDS = 3  # of looking near the best of the grid, and at its rate
+FAR = 1.5  # times another rate: then another setting may be the best
 THRESHOLDS = (512, 2_048)  # tried against gaps, where requests come while others decode
 MOST_CHECKED = 4  # settings that keep the limits with a part of the requests, tried with all
 NO_CPU_TIME = "no_cpu_time"  # a host that takes no time: every variation tries it, too
@@ -61,7 +62,7 @@ def by_simulation(p: Problem) -> tuple[Advice, Settings]:
 
     It comes back, too, whether it is advised or not."""
     every, default = p.simulator(), p.default
-    hopeless = p.request.slo and every.breaks_alone(default)
+    hopeless = p.request.slo and lone_run_that_breaks(*every.engine(default))
     best = default if hopeless else _finalist(p)
     gain, least, doubt, chosen = None, None, None, best
     if p.request.slo and not every.keeps_limits(default):  # what keeps them is better, surely
@@ -100,8 +101,7 @@ def by_simulation(p: Problem) -> tuple[Advice, Settings]:
 def search(simulator: Simulator, start: Settings) -> Settings:
     """The best setting by the aim, or `start` where none is better: a coarse grid of budgets and
     requests at once, then what is near the best of it; against limits, caps on prompts as well."""
-    slo, release = simulator.request.slo, simulator.deployment.release
-    budget, seqs = start.step_tokens, start.max_num_seqs or 1
+    slo, budget, seqs = simulator.request.slo, start.step_tokens, start.max_num_seqs or 1
     around = {max(LADDER[0], int(budget * step)) for step in BUDGET_STEPS}
     sizes = {*LADDER[::2], budget} if slo else around
     run = simulator.attempt(start)
@@ -110,28 +110,31 @@ def search(simulator: Simulator, start: Settings) -> Settings:
     grid = [replace(start, max_num_seqs=n).at_budget(s) for n in levels for s in sorted(sizes)]
     chosen = simulator.best(grid, start)
     for _ in range(MOST_ROUNDS):
-        near = simulator.best(_near(chosen), chosen)
+        near = simulator.best(_near(chosen, simulator.attempt(chosen)), chosen)
         if near == chosen:
             break
         chosen = near
     if not slo:
         return chosen
-    return simulator.best([*_capped(chosen, release), *_capped(start, release)], chosen)
+    return simulator.best([*_capped(chosen, simulator), *_capped(start, simulator)], chosen)
 
 
-def _near(settings: Settings) -> Iterator[Settings]:
+def _near(settings: Settings, run: SimulatedRun | None) -> Iterator[Settings]:
+    """Half and twice as much; of requests at once, where that lets fewer or more of them run."""
     budget, seqs = settings.step_tokens or 1, settings.max_num_seqs or 1
+    running = run.most_running if run else seqs
     for count in (seqs // 2, seqs * 2):
-        yield replace(settings, max_num_seqs=max(FEWEST_SEQS, count))
+        if min(seqs, count + 1) <= running:
+            yield replace(settings, max_num_seqs=max(FEWEST_SEQS, count))
     for size in (budget // 2, budget * 2):
         yield settings.at_budget(max(LEAST_BUDGET, size))
 
 
-def _capped(settings: Settings, release: Release) -> Iterator[Settings]:
+def _capped(settings: Settings, simulator: Simulator) -> Iterator[Settings]:
     """As it is, or no less than a fair share of the budget, where this version can do that."""
-    adapts = f"{THRESHOLD}_adaptive" in flags_of(release.version)
+    adapts = f"{THRESHOLD}_adaptive" in flags_of(simulator.deployment.release.version)
     for threshold in THRESHOLDS:
-        if threshold < settings.step_tokens:
+        if threshold < min(settings.step_tokens, simulator.workload.longest):
             fixed = replace(settings, long_prefill_token_threshold=threshold)
             yield fixed
             if adapts:
@@ -201,7 +204,9 @@ def fastest(problem: Problem, settings: Settings) -> tuple[Settings, float]:
         sustains = (run.rate and run.rate.rate_per_s) or run.requests / run.figures.makespan_s
         if sustains <= rate:
             break
-        best, rate = settings, sustains * (1 + WORTH)
+        is_far, best, rate = sustains > FAR * rate, settings, sustains * (1 + WORTH)
+        if not is_far:  # from the rate that was searched at
+            break
         faster = _at(problem, f"{rate!r}/s").simulator(FEWEST_SEARCHED)
         if (settings := search(faster, problem.default)) == best:
             break

@@ -213,8 +213,8 @@ class Plan(Artefact):
     @property
     def nearest_run(self) -> SimulatedRun | None:
         """Of the setting that comes nearest to the limits."""
-        limited = [(run.slo.use, run) for run in self.tried if run.slo]
-        return min(limited, key=lambda pair: pair[0])[1] if limited else None
+        limited = (run for run in self.tried if run.slo)
+        return min(limited, key=lambda run: run.figures.slo_use or 0.0, default=None)
 
     def requests_of(self, prompt_tokens: float) -> int | None:
         """How many requests with such a prompt the KV caches hold at once, if they share nothing;

@@ -22,7 +22,7 @@ from chunkscope.planning.simulator import Simulator, draw
 from chunkscope.simulation.policies import FIXED_THRESHOLD
 from chunkscope.simulation.result import SimulatedRun, Simulation, WorkloadInfo
 from chunkscope.simulation.slo import Slo
-from chunkscope.simulation.sweep import FEWEST_REQUESTS, UNIT_RATE, knee, pareto, points
+from chunkscope.simulation.sweep import FEWEST_REQUESTS, UNIT_RATE, points
 from chunkscope.simulation.traces import read_trace
 from chunkscope.simulation.workload import AS_IN_TRACE, Workload, arrival_times
 from chunkscope.vllm.deployment import OWN, Deployment
@@ -113,6 +113,9 @@ def predict(
     runs: dict[tuple[Settings, ChunkPolicy], SimulatedRun] = {}
     left_out: list[Note] = []
 
+    def rates() -> list[float]:
+        return [one.rate.rate_per_s for one in runs.values() if one.rate and one.rate.rate_per_s]
+
     def add(name: str, settings: Settings) -> None:
         """One run for settings with the same arguments. What is asked for has the chunk policy and
         the timeline, and must run; points of a sweep have no name."""
@@ -125,7 +128,7 @@ def predict(
             return
         try:
             if options.find_rate:
-                run = trying.at_highest_rate(settings)
+                run = trying.at_highest_rate(settings, start=max(rates(), default=None))
             else:
                 run = trying.run(settings, timeline=options.timeline if is_asked else 0)
         except InputError as error:
@@ -143,14 +146,12 @@ def predict(
         same = ("data_parallel_size", "kv_cache_dtype")
         asked = Settings.of({name: getattr(options.asked, name) for name in same})
         add(DEFAULT, asked.over(plan.advice.needed).over(plan.request.settings))
-    rates = [run.rate.rate_per_s for run in runs.values() if run.rate and run.rate.rate_per_s]
-    if profile is not None and rates:
+    if profile is not None and (most := max(rates(), default=0.0)):
         problem = replace(Problem.of(profile, request, there), needed=plan.advice.needed)
         add(BEST, fastest(replace(problem, tick=tick), full)[0])
         key, run = list(runs.items())[-1]
-        if run.setting == BEST and run.rate and (run.rate.rate_per_s or 0.0) <= max(rates):
+        if run.setting == BEST and run.rate and (run.rate.rate_per_s or 0.0) <= most:
             del runs[key]  # with all requests it is not
-    front = pareto(tuple(runs.values())) if options.sweep else ()
     stated = [n for n in there.notes(settings) if not (calibration and n.code == "unlike_measured")]
     return Simulation(
         cost_model=cost,
@@ -165,8 +166,6 @@ def predict(
             concurrency=workload.concurrency,
         ),
         runs=tuple(runs.values()),
-        pareto=front,
-        knee=knee(tuple(runs.values()), front),
         notes=(*cost.notes, *stated, *notes, *left_out),
         version=__version__,
     )

@@ -15,7 +15,7 @@ from chunkscope.lengths.profile import DatasetProfile
 from chunkscope.planning.request import PlanRequest
 from chunkscope.simulation.loop import Scenario, run_setting
 from chunkscope.simulation.result import SimulatedRun
-from chunkscope.simulation.sweep import find_rate, lone_run_that_breaks
+from chunkscope.simulation.sweep import find_rate
 from chunkscope.simulation.workload import Workload, draw_workload, served_prompts
 from chunkscope.vllm.deployment import Deployment
 from chunkscope.vllm.enums import ChunkPolicy
@@ -91,17 +91,13 @@ class Simulator:
 
         InputError where it could not serve a request."""
         self.tick()
-        return run_setting(*self._engine(settings), watch=timeline)
+        return run_setting(*self.engine(settings), watch=timeline)
 
     def at_highest_rate(self, settings: Settings, **how: Any) -> SimulatedRun:
         """At the highest rate that keeps the limits; the workload's requests come one a second."""
-        return find_rate(*self._engine(settings), tick=self.tick, **how)
+        return find_rate(*self.engine(settings), tick=self.tick, **how)
 
-    def breaks_alone(self, settings: Settings) -> bool:
-        """Does even a request that nobody else disturbs break a limit, by far?"""
-        return lone_run_that_breaks(*self._engine(settings)) is not None
-
-    def _engine(self, settings: Settings) -> tuple[Scenario, Settings, KvPool]:
+    def engine(self, settings: Settings) -> tuple[Scenario, Settings, KvPool]:
         full = self.complete(settings)
         tokens, pool = self.kv_cache_tokens, self.kv_pool
         if pool is None and tokens is None:

@@ -40,7 +40,6 @@ STEPS = 3  # of each setting of the demo
 
 def simulated_sections(simulation: Simulation) -> list[Section]:
     named = [(words.run_name(run), run) for run in simulation.runs]
-    strong = [simulation.knee] if simulation.knee is not None else []
     steps = [
         Section(title=f"First steps: {name}", table=steps_table(run.timeline))
         for name, run in named
@@ -49,7 +48,7 @@ def simulated_sections(simulation: Simulation) -> list[Section]:
     return [
         Section(
             sentences=(words.simulated_answer(simulation), words.simulated_setup(simulation)),
-            table=runs_table(named, strong=strong),
+            table=runs_table(named),
         ),
         *steps,
         Section(
@@ -59,7 +58,7 @@ def simulated_sections(simulation: Simulation) -> list[Section]:
         Section(
             title="Every figure",
             sentences=(words.step_times(simulation),),
-            table=None if simulation.pareto else every_figure(named),
+            table=None if simulation.is_sweep else every_figure(named),
             details=True,
         ),
     ]

@@ -5,15 +5,20 @@ async scheduling the host launches a step before it asks for the result of the o
 work side by side, and a token is late by whatever the host does first.
 """
 
+from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import reduce
+from itertools import accumulate, islice, repeat
 from math import inf
+from operator import add, sub
 
 from chunkscope.hardware.step_time import StepModel
 from chunkscope.simulation.requests import RequestState, Step
 
 # Of a step, in seconds: on the GPU; on the host to prepare it, to launch it, to hand out tokens.
 StepTimes = Callable[[Step], tuple[float, float, float, float]]
+CLEARLY_S = 1e-9  # more than what is lost in rounding
 
 
 class Arrivals:
@@ -104,9 +109,10 @@ class Clock:
         self.now = end
         return end - (launched if launched > before else before)
 
-    def repeat(self, step: Step, seconds: Iterable[float], until: float) -> int:
+    def repeat(self, step: Step, seconds: Iterator[float], until: float, *, ahead: bool) -> int:
         """Steps like this one, launched last, until a time: each is launched, the oldest finished,
-        as above. `seconds`: on the GPU; no more of them are taken than steps, which come back."""
+        as above. `seconds`: on the GPU, none less than the one before; unless `ahead`, no more of
+        them are taken than steps, which come back."""
         now, gpu_free, ends, requests = self.now, self._gpu_free, self.ends, step.decoding_on
         _, prepare, launch, hand_out = self._times(step)
         lags, first, gaps = bool(self._launched), len(ends), self.gaps
@@ -114,6 +120,7 @@ class Clock:
             self.gpu_s += gpu_s
             before, ready, oldest = now, now + prepare, gpu_free
             now = ready + launch
+            is_ahead = ahead and lags and gpu_free > now  # the host, of the GPU
             gpu_free = (gpu_free if gpu_free > ready else ready) + gpu_s
             gpu_free = gpu_free if gpu_free > now else now
             computed = oldest if lags else gpu_free
@@ -121,6 +128,19 @@ class Clock:
             gaps.append((now - before, requests))
             ends.append(now)
             if now >= until:
+                break
+            if is_ahead and gpu_s > prepare + launch + hand_out + CLEARLY_S:
+                # It stays ahead: all ends follow from when the GPU is done.
+                most = None if until == inf else int((until - now) / gpu_s) + 2
+                following = list(islice(seconds, most))
+                done = list(accumulate(following, initial=gpu_free))
+                later = [now, *map(add, done[:-1], repeat(hand_out))]
+                del later[bisect_left(later, until, 1) + 1 :]
+                taken = len(later) - 1
+                ends += later[1:]
+                gaps += zip(map(sub, later[1:], later), repeat(requests), strict=False)
+                self.gpu_s = reduce(add, following[:taken], self.gpu_s)
+                before, now, gpu_free = (before, *later)[-2], later[-1], done[taken]
                 break
         if lags and len(ends) > first:
             self._launched[0] = (before, gpu_free, hand_out)

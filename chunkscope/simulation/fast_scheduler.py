@@ -22,11 +22,8 @@ class FastScheduler(Scheduler):
         super().__init__(*parts)
         groups = self.kv_cache.groups
         self.decoding = DecodingGroup(self.kv_cache.block_size, groups, self.window)
-        self._single: dict[RequestState, None] = {}
+        self.in_turn = {}
         self._turned_away = False  # the first that waits finds no room, and nothing has changed
-
-    def _in_turn(self) -> Iterable[RequestState]:
-        return tuple(self._single)
 
     @property
     def _can_come(self) -> bool:
@@ -34,7 +31,7 @@ class FastScheduler(Scheduler):
 
     def schedule(self) -> Step:
         """Where nobody must be asked and nobody can come, the step only decodes."""
-        if self._single or self._can_come or self.decoding.blocks_to_come > self.kv_cache.num_free:
+        if self.in_turn or self._can_come or self.decoding.blocks_to_come > self.kv_cache.num_free:
             step = super().schedule()
             unread = not (step.num_scheduled_tokens or step.preempted)
             self._turned_away = unread and bool(self.settings.enable_chunked_prefill)
@@ -48,7 +45,7 @@ class FastScheduler(Scheduler):
         """Until somebody ends, is preempted, or may come: free blocks only get fewer till then."""
         # Rows that leave a window make room for others.
         is_turned_away = self._turned_away and not self.kv_cache.groups.window
-        if self._single or (self._can_come and not is_turned_away):
+        if self.in_turn or (self._can_come and not is_turned_away):
             return 0
         return self.decoding.steps_alike(self.kv_cache.num_free)
 
@@ -79,10 +76,10 @@ class FastScheduler(Scheduler):
     def _schedule_running(self, step: Step, token_budget: int) -> int:
         taken = 0
         if not self._all_can_go_on(token_budget):
-            if self._single or self.policy.by_priority or self.kv_cache.groups.window:
+            if self.in_turn or self.policy.by_priority or self.kv_cache.groups.window:
                 for request in tuple(self.decoding):
                     self.decoding.leave(request, self.num_steps - 1)
-                self._single = {r: None for r in self.running if not r.has_ended}
+                self.in_turn = {r: None for r in self.running if not r.has_ended}
             else:
                 taken = self._make_room(step)
         self._decode(step, taken)
@@ -93,7 +90,7 @@ class FastScheduler(Scheduler):
         left = token_budget - len(self.decoding)
         blocks = self.decoding.blocks_to_come
         last = next(reversed(self.running), None)
-        for request in self._single:
+        for request in self.in_turn:
             tokens = self._num_new_tokens(request)
             if tokens > left:
                 if request is not last:
@@ -127,20 +124,20 @@ class FastScheduler(Scheduler):
     def _preempt(self, victim: RequestState, step: Step) -> int:
         if victim in self.decoding:
             self.decoding.leave(victim, self.num_steps - 1)
-        self._single.pop(victim, None)
+        self.in_turn.pop(victim, None)
         return super()._preempt(victim, step)
 
     def _update_after_schedule(self, step: Step) -> None:
         super()._update_after_schedule(step)
         for request in step.num_scheduled_tokens:
             if request.last_step != step.number:
-                self._single[request] = None  # there is more to read
+                self.in_turn[request] = None  # there is more to read
                 continue
-            self._single.pop(request, None)
+            self.in_turn.pop(request, None)
             if not request.has_ended and self.decoding.can_join(request):
                 self.decoding.join(request)
             elif not request.has_ended:
-                self._single[request] = None
+                self.in_turn[request] = None
 
 
 class DecodingGroup(dict[RequestState, None]):
@@ -173,6 +170,8 @@ class DecodingGroup(dict[RequestState, None]):
     def can_join(self, request: RequestState) -> bool:
         """Has it given back, and will it next, what a request that was decoding before would?"""
         groups, computed = self._groups, request.num_computed_tokens
+        if not groups.window:
+            return True
         flying = request.num_scheduled if groups.keeps_running else 1
         alike = groups.skipped(computed - flying) == groups.skipped(computed - 1)
         return alike and request.num_skipped_blocks == self._skipped(request)
@@ -214,12 +213,17 @@ class DecodingGroup(dict[RequestState, None]):
         """How many steps all take before the first of them ends or finds no block, without what
         leaves windows meanwhile."""
         steps = min(self._ends, default=self._clock + 1) - self._clock - 1
+        if self._new_blocks(steps) <= free_blocks:
+            return steps
         return bisect_right(range(steps + 1), free_blocks, key=self._new_blocks) - 1
 
     def _new_blocks(self, steps: int) -> int:
         """That they begin in the next steps."""
         whole, rest = divmod(steps, self._block_size)
-        rows = sum(self._phases[-(self._clock + n) % self._block_size] for n in range(rest))
+        start, phases = -(self._clock + rest - 1) % self._block_size, self._phases
+        rows = sum(phases[start : start + rest]) + sum(
+            phases[: max(0, start + rest - self._block_size)]
+        )
         return self._groups.per_row * (whole * len(self) + rows)
 
     def skip_ahead(self, steps: int) -> int:
@@ -240,7 +244,8 @@ class DecodingGroup(dict[RequestState, None]):
         request.num_tokens = request.num_computed_tokens + 1
         request.last_step = request.scheduled_at = last_step
         request.num_scheduled = 1
-        request.num_skipped_blocks = self._skipped(request)
+        if self._groups.window:
+            request.num_skipped_blocks = self._skipped(request)
 
 
 class PastWindow:

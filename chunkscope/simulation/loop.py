@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import chain, pairwise
 
 from chunkscope.artefacts.figures import Figures
 from chunkscope.errors import InputError
@@ -22,6 +22,8 @@ from chunkscope.simulation.workload import Request, read_together
 from chunkscope.vllm.enums import ChunkPolicy
 from chunkscope.vllm.rules import Rules
 from chunkscope.vllm.settings import KvPool, Settings, check_sizes
+
+FEW_STEPS = 8  # more of them are faster computed together
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,7 +194,8 @@ class _Replica:
         fixed_s, context_s = model.gpu_s(requests, 0, 0, 0), model.per_decode_context_s
         last_s, contexts = requests * model.per_request_s, group.contexts(most)
         seconds = (fixed_s + context * context_s + last_s for context in contexts)
-        taken = 1 + clock.repeat(step, seconds, coming.next_s)
+        ahead = most >= FEW_STEPS and not model.window.tokens  # a window only moves forward
+        taken = 1 + clock.repeat(step, seconds, coming.next_s, ahead=ahead)
         self.peak_blocks = max(self.peak_blocks, scheduler.skip_ahead(taken))
 
 
@@ -222,7 +225,7 @@ def _result(
     engines: list[_Replica],
 ) -> SimulatedRun:
     first, clocks = states[0].arrival_s, [engine.clock for engine in engines]
-    itl = Ranked(gap for clock in clocks for gap in clock.gaps)
+    itl = Ranked(chain.from_iterable(clock.gaps for clock in clocks))
     ends = [clocks[state.id % len(clocks)].ends for state in states]
     times = [
         RequestTimes(

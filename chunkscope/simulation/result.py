@@ -141,11 +141,14 @@ class Simulation(Artefact):
     vllm: str
     workload: WorkloadInfo
     runs: tuple[SimulatedRun, ...]
-    pareto: tuple[int, ...] = ()  # places in `runs` that no other beats in both
-    knee: int | None = None
     notes: tuple[Note, ...] = ()
     command: tuple[str, ...] = ()
     version: str = ""
+
+    @property
+    def is_sweep(self) -> bool:
+        """Its points have no name."""
+        return not all(run.setting for run in self.runs)
 
     @property
     def headline(self) -> str:

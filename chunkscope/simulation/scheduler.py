@@ -6,8 +6,6 @@ data: chunkscope/vllm/rules.py. It is compared with the real one by
 tests/simulation/test_scheduler_twin.py; fast_scheduler.py takes the same steps sooner.
 """
 
-from collections.abc import Iterable
-
 from chunkscope.hardware.step_time import AttentionWindow
 from chunkscope.simulation.kv_cache import KvCache
 from chunkscope.simulation.policies import Policy
@@ -34,6 +32,7 @@ class Scheduler:
         self.policy = policy
         self.waiting = WaitingQueue(by_priority=policy.by_priority)
         self.running: dict[RequestState, None] = {}  # in the order of admission
+        self.in_turn = self.running  # those that are asked one by one
         self.kv_cache = KvCache(settings, pool, rules)
         self.num_steps = 0
         self.num_admissions = 0
@@ -57,7 +56,7 @@ class Scheduler:
     def _schedule_running(self, step: Step, token_budget: int) -> int:
         """In the order of admission; the last gives way when there is no room. What is left."""
         groups = self.kv_cache.groups
-        for request in self._in_turn():
+        for request in tuple(self.in_turn):
             if token_budget <= 0:
                 break
             if request not in self.running or request.has_ended:
@@ -108,9 +107,6 @@ class Scheduler:
             if request in self.running:
                 del self.running[request]
                 self.kv_cache.free(request, request.num_computed_tokens)
-
-    def _in_turn(self) -> Iterable[RequestState]:
-        return tuple(self.running)
 
     def _num_new_tokens(self, request: RequestState) -> int:
         """The tokens a request asks for: all it lacks, up to the threshold."""

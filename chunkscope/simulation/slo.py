@@ -95,8 +95,8 @@ class RequestTimes(NamedTuple):
 
     def meets(self, limit: LatencyLimit) -> bool:
         """Of the gaps, single requests are judged by their mean."""
-        times = {"ttft": self.ttft_s, "e2e": self.e2e_s}
-        return times.get(limit.metric, self.tpot_s) <= limit.seconds
+        metric = "tpot" if limit.metric == "itl" else limit.metric
+        return bool(getattr(self, f"{metric}_s") <= limit.seconds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,12 +129,13 @@ def slo_result(limits: Slo, requests: Sequence[RequestTimes], gaps: Ranked) -> S
     if not limits:
         return None
     several = [request for request in requests if request.output_tokens > 1]
-    values = {
-        "ttft": Ranked((request.ttft_s, 1) for request in requests),
-        "itl": gaps,
-        "tpot": Ranked((request.tpot_s, 1) for request in several),
-        "e2e": Ranked((request.e2e_s, 1) for request in requests),
-    }
+
+    def ranked(metric: str) -> Ranked:
+        counted = several if metric == "tpot" else requests
+        return (
+            gaps if metric == "itl" else Ranked((getattr(one, f"{metric}_s"), 1) for one in counted)
+        )
+
     good = sum(all(request.meets(limit) for limit in limits) for request in requests)
-    found = tuple(limit.figure(values[limit.metric]) for limit in limits)
-    return SloResult(limits=limits, found_s=found, good_requests=good)
+    figures = tuple(limit.figure(ranked(limit.metric)) for limit in limits)
+    return SloResult(limits=limits, found_s=figures, good_requests=good)

@@ -1,11 +1,11 @@
 """Many settings of one workload, and the highest rate that a setting sustains: limits are kept, and
 no queue grows. From one rate to the next only the arrivals are slower or faster."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import cache
 from math import sqrt
 
-from chunkscope.artefacts.figures import ITL_MAX, ITL_P99, MAKESPAN, TTFT_P95, Figure
 from chunkscope.simulation.loop import Scenario, run_setting
 from chunkscope.simulation.result import SimulatedRun, SustainedRate
 from chunkscope.vllm.settings import KvPool, Settings
@@ -26,44 +26,10 @@ def points(base: Settings) -> Iterator[Settings]:
         yield replace(chunked, long_prefill_token_threshold=threshold)
 
 
-def axes(runs: Sequence[SimulatedRun]) -> tuple[Figure, Figure]:
-    """What settings are compared by: who decides when requests come decides the makespan, too."""
-    return (TTFT_P95, ITL_P99) if any(run.backlog for run in runs) else (MAKESPAN, ITL_MAX)
-
-
-def _places(runs: Sequence[SimulatedRun]) -> list[tuple[float, float]]:
-    x, y = axes(runs)
-    return [(x.value(run.figures) or 0.0, y.value(run.figures) or 0.0) for run in runs]
-
-
-def pareto(runs: Sequence[SimulatedRun]) -> tuple[int, ...]:
-    """Places of the runs that no other beats on both axes, the best on the first one first."""
-    places = _places(runs)
-    front, best = [], float("inf")
-    for place in sorted(range(len(runs)), key=lambda i: (*places[i], i)):
-        if places[place][1] < best:
-            front.append(place)
-            best = places[place][1]
-    return tuple(front)
-
-
-def knee(runs: Sequence[SimulatedRun], front: Sequence[int]) -> int | None:
-    """Where the front bends: farthest below the line between its ends. None without a bend."""
-    if len(front) < 3:
-        return None
-    places = _places(runs)
-    corners = [places[place] for place in front]
-    (x0, y0), (x1, y1) = corners[0], corners[-1]
-    below = [1 - (x - x0) / (x1 - x0) - (y - y1) / (y0 - y1) for x, y in corners]
-    best = max(range(len(front)), key=lambda i: (below[i], -i))
-    return front[best] if below[best] > 1e-9 else None
-
-
 # -- the highest rate --------------------------------------------------------------------------
 
 FEWEST_REQUESTS = 1_000
 UNIT_RATE = "1/s"  # how the requests come that `find_rate` is given
-PART = 4  # of all requests so many times fewer show about where the rate is
 NEAR_ENOUGH = 1.03  # of the rate that is kept to the one that is not
 LOWEST, HIGHEST = 1 / 128, 4.0  # of what is done in a second when all come at once
 ALONE, BY_FAR = 64, 0.8
@@ -79,40 +45,29 @@ def find_rate(
     saturation: bool = True,
     tick: Callable[[], None] = lambda: None,
 ) -> SimulatedRun:
-    """The run at the highest rate that is kept; at the lowest that was tried where none is.
+    """The run at the highest rate that is kept, which is near `start` if that is given; at the
+    lowest that was tried where none is."""
 
-    The first of many requests say about where that is, beginning at `start`; all of them decide.
-    """
-    runs: dict[tuple[float, int], SimulatedRun] = {}
-    every = len(scenario.requests)
+    @cache
+    def run(rate: float) -> SimulatedRun:
+        tick()
+        coming = tuple(replace(r, arrival_s=r.arrival_s / rate) for r in scenario.requests)
+        return run_setting(replace(scenario, requests=coming), settings, pool)
 
-    def run(rate: float, count: int = every) -> SimulatedRun:
-        if (rate, count) not in runs:
-            tick()
-            first = scenario.requests[:count]
-            coming = tuple(replace(r, arrival_s=r.arrival_s / rate) for r in first)
-            scored = frozenset(n for n in scenario.scored if n < count)
-            changed = replace(scenario, requests=coming, scored=scored)
-            runs[rate, count] = run_setting(changed, settings, pool)
-        return runs[rate, count]
-
-    def breaks_at(rate: float, count: int = every) -> str | None:
+    def breaks_at(rate: float) -> str | None:
         """The tightest limit, where it is broken; or the queue, where it grows."""
-        slo = run(rate, count).slo
+        slo = run(rate).slo
         if slo is not None and not slo.is_met:
             return slo.tightest.name
-        return GROWING if run(rate, count).queue_grows else None
+        return GROWING if run(rate).queue_grows else None
 
-    at_once = tuple(replace(request, arrival_s=0.0) for request in scenario.requests)
-    if unkept := lone_run_that_breaks(replace(scenario, requests=at_once), settings, pool):
+    requests = tuple(replace(request, arrival_s=0.0) for request in scenario.requests)
+    at_once = replace(scenario, requests=requests)
+    if unkept := lone_run_that_breaks(at_once, settings, pool):
         return unkept
-    all_s = run_setting(replace(scenario, requests=at_once), settings, pool).figures.makespan_s
-    most = every / all_s
-    start, factor = start or most / 2, 2.0
-    if every >= FEWEST_REQUESTS:
-        guess, _ = _between(lambda rate: not breaks_at(rate, every // PART), start, most)
-        start, factor = guess or most * LOWEST, NEAR_ENOUGH
-    highest, broken = _between(lambda rate: not breaks_at(rate), start, most, factor)
+    most = len(requests) / run_setting(at_once, settings, pool).figures.makespan_s
+    first, factor = (start, NEAR_ENOUGH) if start else (most / 2, 2.0)
+    highest, broken = _between(lambda rate: not breaks_at(rate), first, most, factor)
     calm = _between(lambda rate: not run(rate).queue_grows, most, most) if saturation else None
     sustained = SustainedRate(
         rate_per_s=highest,

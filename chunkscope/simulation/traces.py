@@ -34,7 +34,9 @@ Row = tuple[str, dict[str, Any]]  # where it stands, and its values
 def read_trace(path: Path) -> Workload:
     """The requests of a file; arrivals count from the first."""
     if path.suffix == ".json":
-        return _verified(path)
+        document = read(path, VERIFY_SCHEMA, "chunkscope verify")
+        verified: Workload = built(Workload, document["workload"])
+        return replace(verified, arrivals=AS_IN_TRACE)
     requests, blocks = _requests(path, _rows(path))
     sent = Workload(requests=requests, seed=0, arrivals=AS_IN_TRACE, task=Task.GENERATE)
     return _sharing(path, sent, blocks) if any(blocks) else sent
@@ -116,12 +118,3 @@ def _sharing(path: Path, sent: Workload, blocks: list[list[int]]) -> Workload:
     ends = zip(sent.requests, sharing.ends, strict=True)
     requests = tuple(replace(request, stretch=end) for request, end in ends)
     return replace(sent, requests=requests, stretches=sharing.stretches)
-
-
-def _verified(path: Path) -> Workload:
-    try:
-        document = read(path, VERIFY_SCHEMA, "chunkscope verify")
-        sent: Workload = built(Workload, document["workload"])
-    except (InputError, LookupError, ValueError) as error:
-        raise InputError(str(error), hint=_HINT) from None
-    return replace(sent, arrivals=AS_IN_TRACE)

@@ -90,5 +90,5 @@ def test_a_sweep_has_the_plan_and_vllms_default_among_its_points():
     assert {"plan", "default"} <= names
     budgets = {run.settings.step_tokens for run in simulation.runs}
     assert {256, 65_536} <= budgets
-    assert simulation.pareto
+    assert simulation.is_sweep
     assert len({run.settings for run in simulation.runs}) == len(simulation.runs)

@@ -1,11 +1,10 @@
-"""Many settings: in their order, whoever is done first; which of them nobody beats."""
+"""Many settings of one workload, and the highest rate that one sustains."""
 
 import dataclasses
 import random
 
 import pytest
 
-from chunkscope.artefacts.figures import Percentiles
 from chunkscope.simulation.loop import Scenario, run_setting
 from chunkscope.simulation.result import SimulatedRun
 from chunkscope.simulation.slo import read_slo
@@ -13,25 +12,14 @@ from chunkscope.simulation.sweep import (
     GROWING,
     NEAR_ENOUGH,
     UNIT_RATE,
-    axes,
     find_rate,
-    knee,
-    pareto,
     points,
 )
 from chunkscope.simulation.workload import Request, arrival_times, with_shared_prefix
-from tests.simulation.common import ARGS, STEP, args, parts_of, simulate
+from tests.simulation.common import ARGS, STEP, args, parts_of
 
 BASE = args(max_num_batched_tokens=4_096, max_num_seqs=512, kv_cache_tokens=400_000)
 SETTINGS, POOL, RULES = parts_of(ARGS)
-
-
-def point(makespan_s: float, gap_s: float) -> SimulatedRun:
-    run = simulate([(10, 2)], BASE, STEP)
-    gaps = Percentiles(p50=gap_s, p95=gap_s, p99=gap_s, max=gap_s)
-    return dataclasses.replace(
-        run, figures=dataclasses.replace(run.figures, makespan_s=makespan_s, itl_s=gaps)
-    )
 
 
 def test_a_sweep_goes_from_256_to_65536_and_tries_thresholds():
@@ -40,26 +28,6 @@ def test_a_sweep_goes_from_256_to_65536_and_tries_thresholds():
     assert [c.long_prefill_token_threshold for c in chosen[-2:]] == [512, 2_048]
     assert chosen[0].max_num_seqs == 256, "no more requests than tokens"
     assert all(c.enable_chunked_prefill for c in chosen)
-
-
-def test_the_front_is_what_no_other_setting_beats_in_both():
-    runs = [point(10, 1.0), point(11, 0.2), point(20, 0.1), point(12, 0.5), point(10, 2.0)]
-    runs.append(point(21, 0.1))
-    front = pareto(runs)
-    assert front == (0, 1, 2)
-    assert knee(runs, front) == 1
-
-
-@pytest.mark.parametrize(
-    "runs",
-    [
-        pytest.param([point(10, 1.0)], id="one setting"),
-        pytest.param([point(10, 1.0), point(20, 0.5)], id="two ends"),
-        pytest.param([point(10, 1.0), point(15, 0.75), point(20, 0.5)], id="a straight line"),
-    ],
-)
-def test_without_a_bend_there_is_no_knee(runs):
-    assert knee(runs, pareto(runs)) is None
 
 
 # -- the highest rate ----------------------------------------------------------------------------
@@ -116,12 +84,3 @@ def test_requests_that_are_tried_alone_stay_scored_or_not():
     scored = dataclasses.replace(c, requests=requests, stretches=stretches, scored=odd)
     run = find_rate(scored, SETTINGS, POOL)
     assert run.cached_tokens == 16 * (run.requests - 1)
-
-
-def test_settings_are_weighed_by_latencies_where_requests_come_by_themselves():
-    """The makespan is the arrivals', whatever the setting: nothing would be on the front."""
-    runs = [at_rate(coming(), 20.0), at_rate(coming(output=1), 20.0)]
-    assert [axis.promise for axis in axes(runs)] == ["ttft_p95", "itl_p99"]
-    assert pareto(runs) == (1,)
-    at_once = at_rate(coming(), float("inf"))
-    assert [axis.promise for axis in axes([at_once])] == ["makespan", "itl_max"]

@@ -2,14 +2,21 @@
 
 from collections.abc import Iterator, Sequence
 
-from chunkscope.artefacts.figures import BY_KEY, TIGHTEST_LIMIT, Figure
+from chunkscope.artefacts.figures import (
+    BY_KEY,
+    ITL_MAX,
+    ITL_P99,
+    MAKESPAN,
+    TIGHTEST_LIMIT,
+    TTFT_P95,
+    Figure,
+)
 from chunkscope.artefacts.numbers import change, per_second, plural, seconds, share
 from chunkscope.planning.plan import Plan
 from chunkscope.reference.demo import Demonstration
 from chunkscope.report.words import Template, capital, sentence
 from chunkscope.report.words.plan import NAMES, listed, where
 from chunkscope.simulation.result import SimulatedRun, Simulation
-from chunkscope.simulation.sweep import axes
 from chunkscope.verification.outputs import is_noise, reference_run
 from chunkscope.verification.result import DEFAULT, PLAN, Conclusion, EngineKind, Run, Verification
 from chunkscope.verification.verdict import arguments, value, worse_figures
@@ -77,7 +84,7 @@ def simulated_answer(simulation: Simulation) -> str:
     first, *others = simulation.runs
     if first.rate:
         return _best_rate(simulation.runs)
-    if simulation.pareto:
+    if simulation.is_sweep:
         return _best_of_sweep(simulation)
     is_open = first.backlog is not None
     what = "p95 first token" if is_open else f"{plural(first.requests, 'request')} take"
@@ -112,20 +119,17 @@ def _best_rate(runs: Sequence[SimulatedRun]) -> str:
 
 
 def _best_of_sweep(simulation: Simulation) -> str:
-    """The ends of the front, and where it bends."""
-    runs, front = simulation.runs, simulation.pareto
-    across, up = axes(runs)
-    places = {"Fastest": front[0]}
-    if len(front) > 1:
-        places["Smoothest"] = front[-1]
-    if simulation.knee is not None:
-        places["In between"] = simulation.knee
-    parts = []
-    for title, place in places.items():
-        time, gap = (figure.value(runs[place].figures) for figure in (across, up))
-        more = "" if gap is None else f", {up.title} {seconds(gap)}"
-        parts.append(f"{title}: {run_name(runs[place])}, {seconds(time)}{more}")
-    return f"{'. '.join(parts)} (simulated)."
+    """The fastest setting, and the one with the shortest gaps."""
+    is_open = any(run.backlog for run in simulation.runs)  # then arrivals decide the makespan
+    axes = (TTFT_P95, ITL_P99) if is_open else (MAKESPAN, ITL_MAX)
+    points = [([axis.value(run.figures) or 0.0 for axis in axes], run) for run in simulation.runs]
+    ends = [min(points, key=lambda p: p[0]), min(points, key=lambda p: p[0][::-1])]
+    parts = [
+        f"{title}: {run_name(run)}, {seconds(time)}, {axes[1].title} {seconds(gap)}"
+        for title, ((time, gap), run) in zip(("Fastest", "Smoothest"), ends, strict=True)
+    ]
+    shown = parts if ends[1][0][1] < ends[0][0][1] else parts[:1]
+    return f"{'. '.join(shown)} (simulated)."
 
 
 def simulated_setup(simulation: Simulation) -> str:
@@ -149,7 +153,7 @@ def observations(simulation: Simulation) -> Iterator[str]:
     grows = [run_name(run) for run in runs if run.backlog and run.backlog.grows]
     if grows:
         yield f"The queue keeps growing with {', '.join(grows)}: requests come too fast."
-    if simulation.pareto:
+    if simulation.is_sweep:
         return
     took = first.figures.makespan_s
     if first.gpu_s is not None and first.backlog is None and took >= WAITS * first.gpu_s:
