@@ -3,6 +3,7 @@
 import datetime
 from collections import Counter
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -14,14 +15,6 @@ from chunkscope.sources.base import Chunk
 from tests.commands.helpers import prompts, write_jsonl
 
 
-class Noted(Progress):
-    def __init__(self) -> None:
-        self.told: list[dict[str, int]] = []
-
-    def at(self, **now: int) -> None:
-        self.told.append(now)
-
-
 @pytest.mark.parametrize("seen_before", [False, True], ids=["counted", "from the cache"])
 def test_progress_ends_at_what_was_counted_and_never_goes_back(
     tmp_path: Path, seen_before: bool
@@ -30,13 +23,14 @@ def test_progress_ends_at_what_was_counted_and_never_goes_back(
         write_jsonl(tmp_path / f"{name}.jsonl", prompts(rows, field=f"q{seen_before}"))
     if seen_before:
         run(tmp_path)
-    progress = Noted()
+    progress = Mock(Progress)
     profile = run(tmp_path, listener=Listener(progress=progress))
+    told = [call.kwargs for call in progress.at.call_args_list]
     size = sum(file.stat().st_size for file in tmp_path.iterdir())
     total = {"rows": 321, "tokens": profile.overall.total, "bytes_read": size}
-    assert total in progress.told
+    assert total in told
     for name, most in total.items():
-        assert max(now[name] for now in progress.told) == most
+        assert max(now[name] for now in told) == most
 
 
 def test_what_was_met_while_counting_is_noted(tmp_path: Path) -> None:

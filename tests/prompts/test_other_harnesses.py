@@ -21,17 +21,11 @@ Sent = tuple[str, Any, int | None, Any]
 
 def said(log: ReadLog) -> list[Sent]:
     """Kind, prompt (of a chat, its last message in a list), output cap and output of each."""
-    return [
-        (
-            request.kind,
-            [request.prompt.messages[-1]["content"]]
-            if isinstance(request.prompt, Conversation)
-            else request.prompt,
-            request.output_cap,
-            request.output,
-        )
-        for request in log.requests
-    ]
+
+    def shown(prompt: Any) -> Any:
+        return [prompt.messages[-1]["content"]] if isinstance(prompt, Conversation) else prompt
+
+    return [(one.kind, shown(one.prompt), one.output_cap, one.output) for one in log.requests]
 
 
 def state(number: int, request: dict, *texts: str) -> dict:

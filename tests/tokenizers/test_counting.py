@@ -183,28 +183,19 @@ def test_no_row_takes_much_longer_than_by_the_reference(
     assert tokenizer.id_bytes([row]) == tokenizer.reference.id_bytes([row])
 
 
-@pytest.fixture
-def rows(tmp_path: Path) -> Path:
-    texts = [f"Question {i}: how many stripes has a zebra?" for i in range(300)]
-    return write_jsonl(tmp_path / "rows.jsonl", [{"prompt": text} for text in texts])
-
-
-def options(place: Path, **others: bool) -> AnalyzeOptions:
-    return AnalyzeOptions(tokenizer=str(place), **{"use_cache": False, **others})
-
-
 def test_an_engine_that_is_wrong_on_the_users_rows_is_caught_and_they_are_counted_again(
-    place: Path, install: Callable[..., list[Fake]], rows: Path
+    place: Path, install: Callable[..., list[Fake]]
 ) -> None:
+    texts = [f"Question {i}: how many stripes has a zebra?" for i in range(300)]
+    rows = write_jsonl(place / "rows.jsonl", [{"prompt": text} for text in texts])
+    options = AnalyzeOptions(tokenizer=str(place), use_cache=False)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ours, "FAST_CHARS", 1 << 40)
-        right = analyze(rows, options=options(place)).overall
+        right = analyze(rows, options=options).overall
     loaded = install(lambda text: "zebra" in text)
     recounted: list[str] = []
     for _ in ("this run", "the next one"):
-        profile = analyze(
-            rows, options=options(place), listener=Listener(recounting=recounted.append)
-        )
+        profile = analyze(rows, options=options, listener=Listener(recounting=recounted.append))
         assert profile.overall == right
         assert profile.tokenizer.engine.startswith("tokenizers ")
     assert [name.split()[0] for name in recounted] == ["fastokens"]

@@ -66,23 +66,18 @@ def test_sentencepiece_models_count_as_the_sentencepiece_library(file: str) -> N
 # --- tiktoken -------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def tiny_encoding(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An encoding of bytes and one merge, in the place of one that tiktoken downloads."""
-    ranks = {bytes([n]): n for n in range(256)} | {b"th": 256}
-    special = {"<|endoftext|>": 257}
+@pytest.mark.parametrize("name", ["r50k_base", "tiktoken:r50k_base"])
+def test_a_tiktoken_encoding_counts_as_tiktoken(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """With an encoding of bytes and one merge in the place of one that tiktoken downloads."""
     tiny = tiktoken.Encoding(
-        "r50k_base", pat_str=WORDS, mergeable_ranks=ranks, special_tokens=special
+        "r50k_base",
+        pat_str=WORDS,
+        mergeable_ranks={bytes([n]): n for n in range(256)} | {b"th": 256},
+        special_tokens={"<|endoftext|>": 257},
     )
     monkeypatch.setitem(tiktoken.registry.ENCODINGS, "r50k_base", tiny)
-
-
-@pytest.mark.usefixtures("tiny_encoding")
-@pytest.mark.parametrize("name", ["r50k_base", "tiktoken:r50k_base"])
-def test_a_tiktoken_encoding_counts_as_tiktoken(name: str) -> None:
     texts = [*TEXTS, "<|endoftext|> is plain text here"]
-    encoding = tiktoken.get_encoding("r50k_base")
-    assert lengths(name, texts) == [len(encoding.encode_ordinary(text)) for text in texts]
+    assert lengths(name, texts) == [len(tiny.encode_ordinary(text)) for text in texts]
 
 
 def test_a_tiktoken_encoding_that_cannot_be_had_or_does_not_exist_is_missing(
