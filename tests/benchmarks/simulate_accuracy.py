@@ -109,12 +109,7 @@ def target(case: Case) -> CostTarget:
 
 
 def fitted(group: Iterable[Case], names: Sequence[str], to: Case | None = None) -> CostModel:
-    return _fitted(tuple(case for case in group if case.workload in names), to)
-
-
-@cache
-def _fitted(chosen: tuple[Case, ...], to: Case | None) -> CostModel:
-    calibration = together([case.calibration for case in chosen])
+    calibration = together([case.calibration for case in group if case.workload in names])
     return cost_model(target(to) if to else None, calibration)
 
 

@@ -16,11 +16,13 @@ import pytest
 from chunkscope.hardware.accuracy import MEASURED, kind_of, traits_of, unlike_measured
 from chunkscope.hardware.gpus import find_gpu
 from chunkscope.models import find_model
+from chunkscope.verification.result import Verification
 from chunkscope.vllm.deployment import Deployment
 from chunkscope.vllm.flags import release
 from tests.benchmarks import kinds_accuracy, measure_kinds
 from tests.benchmarks.kinds import CONFIGS
 from tests.benchmarks.kinds_accuracy import FOLDER, LIMITS, errors, measured, rows, shape_of, table
+from tests.verification.test_h200 import predicted_today
 from tests.verification.test_real_verify import TINY
 
 FIT = {(row["model"], row["budget"], row["eager"]): row for row in rows(kinds_accuracy.FIT)}
@@ -143,3 +145,18 @@ def test_memory_of_other_models_is_what_was_measured(model, budget, weights, act
     assert bill.line("weights").gib == pytest.approx(weights, rel=0.01)
     if budget >= 8192 and shape.experts is None:
         assert bill.line("activation").gib == pytest.approx(activation, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("folder", "setting"),
+    [
+        pytest.param("qwen2.5-1.5b-long", "off", id="no step is as full as it might be"),
+        pytest.param("advice/sample-data-llama-3.1-8b", "plan", id="long ones beside short ones"),
+        pytest.param("advice/gsm8k-8-shot-qwen3-8b", "default", id="all but the end is cached"),
+    ],
+)
+def test_the_peak_follows_from_the_steps_that_the_scheduler_makes(folder, setting):
+    verification = Verification.load(FOLDER.parent / folder / "verify.json")
+    run = verification.run(setting)
+    peak = predicted_today(verification, run).activation_gib
+    assert peak == pytest.approx(run.activation_peak_gib, rel=0.01)

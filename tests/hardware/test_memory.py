@@ -29,21 +29,16 @@ def engine(model="llama-3.1-8b", version="0.24.0", logprobs=False, tp=1, dp=None
     return there.memory_model(Settings(tensor_parallel_size=tp, data_parallel_size=dp, **settings))
 
 
-@pytest.mark.parametrize(("budget", "measured_gib"), [(8_192, 0.84), (32_768, 3.36)])
-def test_activation_peaks_are_the_measured_ones_within_10_percent(budget, measured_gib):
-    memory = engine().memory(budget=budget, seqs=64, utilization=0.9)
-    assert memory.line("activation").gib == pytest.approx(measured_gib, rel=0.10)
-
-
 @pytest.mark.parametrize(
-    ("budget", "measured_tokens"),
-    [(512, 905_264), (2_048, 903_968), (8_192, 898_784), (32_768, 878_048)],
+    ("budget", "tokens", "peak_gib"),
+    [(512, 905_264, None), (2_048, 903_968, None), (8_192, 898_784, 0.84), (32_768, 878_048, 3.36)],
 )
-def test_kv_tokens_are_the_measured_ones_within_2_percent(budget, measured_tokens):
+def test_kv_tokens_and_large_activation_peaks_are_the_measured_ones(budget, tokens, peak_gib):
     """Fitted: the overhead is what makes one of these right, the slope what makes all four."""
     memory = engine().memory(budget=budget, seqs=64, utilization=0.9)
     # V2 runner of 0.24: CUDA graphs are not taken off.
-    assert memory.kv_cache_tokens == pytest.approx(measured_tokens, rel=0.001)
+    assert memory.kv_cache_tokens == pytest.approx(tokens, rel=0.001)
+    assert peak_gib is None or memory.line("activation").gib == pytest.approx(peak_gib, rel=0.01)
 
 
 @pytest.mark.parametrize(

@@ -95,6 +95,14 @@ def test_padded_prompts_and_second_turns_stay_the_same() -> None:
     assert model.chunking.stats.chunked_sequences == 6
 
 
+@pytest.mark.parametrize(("threshold", "chunks"), [(100, 10), (700, 2)])  # 512 under 4K tokens
+def test_without_a_chunk_it_is_by_length_and_never_over_the_threshold(threshold, chunks) -> None:
+    model = chunked(model_of("Llama"), threshold=threshold)
+    with torch.inference_mode():
+        model(ids_of(950), logits_to_keep=1)
+    assert model.chunking.stats.chunks_processed == chunks
+
+
 def test_short_prompts_pass_and_are_counted_but_steps_are_not() -> None:
     model = chunked(model_of("Llama"), threshold=40)
     with torch.inference_mode():
@@ -103,17 +111,6 @@ def test_short_prompts_pass_and_are_counted_but_steps_are_not() -> None:
     stats = model.chunking.stats
     assert (stats.total_sequences, stats.chunked_sequences, stats.chunks_processed) == (3, 0, 0)
     assert (stats.chunking_rate, stats.seconds_per_chunk) == (0, None)
-
-
-def test_without_a_chunk_it_is_by_length_and_never_over_the_threshold() -> None:
-    model = chunked(model_of("Llama"), threshold=100)
-    with torch.inference_mode():
-        model(ids_of(950), logits_to_keep=1)
-    assert model.chunking.stats.chunks_processed == 10
-    chunked(model, threshold=700)
-    with torch.inference_mode():
-        model(ids_of(950), logits_to_keep=1)
-    assert model.chunking.stats.chunks_processed == 2  # 512 for prompts under 4K
 
 
 @pytest.mark.parametrize(
