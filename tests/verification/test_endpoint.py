@@ -153,13 +153,15 @@ def test_requests_are_greedy_and_what_only_vllm_knows_is_not_sent_to_others():
         assert set(body) == {"model", "prompt", "max_tokens", "stream"}
 
 
-def test_likelihoods_are_asked_as_openai_has_them():
+@pytest.mark.parametrize(
+    ("owner", "asked"), [("me", {"echo": True, "logprobs": 1}), ("vllm", {"prompt_logprobs": 1})]
+)
+def test_likelihoods_are_asked_as_openai_and_vllm_have_them(owner, asked):
     answer = says(200, {"choices": [{"text": "x"}], "usage": {"completion_tokens": 1}})
-    with OddServer(answer=answer) as server:
-        run = measure(server, workload(5, 9, 30, output=1, task=Task.LOGLIKELIHOOD))[2]
-    assert run.ok
-    assert (server.bodies[0]["echo"], server.bodies[0]["logprobs"]) == (True, 1)
-    assert "stream" not in server.bodies[0]
+    with OddServer(answer=answer, models={"data": [{"id": "m", "owned_by": owner}]}) as server:
+        assert measure(server, workload(5, 9, 30, output=1, task=Task.LOGLIKELIHOOD))[2].ok
+    scoring = {"echo", "logprobs", "prompt_logprobs", "stream"}
+    assert {name: v for name, v in server.bodies[0].items() if name in scoring} == asked
 
 
 def test_requests_are_sent_at_their_time():
