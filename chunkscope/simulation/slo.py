@@ -128,13 +128,12 @@ def slo_result(limits: Slo, requests: Sequence[RequestTimes], gaps: Ranked) -> S
     """`gaps`: between tokens. None without limits."""
     if not limits:
         return None
-    several = [request for request in requests if request.output_tokens > 1]
 
     def ranked(metric: str) -> Ranked:
-        counted = several if metric == "tpot" else requests
-        return (
-            gaps if metric == "itl" else Ranked((getattr(one, f"{metric}_s"), 1) for one in counted)
-        )
+        if metric == "itl":
+            return gaps
+        several = (one for one in requests if metric != "tpot" or one.output_tokens > 1)
+        return Ranked((getattr(one, f"{metric}_s"), 1) for one in several)
 
     good = sum(all(request.meets(limit) for limit in limits) for request in requests)
     figures = tuple(limit.figure(ranked(limit.metric)) for limit in limits)

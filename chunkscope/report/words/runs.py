@@ -2,15 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from chunkscope.artefacts.figures import (
-    BY_KEY,
-    ITL_MAX,
-    ITL_P99,
-    MAKESPAN,
-    TIGHTEST_LIMIT,
-    TTFT_P95,
-    Figure,
-)
+from chunkscope.artefacts.figures import BY_KEY, TIGHTEST_LIMIT, Figure
 from chunkscope.artefacts.numbers import change, per_second, plural, seconds, share
 from chunkscope.planning.plan import Plan
 from chunkscope.reference.demo import Demonstration
@@ -121,7 +113,8 @@ def _best_rate(runs: Sequence[SimulatedRun]) -> str:
 def _best_of_sweep(simulation: Simulation) -> str:
     """The fastest setting, and the one with the shortest gaps."""
     is_open = any(run.backlog for run in simulation.runs)  # then arrivals decide the makespan
-    axes = (TTFT_P95, ITL_P99) if is_open else (MAKESPAN, ITL_MAX)
+    keys = ("ttft_s.p95", "itl_s.p99") if is_open else ("makespan_s", "itl_s.max")
+    axes = [BY_KEY[key] for key in keys]
     points = [([axis.value(run.figures) or 0.0 for axis in axes], run) for run in simulation.runs]
     ends = [min(points, key=lambda p: p[0]), min(points, key=lambda p: p[0][::-1])]
     parts = [
