@@ -12,6 +12,7 @@ import stat
 import sys
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path, PurePosixPath
@@ -130,7 +131,9 @@ class _Search:
         elif glob.has_magic(text):
             self._glob(text)
         else:
-            siblings = {path.name: path for path in Path(text).parent.glob("*")}
+            siblings: dict[str, Path] = {}
+            with suppress(OSError):  # a folder that may not be listed, a name too long for any
+                siblings = {path.name: path for path in Path(text).parent.glob("*")}
             near = get_close_matches(Path(text).name, siblings)
             hint = f"did you mean {siblings[near[0]]}?" if near else _SEARCH_HINT
             raise InputError(f"no such file or folder: {text}", hint=hint)

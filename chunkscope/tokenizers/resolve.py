@@ -14,6 +14,7 @@ from chunkscope.artefacts.note import Note
 from chunkscope.console import say
 from chunkscope.errors import InputError, MissingError
 from chunkscope.network import expect_hub
+from chunkscope.sources.base import cannot_read
 from chunkscope.tokenizers.cache import sha256
 
 DEFAULT = "default"
@@ -79,7 +80,10 @@ class TokenizerFiles:
 
     def digest(self) -> str:
         """The content of its files as one hash."""
-        parts = [f"{file.name}\0{sha256(file)}" for file in self.files]
+        try:
+            parts = [f"{file.name}\0{sha256(file)}" for file in self.files]
+        except OSError as error:
+            raise cannot_read(str(error.filename), error) from error
         if self.encoding:
             from importlib.metadata import version
 

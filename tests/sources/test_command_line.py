@@ -203,5 +203,6 @@ def test_what_is_not_there_is_refused(tmp_path: Path) -> None:
     assert "nope.jsonl" in refused(tmp_path, "nope.jsonl")
     refused(tmp_path, "*.jsonl")
     refused(tmp_path, "")
+    refused(tmp_path, "folder/" * 800)
     refused(tmp_path, "hf:org/nowhere@test", code=4)
     assert "s4://evals/few.csv" in refused(tmp_path, "s4://evals/few.csv", code=2)
