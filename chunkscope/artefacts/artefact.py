@@ -90,10 +90,8 @@ def read(path: Path, schema: str, made_by: str) -> dict[str, Any]:
         document = orjson.loads(text)
     written = document.get("schema") if isinstance(document, dict) else None
     if document is None or written != schema:
-        raise InputError(
-            f"{path} has schema {written!r}; this chunkscope reads {schema!r} here",
-            hint=f"`{made_by}` writes it",
-        )
+        what = f"has schema {written!r}, not {schema!r}" if written else "is data, not a result"
+        raise InputError(f"{path} {what}", hint=f"run `{made_by}` first, and give what it writes")
     if document.get("sha256") != checksum(document):
         raise InputError(f"{path} is damaged: its checksum is wrong", hint=f"run `{made_by}` again")
     return dict(document)

@@ -71,15 +71,15 @@ def _three_digits(value: float) -> str:
     return f"{value:,.{2 if value < 10 else 1 if value < 100 else 0}f}"
 
 
-def seconds(value: float | None) -> str:
+def seconds(value: float | None, like: float | None = None) -> str:
     """
-    >>> seconds(0.01234), seconds(0.9999), seconds(75), seconds(120), seconds(10_800)
-    ('12.3 ms', '1.00 s', '75.0 s', '2.00 min', '3.00 h')
+    >>> seconds(0.01234), seconds(0.9999), seconds(75), seconds(120), seconds(150, like=75)
+    ('12.3 ms', '1.00 s', '75.0 s', '2.00 min', '150 s')
     """
     if value is None:
         return "-"
     units = ((0.9995, 0.001, "ms"), (120, 1, "s"), (7_200, 60, "min"), (inf, 3_600, "h"))
-    size, unit = next((size, unit) for below, size, unit in units if value < below)
+    size, unit = next((size, unit) for below, size, unit in units if (like or value) < below)
     return f"{_three_digits(value / size)} {unit}"
 
 

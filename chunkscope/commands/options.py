@@ -20,6 +20,7 @@ from chunkscope import console
 from chunkscope.errors import InputError, UsageError
 
 if TYPE_CHECKING:
+    from chunkscope.lengths.profile import Profile
     from chunkscope.planning.plan import Plan
 
 REPORTS = Path("reports")
@@ -111,7 +112,7 @@ VLLM_VERSION = MACHINE("vLLM version. [default: installed, else newest known]", 
 ENTRY_HELP = "How vLLM is started, as its defaults depend on that."
 MAX_OUTPUT = WORKLOAD("Tokens per answer. [default: from the data, else 256]", "N", min=1)
 ARRIVALS = WORKLOAD("batch (all at once), or a rate such as 4/s.", "WHEN")
-CONCURRENCY = WORKLOAD("The client keeps at most N requests in flight.", "N", min=1)
+CONCURRENCY = WORKLOAD("The client sends at most N requests at once.", "N", min=1)
 SLO = LIMITS(
     "Latency limits, such as ttft_p95=1s,itl_p99=50ms (ttft, itl, tpot, e2e; p50 to p99, max, "
     "mean).",
@@ -229,15 +230,28 @@ def check_format(form: str | None, *, json: bool) -> None:
         raise UsageError("--json and --format cannot be used together", hint="use one of them")
 
 
-def loaded_plan(plan: Path | None, profiles: list[Path] | None) -> "tuple[Plan, list[Path]]":
-    """The plan that was named; and profiles: named, else the plan's, else the one beside it."""
+def loaded_plan(plan: Path | None) -> "Plan":
     from chunkscope.planning.plan import Plan
 
-    path = plan or PLAN
-    loaded = Plan.load(path)
-    usual = path.with_name("profile.json")
-    beside = [usual if usual.exists() else PROFILE]
-    return loaded, profiles or loaded.profile_files(path.parent) or beside
+    return Plan.load(plan or PLAN)
+
+
+def profile_of(plan: "Plan", path: Path | None, profiles: list[Path] | None) -> "Profile":
+    """Of the files that were named, else the one that the plan was made from, where it is now."""
+    from chunkscope.commands.api import joined
+
+    if profiles:
+        return joined(profiles)
+    folder = (path or PLAN).parent
+    for files in (plan.profile_files(folder), [folder / "profile.json"], [PROFILE]):
+        if files and all(map(Path.exists, files)):
+            profile = joined(files)
+            if profile.digest() == plan.source.profile_digest:
+                return profile
+    raise InputError(
+        f"the profile that {path or PLAN} was made from is not here any more",
+        hint="name it with --profile, or run `chunkscope recommend` again",
+    )
 
 
 def quoted(*words: object, usual: Path | None = None) -> str:

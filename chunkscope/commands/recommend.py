@@ -77,8 +77,7 @@ def recommend(
     gc.disable()  # simulations make many objects and no rings: a sixth of the time
     with console.simulating() as tick:
         plan = api.recommend(files, tick=tick, **options)
-    several = tuple(map(str, files)) if len(files) > 1 else ()
-    source = replace(plan.source, command=console.command(), profiles=several)
+    source = replace(plan.source, command=console.command(), profiles=tuple(map(str, files)))
     plan = replace(plan, source=source)
     if check:
         version = vllm.check(plan.deployment, plan.settings, python=vllm.vllm_python())

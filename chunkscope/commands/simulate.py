@@ -52,8 +52,9 @@ def simulate(
     from chunkscope.planning.predict import SimulateOptions
 
     options = opt.settled(simulate, given, SimulateOptions)
-    options["plan"], profiles = opt.loaded_plan(plan, profile)
-    options["profile"] = profiles if "trace" not in options else None
+    options["plan"] = opt.loaded_plan(plan)
+    traced = "trace" in options
+    options["profile"] = None if traced else opt.profile_of(options["plan"], plan, profile)
     with console.simulating() as tick:
         simulation = api.simulate(tick=tick, **options)
     simulation = replace(simulation, command=console.command())

@@ -66,6 +66,8 @@ def find_gpu(name: str) -> Gpu:
         return local_gpu()
     if gpu := known_gpu(name):
         return gpu
+    if several := re.fullmatch(r"(\d+) ?x ?(\D.*)", name):
+        raise UsageError(f"--gpu names one GPU: write --gpu {several[2]} --tp {several[1]}")
     if name[:1].isdecimal():
         try:
             size = SIZE.read(name)

@@ -81,7 +81,7 @@ _HINT = "pass a folder with the model's config.json, a hub id, or a name like ll
 def suggestion(name: str) -> str:
     """Names that are known and like it."""
     near = get_close_matches(name.lower(), MODELS, n=3, cutoff=0.5)
-    return f"built in: {', '.join(near or list(MODELS)[:8])}, ...; or {_HINT}"
+    return f"did you mean {' or '.join(near)}? Else {_HINT}" if near else _HINT
 
 
 def known_model(name: str) -> KnownModel | None:

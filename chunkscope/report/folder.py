@@ -180,7 +180,7 @@ def _origins(findings: Findings) -> Section:
 def sections(findings: Findings) -> list[Section]:
     """The first screen, with tiles as a table; the rest as details, but the runs that decide."""
     top, flags, parts = first_screen(findings), arguments(findings), chapters(findings)
-    first = replace(top, sentences=(*top.sentences, *filter(None, [flags])))
+    first = replace(top, sentences=(*top.sentences, *([f"Flags: {flags}"] if flags else [])))
     runs = [chapter.sections[0] for chapter in parts if chapter.id in ("measured", "plan")][-1:]
     rest = [
         replace(section, details=True, title=section.title or ("" if place else chapter.title))
@@ -213,8 +213,10 @@ def changes(comparison: ReportComparison) -> list[Section]:
         (check.subject, check.name.removeprefix("drift."), gate.value_text(check))
         for check in comparison.moved
     ]
-    names = {check.subject for check in comparison.moved} - {ALL}
-    changed = None if comparison.data is None else len(names)
+    came = [check for check in comparison.moved if "datasets" in check.name]  # and went
+    names = {check.subject for check in comparison.moved if check not in came} - {ALL}
+    count = len(names) + sum(int(check.value or 0) for check in came)
+    changed = None if comparison.data is None else count
     return [
         Section(
             sentences=tuple(words.what_changed(old, new, changed, known=not comparison.data)),

@@ -24,7 +24,7 @@ def sections(plan: Plan) -> list[Section]:
         Section(sentences=(words.setup(plan),), top=True),
         Section(table=figures, top=True),
         Section(table=tried, notes=tuple(words.cautions(plan))),
-        Section(sentences=(flags,) if flags else (), top=True),
+        Section(sentences=(f"Flags: {flags}",) if flags else (), top=True),
         Section(title="Each dataset alone", table=_alone(plan), details=True),
         Section(title="Why", table=_reasons(plan), details=True),
         Section(title="Memory", table=memory, details=True),
@@ -44,12 +44,12 @@ def _alone(plan: Plan) -> Table | None:
         (
             *(name, seconds(costs[name].hours * 3_600) if name in costs else None),
             *(one.mode.value, one.threshold),
-            *(share(one.chunks.share) if one.chunks.prompts else None, one.tier.value),
+            share(one.chunks.share) if one.chunks.prompts else None,
         )
         for name, one in lines
     ]
-    heads = ("dataset", "time", "length rule", "threshold", "over it", "benefit")
-    return table_of(heads, rows, words=("length rule", "benefit"), strong=[len(rows) - 1])
+    heads = ("dataset", "time", "length rule", "threshold", "over it")
+    return table_of(heads, rows, words=("length rule",), strong=[len(rows) - 1])
 
 
 def _reasons(plan: Plan) -> Table | None:
@@ -70,13 +70,14 @@ def _reasons(plan: Plan) -> Table | None:
 
 def footprint_sections(footprint: Footprint) -> list[Section]:
     lengths = footprint.requests
+    notes = [note for note in footprint.notes if note.code != "unlike_measured"]  # that is of times
     fitting = table_of(
         ("tokens per request", *(f"{length:,}" for length in lengths)),
         [("requests that fit", *lengths.values())],
     )
     return [
         Section(sentences=tuple(words.fits(footprint)), table=_memory_table(footprint.memory)),
-        Section(table=fitting, notes=tuple(map(sentence, footprint.notes))),
+        Section(table=fitting, notes=tuple(words.told(notes))),
     ]
 
 
@@ -92,7 +93,7 @@ def _memory_table(memory: Memory) -> Table | None:
         ("KV cache", memory.kv_cache_gib, memory.kv_cache_label or Label.PREDICTED, left),
         ("all together", memory.requested_gib, "", total),
     ]
-    rows = [row for row in rows if abs(row[1]) >= 0.005]
+    rows = [row for row in rows if row[1] >= 0.005]
     return table_of(
         ("per GPU", "GiB", "known", "from"),
         [(part, f"{gib:.2f}", label, sentence(note)) for part, gib, label, note in rows],

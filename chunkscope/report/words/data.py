@@ -88,8 +88,9 @@ def shared(reuse: PrefixReuse) -> str:
     """What the prefix cache can do."""
     if not reuse.cached_tokens + reuse.unread_tokens:
         return f"No prompt starts like an earlier one{compared(reuse)}."
-    use = "so vLLM's prefix cache can serve them"
     tokens = reuse.cached_tokens
+    left = number(round((reuse.tokens - tokens) / (reuse.prompts or 1)))
+    use = f"so vLLM's prefix cache can serve them; about {left} tokens a prompt are left to read"
     if reuse.unread_tokens > tokens:
         use = "but likelihood requests do not read vLLM's prefix cache"
         tokens += reuse.unread_tokens

@@ -59,7 +59,7 @@ def notes(findings: Findings) -> Iterator[str]:
         for dataset in findings.profile.failures:
             yield f"{dataset.name} was not read to its end: {dataset.failed_because}"
     if findings.plan is not None:
-        yield from map(sentence, findings.plan.notes)
+        yield from plan.told(findings.plan.notes)
 
 
 def tiles(findings: Findings, v: Verification | None) -> Iterator[tuple[str, str, str]]:
@@ -87,7 +87,7 @@ def what_changed(
     if changed is None:
         state = "not compared"
     elif changed:
-        state = f"not the same: {plural(changed, 'dataset')} changed"
+        state = f"not the same: {plural(changed, 'dataset')} changed, came or went"
     yield f"From {old.folder} to {new.folder} the data is {state}."
     if old.plan is not None and new.plan is not None:
         before, after = map(plan.answer, (old.plan, new.plan))

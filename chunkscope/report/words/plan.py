@@ -1,12 +1,14 @@
 """What is said of a plan, and of the models, GPUs and memory it rests on."""
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from chunkscope.artefacts.figures import ITL_MAX
+from chunkscope.artefacts.note import Note
 from chunkscope.artefacts.numbers import as_written, by, number, plural, seconds, share
 from chunkscope.planning.plan import DEFAULT, AdviceKind, Basis, Cost, Plan, Saving
-from chunkscope.report.words import Template, capital, sentence
+from chunkscope.report.words import Template, capital, formatted, sentence
 from chunkscope.simulation.result import SimulatedRun
 from chunkscope.vllm.enums import Entry
 from chunkscope.vllm.footprint import Footprint
@@ -86,7 +88,13 @@ def _unlike(
     )
 
 
+ASSUMED = {  # said in one line
+    "vllm_not_installed": "vLLM {version} (the newest known; none is installed here)",
+    "assumed_output": "{tokens} tokens in each answer (--max-output)",
+    "gpu_unchecked": "the {figure} of {gpu}",
+}
 SENTENCES: dict[str, Template] = {
+    **{code: f"assumed: {what}" for code, what in ASSUMED.items()},
     # savings
     "score_contexts_once": _contexts_once,
     "early_difference": '{dataset}: about {prompts:prompt} differ early ("{text}", "{other}") and '
@@ -94,7 +102,7 @@ SENTENCES: dict[str, Template] = {
     "better_order": "{dataset}: send prompts that begin alike one after the other",
     "repeated_rows": "{dataset}: {rows:,} rows occur more than once; send them once",
     "few_in_flight": lambda concurrency, enough, harness: (
-        f"{harness or 'the client'} keeps {concurrency:,} requests in flight; keep {enough:,} "
+        f"{harness or 'the client'} sends {concurrency:,} requests at once; send {enough:,} "
         "(lm-eval: num_concurrent or --batch_size, Inspect: --max-connections)"
     ),
     # arguments
@@ -117,9 +125,7 @@ SENTENCES: dict[str, Template] = {
     "why_asked_kv_cache": "as asked; it can change the model's answers",
     # notes
     "vllm_newer": "vLLM {version} is newer than {newest}: assuming that it behaves the same",
-    "vllm_not_installed": "no vLLM is installed here: assuming {version} (newest known)",
     "vllm_development": "vLLM {version} is a development build: assuming {newest}",
-    "assumed_output": "answers are assumed to have {tokens} tokens: give --max-output",
     "shared_prefixes": lambda **values: f"{_shared(**values)}; the prefix cache serves them",
     "shared_but_not_read": lambda **values: (
         f"{_shared(**values)}, but likelihood requests do not read the prefix cache"
@@ -159,8 +165,8 @@ SENTENCES: dict[str, Template] = {
     "refused_off_ignored": "vLLM {version} ignores chunked prefill off",
     "refused_unknown": "vLLM {version} does not know this argument",
     "refused_no_memory": "the model does not fit: {missing_gib:,.2f} GiB are missing per GPU",
-    "refused_kv_cache": "one request of {max_model_len} tokens (max_model_len) needs more KV cache "
-    "than the {tokens} tokens that fit",
+    "refused_kv_cache": "one request of {max_model_len} tokens (max_model_len) does not fit the KV "
+    "cache, which holds {tokens}",
     "refused_logprobs": "prompt_logprobs take {taken_gib:,.2f} GiB that vLLM does not set aside, "
     "and {free_gib:,.2f} GiB are free",
     "refused_failed": "it did not fit when it was tried: {why} ({log}, line {line})",
@@ -191,7 +197,6 @@ SENTENCES: dict[str, Template] = {
     "encoder_decoder": "an encoder-decoder model: vLLM switches chunked prefill off",
     "unlike_measured": _unlike,
     # GPUs and step times.
-    "gpu_unchecked": "the {figure} of {gpu} is assumed",
     "scaled_steps": _scaled,
     # The lines of a memory bill.
     "memory_weights": _weights,
@@ -223,12 +228,13 @@ def saving(one: Saving) -> str:
     return sentence(one) + (f": saves about {' and '.join(saved)}." if saved else ".")
 
 
-def listed(settings: Settings) -> str:
+def listed(settings: Settings, default: Settings | None = None) -> str:
     """
-    >>> listed(Settings(max_num_seqs=64, max_model_len=4096))
-    'max_model_len 4,096, max_num_seqs 64'
+    >>> listed(Settings(max_num_seqs=64, max_model_len=4096), Settings(max_num_seqs=256))
+    'max_model_len 4,096, max_num_seqs 64 instead of 256'
     """
-    return ", ".join(f"{name} {as_written(value)}" for name, value in settings.given().items())
+    usual = {n: f" instead of {as_written(v)}" for n, v in (default or Settings()).given().items()}
+    return ", ".join(f"{n} {as_written(v)}{usual.get(n, '')}" for n, v in settings.given().items())
 
 
 def is_broken(plan: Plan) -> bool:
@@ -244,10 +250,10 @@ def advice(plan: Plan) -> str:
     """What to set, without a full stop: `because` goes on."""
     choice, needed = plan.advice, listed(plan.advice.needed)
     sets = choice.kind is AdviceKind.SET and bool(choice.settings.given())
-    text = f"Set {listed(choice.settings)}" if sets else "Keep vLLM's defaults"
+    text = f"Set {listed(choice.settings, plan.default)}" if sets else "Keep vLLM's defaults"
     if is_broken(plan):
         request, few = plan.request, plan.request.concurrency
-        sent = f"at {request.arrivals}" if request.is_open else f"with {few or 'all'} in flight"
+        sent = f"at {request.arrivals}" if request.is_open else f"with {few or 'all'} sent at once"
         text = f"No setting that was tried keeps {' and '.join(map(str, request.slo))} {sent}"
     if needed:
         text += f"{', and' if sets else ', but'} {needed} is needed for vLLM to start"
@@ -298,15 +304,14 @@ def because(plan: Plan) -> str:
 
 
 def limit_state(run: SimulatedRun | None) -> str:
-    """`itl_p99 stays 31 % below its 50 ms`, or by how much it is broken."""
+    """`itl_p99 is 31.0 ms of 50.0 ms allowed`, or by how much it is broken."""
     if run is None or run.slo is None:
         return "it does not run"
     limit, allowed = run.slo.tightest, seconds(run.slo.tightest.seconds)
     if run.backlog is not None and run.backlog.grows:
         return "requests come faster than they are served"
-    if run.slo.is_met:
-        return f"{limit.name} stays {share(1 - run.slo.use)} below its {allowed}"
-    return f"{limit.name} is {seconds(run.slo.found_of(limit))}, limit {allowed}"
+    kept = f" of {allowed} allowed" if run.slo.is_met else f", over the limit of {allowed}"
+    return f"{limit.name} is {seconds(run.slo.found_of(limit))}{kept}"
 
 
 # -- what it rests on ----------------------------------------------------------------------------
@@ -320,8 +325,9 @@ def where(model: str, gpu: str | None, gpus: int = 1) -> str:
     name = model.rstrip("/").rpartition("/")[2]
     if gpu is None:
         return name
-    many = f"{gpus} x" if gpus > 1 else "one"
-    return f"{name} on {many} {gpu.removeprefix('NVIDIA ').partition(' HBM')[0]}"
+    card = gpu.removeprefix("NVIDIA ").removeprefix("a ").partition(" HBM")[0]
+    one = "a" if gpu.startswith("a ") else "one"
+    return f"{name} on {f'{gpus} x' if gpus > 1 else one} {card}"
 
 
 def place(plan: Plan) -> str:
@@ -370,14 +376,16 @@ def facts(plan: Plan) -> list[tuple[str, str, str]]:
         room += ": a server refuses them, lm-eval cuts them, the LLM class cuts the answers"
         facts.append(("too long", f"{plan.refused.prompts:,}", room))
     if times_preempted := plan.run.figures.preemptions if plan.run else None:
-        help_ = "the KV cache is full; fewer requests at once or --kv-cache-dtype fp8 would help"
-        facts.append(("preempted", plural(times_preempted, "time"), help_))
+        fp8 = "; --kv-cache-dtype fp8 holds twice as many tokens"
+        full = f"the KV cache is full{'' if 'fp8' in str(plan.effective.kv_cache_dtype) else fp8}"
+        facts.append(("preempted", plural(times_preempted, "time"), full))
     return facts
 
 
 def times(cost: Cost) -> list[str]:
     """As expected, at least, at most."""
-    return [seconds(3_600 * h) for h in (cost.hours, cost.least_hours, cost.most_hours)]
+    hours = (cost.hours, cost.least_hours, cost.most_hours)
+    return [seconds(3_600 * hour, like=3_600 * cost.hours) for hour in hours]
 
 
 def _time(plan: Plan, cost: Cost) -> str:
@@ -417,14 +425,33 @@ def cautions(plan: Plan) -> Iterator[str]:
     total = plan.refused.of
     if plan.tried and (sent := plan.tried[0].requests) < total:
         yield f"simulated on a sample of {sent:,} of {total:,} requests"
-    yield from map(sentence, plan.notes)
+    yield from told(plan.notes)
+
+
+def told(notes: Sequence[Note]) -> list[str]:
+    """A sentence for each; what is assumed in one."""
+    assumed = [formatted(ASSUMED[one.code], one.values) for one in notes if one.code in ASSUMED]
+    others = [sentence(one) for one in notes if one.code not in ASSUMED]
+    return [*([f"assumed: {', '.join(assumed)}"] if assumed else []), *others]
+
+
+def _way_out(footprint: Footprint) -> str:
+    """The fewest GPUs that hold it."""
+    deployment, settings = footprint.deployment, footprint.settings
+    for tp in (2, 4, 8, 16):
+        split = replace(settings, tensor_parallel_size=tp)
+        memory = deployment.memory(split, longest=footprint.context)
+        if footprint.shape.attention.heads % tp == 0 and not deployment.refusals(split, memory):
+            return f" --tp {tp} would fit."
+    return ""
 
 
 def fits(footprint: Footprint) -> Iterator[str]:
     settings, memory = footprint.settings, footprint.memory
     gpus = where(footprint.shape.load_name, footprint.gpu.title, settings.parallel.gpus)
     if footprint.refusals:
-        yield f"{gpus} does not run: {'; '.join(map(sentence, footprint.refusals))}."
+        why = "; ".join(map(sentence, footprint.refusals))
+        yield f"{gpus} does not run: {why}.{_way_out(footprint)}"
     else:
         longest, most = footprint.requests[footprint.context], settings.max_num_seqs or 0
         each = " per replica" if settings.parallel.data > 1 else ""

@@ -63,13 +63,13 @@ def run_name(run: SimulatedRun) -> str:
 def sent_when(arrivals: str, concurrency: int | None) -> str:
     """
     >>> sent_when("batch", None), sent_when("8/s", None), sent_when("batch", 4)
-    ('all at once', 'arriving at 8/s', 'at most 4 in flight')
+    ('all at once', 'arriving at 8/s', 'at most 4 at once')
     """
     words = {"batch": "all at once", "given": "arriving as given"}.get(arrivals, arrivals)
     words = f"arriving at {words}" if words[:1].isdigit() else words
     if concurrency is None:
         return words
-    return f"{words}, at most {concurrency:,} in flight".removeprefix("all at once, ")
+    return f"{words}, at most {concurrency:,} at once".removeprefix("all at once, ")
 
 
 def simulated_answer(simulation: Simulation) -> str:

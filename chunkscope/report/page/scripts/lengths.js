@@ -19,7 +19,8 @@ function lengthAxis(width) {
   return { type: "log", base: 2, domain: [low, high * 1.05], ticks };
 }
 
-const tokensAt = (tick) => (tick >= 1024 ? `${+(tick / 1024).toFixed(1)}K` : `${tick}`);
+const fromZero = (tick) => tick === 32 && data.lengths.sets[0].bins[0][0] === 0;
+const tokensAt = (tick) => (fromZero(tick) ? "0" : tick >= 1024 ? `${+(tick / 1024).toFixed(1)}K` : `${tick}`);
 
 function markRules() {
   const high = lengthAxis(1000).domain[1];
@@ -90,7 +91,8 @@ function histogram(width) {
             y: "count",
             title: (d) =>
               `${whole.format(d.count)} of ${whole.format(rows)} prompts\n` +
-              `${whole.format(d.low)} to ${whole.format(d.high - 1)} tokens`,
+              (d.low ? `${whole.format(d.low)} to ${whole.format(d.high - 1)}` : `under ${d.high}`) +
+              " tokens",
           }),
         ),
       ],
