@@ -137,8 +137,8 @@ BUDGETS = {
     "diagnosis": 735,
     "reference": 978,
     "gating": 1_594,
-    "report": 2_774,
-    "commands": 1_230,
+    "report": 2_777,
+    "commands": 1_224,
 }
 MOST_FILES = 14  # in a folder, without its __init__
 

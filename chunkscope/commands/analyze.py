@@ -1,5 +1,6 @@
 """`chunkscope analyze`."""
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -77,7 +78,7 @@ def analyze(
     given = locals()
     from chunkscope.lengths.options import AnalyzeOptions
     from chunkscope.report.profile import as_csv
-    from chunkscope.report.words.data import bad_rows, cautions, exported
+    from chunkscope.report.words.data import bad_rows, cautions
     from chunkscope.sources.base import without_secrets
 
     opt.check_format(form, json=json)
@@ -108,8 +109,8 @@ def analyze(
         console.say(line)
     if export and export_trace:
         export.write(export_trace)
-        for line in exported(export, export_trace):
-            console.say(line)
+        sizes = {"requests": export.requests, "block": export.block_size}
+        opt.tell("wrote_trace", file=shlex.quote(str(export_trace)), **sizes)
     after = f"chunkscope recommend{opt.quoted(output, usual=PROFILE)}"
     opt.tell("wrote_next", file=output, after=after)
     if profile.failures or (profile.skipped and not skip_bad_rows):

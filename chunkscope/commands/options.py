@@ -230,28 +230,21 @@ def check_format(form: str | None, *, json: bool) -> None:
         raise UsageError("--json and --format cannot be used together", hint="use one of them")
 
 
-def loaded_plan(plan: Path | None) -> "Plan":
+def loaded_plan(path: Path | None, profiles: list[Path] | None) -> "tuple[Plan, Profile]":
+    """The plan, and the profiles that were named, else the one that the plan was made from."""
+    from chunkscope.commands.api import joined
     from chunkscope.planning.plan import Plan
 
-    return Plan.load(plan or PLAN)
-
-
-def profile_of(plan: "Plan", path: Path | None, profiles: list[Path] | None) -> "Profile":
-    """Of the files that were named, else the one that the plan was made from, where it is now."""
-    from chunkscope.commands.api import joined
-
+    path = path or PLAN
+    plan = Plan.load(path)
     if profiles:
-        return joined(profiles)
-    folder = (path or PLAN).parent
-    for files in (plan.profile_files(folder), [folder / "profile.json"], [PROFILE]):
-        if files and all(map(Path.exists, files)):
-            profile = joined(files)
-            if profile.digest() == plan.source.profile_digest:
-                return profile
-    raise InputError(
-        f"the profile that {path or PLAN} was made from is not here any more",
-        hint="name it with --profile, or run `chunkscope recommend` again",
-    )
+        return plan, joined(profiles)
+    for files in (plan.profile_files(path.parent), [path.with_name("profile.json")], [PROFILE]):
+        profile = joined(files) if files and all(map(Path.exists, files)) else None
+        if profile is not None and profile.digest() == plan.source.profile_digest:
+            return plan, profile
+    hint = "name it with --profile, or run `chunkscope recommend` again"
+    raise InputError(f"the profile that {path} was made from is not here", hint=hint)
 
 
 def quoted(*words: object, usual: Path | None = None) -> str:

@@ -4,7 +4,6 @@ import gc
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from chunkscope import console
 from chunkscope.commands import api
@@ -12,9 +11,6 @@ from chunkscope.commands import options as opt
 from chunkscope.commands.options import LIMITS, MACHINE, OUTPUT, PLAN, PROFILE, WORKLOAD
 from chunkscope.errors import UsageError
 from chunkscope.vllm.enums import Entry, KvCacheType, Mode, Target, Task
-
-if TYPE_CHECKING:
-    from chunkscope.planning.plan import Plan
 
 
 def recommend(
@@ -57,9 +53,10 @@ def recommend(
     Example: chunkscope recommend --model llama-3.1-8b --gpu h200
     """
     given = locals()
+    from chunkscope.planning.emit import emit as emitted
     from chunkscope.planning.recommend import recommend as run
     from chunkscope.planning.request import PlanRequest
-    from chunkscope.report.words.plan import after_plan
+    from chunkscope.report.words.plan import after_plan, told
     from chunkscope.vllm import check as vllm
 
     options = opt.settled(recommend, given, run, PlanRequest.of, PlanRequest)
@@ -82,20 +79,12 @@ def recommend(
     if check:
         version = vllm.check(plan.deployment, plan.settings, python=vllm.vllm_python())
         opt.tell("vllm_accepts", version=version)
-    if emit is not None:
-        _emit(plan, emit, output, anyway=anyway)
-        opt.tell("wrote", file=output)
-    else:
-        opt.finish(plan, output, details=details, json=json, after=after_plan(plan, sys.argv[1:]))
-
-
-def _emit(plan: "Plan", target: Target, output: Path, *, anyway: bool) -> None:
-    """Nothing is written where no setting keeps the limits, unless it shall be `anyway`."""
-    from chunkscope.planning.emit import emit
-    from chunkscope.report.words import sentence
-
-    emission = emit(plan, target, anyway=anyway)
+    if emit is None:
+        after = after_plan(plan, sys.argv[1:])
+        return opt.finish(plan, output, details=details, json=json, after=after)
+    emission = emitted(plan, emit, anyway=anyway)  # an error where no setting keeps the limits
     plan.save(output)
     console.emit(emission.text.rstrip("\n").encode() + b"\n")
-    for note in (*emission.notes, *plan.notes):
-        console.say(f"note: {sentence(note)}")
+    for note in told((*emission.notes, *plan.notes)):
+        console.say(f"note: {note}")
+    return opt.tell("wrote", file=output)

@@ -52,9 +52,10 @@ def simulate(
     from chunkscope.planning.predict import SimulateOptions
 
     options = opt.settled(simulate, given, SimulateOptions)
-    options["plan"] = opt.loaded_plan(plan)
-    traced = "trace" in options
-    options["profile"] = None if traced else opt.profile_of(options["plan"], plan, profile)
+    if "trace" in options:
+        options["plan"] = plan or opt.PLAN
+    else:
+        options["plan"], options["profile"] = opt.loaded_plan(plan, profile)
     with console.simulating() as tick:
         simulation = api.simulate(tick=tick, **options)
     simulation = replace(simulation, command=console.command())

@@ -65,8 +65,7 @@ def verify(
     from chunkscope.verification.verify import Report, VerifyOptions
 
     options = opt.settled(verify, given, VerifyOptions)
-    options["plan"] = opt.loaded_plan(plan)
-    options["profile"] = opt.profile_of(options["plan"], plan, profile)
+    options["plan"], options["profile"] = opt.loaded_plan(plan, profile)
     options["resume"] = output if resume and output.exists() else None
     try:
         with console.progress(quiet=quiet) as listener:

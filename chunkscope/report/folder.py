@@ -106,7 +106,7 @@ def chapters(findings: Findings, comparison: ReportComparison | None = None) -> 
     measurements = _of(v, top=v is not _measurements(findings))
     parts: tuple[tuple[str, str, Sequence[Section]], ...] = (
         ("changes", "What changed", _of(comparison)),
-        ("plan", "The plan", _briefly(findings.plan)),
+        ("plan", "The plan", _of(findings.plan, details=False)),
         ("lengths", "Prompt lengths", _lengths(findings)),
         ("measured", "What the demo measured" if is_demo else "What was measured", measurements),
         ("simulated", "Simulated settings", _simulated(findings)),
@@ -129,14 +129,9 @@ def chapters(findings: Findings, comparison: ReportComparison | None = None) -> 
     return shown
 
 
-def _of(artefact: object | None, *, top: bool = False) -> list[Section]:
+def _of(artefact: object | None, *, top: bool = False, details: bool = True) -> list[Section]:
     every = sections_of(artefact) if artefact is not None else []
-    return [section for section in every if top or not section.top]
-
-
-def _briefly(artefact: object | None) -> list[Section]:
-    """Without the details: a terminal has them."""
-    return [section for section in _of(artefact) if not section.details]
+    return [s for s in every if (top or not s.top) and (details or not s.details)]
 
 
 def _simulated(findings: Findings) -> list[Section]:
@@ -149,7 +144,7 @@ def _simulated(findings: Findings) -> list[Section]:
 
 def _lengths(findings: Findings) -> list[Section]:
     """Its chart also has the lengths that matter to the engine."""
-    sections = _briefly(findings.profile)
+    sections = _of(findings.profile, details=False)
     if not sections or (chart := sections[0].chart) is None or findings.plan is None:
         return sections
     marks = [

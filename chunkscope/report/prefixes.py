@@ -94,5 +94,5 @@ def _shared_table(summary: PrefixSummary) -> Table | None:
         reuse = reuse_together([reuse_of[dataset.name] for dataset in members])
         counts = (reuse.prompts, reuse.tokens, reuse.common_tokens)
         rows.append((name, *counts, share(reuse.hit_rate), enough_for(reuse)))
-    heads = ("dataset", "prompts", "tokens", "common start", "served", "KV tokens needed")
+    heads = ("dataset", "prompts", "tokens", "common start", "served", "KV tokens")
     return table_of(heads, rows, strong=[len(rows) - 1] if rows[1:] else [])

@@ -81,6 +81,17 @@ def test_python_simulates_what_the_command_does(planned) -> None:
     assert json.loads(run.out)["runs"][0]["setting"] == simulated.runs[0].setting
 
 
+def test_a_plan_is_never_simulated_with_other_data(planned, tmp_path) -> None:
+    """A profile that was counted anew beside the plan was taken for the plan's own."""
+    (tmp_path / "reports").mkdir()
+    (tmp_path / "reports/plan.json").write_bytes((planned / "reports/plan.json").read_bytes())
+    build.profile(other=[7]).save(tmp_path / "reports" / "profile.json")
+    run = chunkscope(tmp_path, "simulate")
+    assert (run.code, "--profile" in run.err) == (3, True)
+    named = ("--profile", planned / "reports" / "profile.json")
+    assert chunkscope(tmp_path, "simulate", *named).code == 0
+
+
 # -- memory and prefixes -------------------------------------------------------------------------
 
 
@@ -104,6 +115,7 @@ def test_prefixes_say_how_much_is_served(tmp_path) -> None:
     [
         ("recommend nowhere.json", 3, "nowhere.json"),
         ("recommend --model qwen3-8b --gpu nothing", 2, "nothing"),
+        ("recommend --model qwen3-8b --gpu 2xa100", 2, "--gpu a100 --tp 2"),
         ("recommend --model llama-3.1-70b --gpu l4", 3, "--tp"),
         ("recommend --slo itl=5", 2, "--slo"),
         ("recommend --dataset shrt", 2, "short"),

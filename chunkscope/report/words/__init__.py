@@ -5,7 +5,7 @@ decides what is said. A template has `{rows:row}` for "3 rows", `{part:%}` for a
 for a change, `{names}` for a list or a number.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from importlib import import_module
 from string import Formatter
@@ -32,13 +32,10 @@ class _Words(Formatter):
 
 def sentence(note: Note) -> str:
     """What people read; a code without words is a bug that the tests find."""
-    return formatted(_template(note.code), note.values)
-
-
-def formatted(template: Template, values: Mapping[str, Any]) -> str:
+    template = _template(note.code)
     if isinstance(template, str):
-        return _Words().vformat(template, (), values)
-    return template(**values)
+        return _Words().vformat(template, (), note.values)
+    return template(**note.values)
 
 
 def capital(text: str) -> str:

@@ -2,11 +2,9 @@
 
 import shlex
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from chunkscope.artefacts.numbers import number, plural, share
 from chunkscope.lengths.profile import Profile
-from chunkscope.lengths.trace_export import TraceExport
 from chunkscope.prefixes.reuse import PrefixReuse, reuse_together
 from chunkscope.report.words import Template, named, sentence
 
@@ -140,15 +138,3 @@ def bad_rows(profile: Profile) -> Iterator[str]:
         yield f"{plural(profile.skipped, 'bad row')} skipped and not counted"
     for dataset in profile.failures:
         yield f"error: {dataset.name}: {dataset.failed_because}"
-
-
-def exported(export: TraceExport, file: Path) -> Iterator[str]:
-    """What is in a trace that was written, and how it is replayed."""
-    count = export.assumed_outputs
-    assumed = f", {count:,} output lengths assumed" if count else ""
-    yield f"wrote {file}: {plural(export.requests, 'request')}, all at once{assumed}"
-    yield (
-        f"replay it: vllm bench serve --backend vllm --model MODEL --dataset-name timed_trace "
-        f"--dataset-path {shlex.quote(str(file))} --num-prompts {export.requests} "
-        f"--timed-trace-chunk-hash-size {export.block_size} --timed-trace-sec-multiplier 0.001"
-    )

@@ -2,13 +2,12 @@
 
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from chunkscope.artefacts.figures import ITL_MAX
 from chunkscope.artefacts.note import Note
 from chunkscope.artefacts.numbers import as_written, by, number, plural, seconds, share
 from chunkscope.planning.plan import DEFAULT, AdviceKind, Basis, Cost, Plan, Saving
-from chunkscope.report.words import Template, capital, formatted, sentence
+from chunkscope.report.words import Template, capital, sentence
 from chunkscope.simulation.result import SimulatedRun
 from chunkscope.vllm.enums import Entry
 from chunkscope.vllm.footprint import Footprint
@@ -88,13 +87,11 @@ def _unlike(
     )
 
 
-ASSUMED = {  # said in one line
+ASSUMED = ("vllm_not_installed", "assumed_output", "gpu_unchecked")  # said in one line
+SENTENCES: dict[str, Template] = {
     "vllm_not_installed": "vLLM {version} (the newest known; none is installed here)",
     "assumed_output": "{tokens} tokens in each answer (--max-output)",
     "gpu_unchecked": "the {figure} of {gpu}",
-}
-SENTENCES: dict[str, Template] = {
-    **{code: f"assumed: {what}" for code, what in ASSUMED.items()},
     # savings
     "score_contexts_once": _contexts_once,
     "early_difference": '{dataset}: about {prompts:prompt} differ early ("{text}", "{other}") and '
@@ -164,7 +161,8 @@ SENTENCES: dict[str, Template] = {
     "refused_off_with_threshold": "chunked prefill is off, and a threshold would still chunk",
     "refused_off_ignored": "vLLM {version} ignores chunked prefill off",
     "refused_unknown": "vLLM {version} does not know this argument",
-    "refused_no_memory": "the model does not fit: {missing_gib:,.2f} GiB are missing per GPU",
+    "refused_no_memory": "the model does not fit, {missing_gib:,.2f} GiB are missing per GPU: use "
+    "more GPUs (--tp), a larger one or quantized weights",
     "refused_kv_cache": "one request of {max_model_len} tokens (max_model_len) does not fit the KV "
     "cache, which holds {tokens}",
     "refused_logprobs": "prompt_logprobs take {taken_gib:,.2f} GiB that vLLM does not set aside, "
@@ -430,28 +428,16 @@ def cautions(plan: Plan) -> Iterator[str]:
 
 def told(notes: Sequence[Note]) -> list[str]:
     """A sentence for each; what is assumed in one."""
-    assumed = [formatted(ASSUMED[one.code], one.values) for one in notes if one.code in ASSUMED]
+    assumed = ", ".join(sentence(one) for one in notes if one.code in ASSUMED)
     others = [sentence(one) for one in notes if one.code not in ASSUMED]
-    return [*([f"assumed: {', '.join(assumed)}"] if assumed else []), *others]
-
-
-def _way_out(footprint: Footprint) -> str:
-    """The fewest GPUs that hold it."""
-    deployment, settings = footprint.deployment, footprint.settings
-    for tp in (2, 4, 8, 16):
-        split = replace(settings, tensor_parallel_size=tp)
-        memory = deployment.memory(split, longest=footprint.context)
-        if footprint.shape.attention.heads % tp == 0 and not deployment.refusals(split, memory):
-            return f" --tp {tp} would fit."
-    return ""
+    return [f"assumed: {assumed}", *others] if assumed else others
 
 
 def fits(footprint: Footprint) -> Iterator[str]:
     settings, memory = footprint.settings, footprint.memory
     gpus = where(footprint.shape.load_name, footprint.gpu.title, settings.parallel.gpus)
     if footprint.refusals:
-        why = "; ".join(map(sentence, footprint.refusals))
-        yield f"{gpus} does not run: {why}.{_way_out(footprint)}"
+        yield f"{gpus} does not run: {'; '.join(map(sentence, footprint.refusals))}."
     else:
         longest, most = footprint.requests[footprint.context], settings.max_num_seqs or 0
         each = " per replica" if settings.parallel.data > 1 else ""

@@ -18,11 +18,6 @@ MOST_WORSE = 3  # figures that got worse, in a sentence
 WORTH = 0.03  # a smaller difference in time is no difference
 WAITS = 1.15  # times what the GPU computes: from there on the run waits for the host
 HOST_SPREAD = (-0.18, 0.29)  # of such runs from their median (reports/h200/qwen2.5-1.5b-mixed)
-ORDERS = {
-    "data": "in the data's order",
-    "longest": "longest first",
-    "shuffled": "shuffled",
-}
 
 SENTENCES: dict[str, Template] = {
     "off_is_ignored": "vLLM {vllm} ignores chunked prefill off for generative models",
@@ -127,7 +122,7 @@ def _best_of_sweep(simulation: Simulation) -> str:
 
 def simulated_setup(simulation: Simulation) -> str:
     cost, work, run = simulation.cost_model, simulation.workload, simulation.runs[0]
-    order = f", {ORDERS[work.order]}" if work.order else ""
+    order = f" (order: {work.order})" if work.order else ""
     cached = f" ({share(run.cached_tokens / run.input_tokens)} cached)" if run.cached_tokens else ""
     return (
         f"{where(cost.model, cost.gpu, run.settings.parallel.gpus)}, vLLM {simulation.vllm}. "

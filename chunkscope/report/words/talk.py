@@ -7,6 +7,9 @@ SENTENCES: dict[str, Template] = {
     "wrote_next": "\nwrote {file}; next: {after}",
     "wrote_page": "\nwrote {file} ({megabytes:.1f} MB); next: open it in a browser",
     "wrote_baseline": "wrote {file}: what later data is compared with; commit it",
+    "wrote_trace": "wrote {file}: requests that are sent all at once\nreplay it: vllm bench serve "
+    "--backend vllm --model MODEL --dataset-name timed_trace --dataset-path {file} --num-prompts "
+    "{requests:d} --timed-trace-chunk-hash-size {block:d} --timed-trace-sec-multiplier 0.001",
     "skipped": "skipped {file}: {reason}",
     "skipped_more": "skipped {count} more files",
     "counting_again": "note: {engine} counts this data differently from the reference; counting "
