@@ -96,6 +96,7 @@ CASES: dict[str, tuple[str, ...]] = {
     "memory": ("memory --model llama-3.1-8b --gpu h100",),
     "memory-json": ("memory --model deepseek-v2-lite --gpu h100 --tp 2 --json",),
     "doctor": (DOCTOR,),
+    "doctor-no-figures": ("doctor vllm-0.24-h200-fits.log",),
     "doctor-loads": (f"doctor {logs('0.28-cpu', LOADS)} --details",),
     "doctor-starts": (f"doctor {logs('0.28-cpu', STARTS)} --details",),
     "doctor-newer": (f"doctor {logs('0.32-cpu', NEWER)} --details",),

@@ -89,8 +89,8 @@ class Diagnosis(Artefact):
 
     @property
     def headline(self) -> str:
-        names = dict.fromkeys(symptom.rule for symptom in self.symptoms)
-        return ", ".join(names) or "nothing limits it"
+        nothing = "nothing limits it" if all(e.busy_s for e in self.engines) else "cannot tell"
+        return ", ".join(dict.fromkeys(symptom.rule for symptom in self.symptoms)) or nothing
 
     @property
     def symptoms(self) -> tuple[Symptom, ...]:

@@ -117,11 +117,13 @@ SENTENCES: dict[str, Template] = {
 
 def answer(diagnosis: Diagnosis) -> str:
     """What limited it most, and how many other things did."""
+    if not diagnosis.symptoms and not all(engine.busy_s for engine in diagnosis.engines):
+        return "No figures show the engine at work, so what limits it cannot be told."
     if not diagnosis.symptoms:
         return "Nothing in it limits the engine."
-    title = capital(sentence(diagnosis.symptoms[0].title)).rstrip(".")
-    more = f" {len(diagnosis.symptoms) - 1} more below." if len(diagnosis.symptoms) > 1 else ""
-    return f"{title}.{more}"
+    first, *others = diagnosis.symptoms
+    more = f" {len(others)} more below." if others else ""
+    return f"{capital(sentence(first.title)).rstrip('.')}.{more}"
 
 
 def heading(engine: EngineReport, place: int, count: int) -> str:
