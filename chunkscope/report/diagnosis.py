@@ -14,14 +14,9 @@ MOST_SYMPTOMS = 5  # of an engine, in the short answer
 
 def sections(diagnosis: Diagnosis) -> list[Section]:
     engines = list(enumerate(diagnosis.engines, start=1))[-MOST_ENGINES:]
-    return [
-        Section(sentences=(doctor.answer(diagnosis),), notes=tuple(map(sentence, diagnosis.notes))),
-        *(
-            section
-            for place, engine in engines
-            for section in _engine(engine, place, len(diagnosis.engines))
-        ),
-    ]
+    notes, count = tuple(map(sentence, diagnosis.notes)), len(diagnosis.engines)
+    answer = Section(sentences=(doctor.answer(diagnosis),), notes=notes)
+    return [answer, *(part for place, one in engines for part in _engine(one, place, count))]
 
 
 def _engine(engine: EngineReport, place: int, count: int) -> Iterator[Section]:
@@ -42,9 +37,10 @@ def _engine(engine: EngineReport, place: int, count: int) -> Iterator[Section]:
 def _bounds(engine: EngineReport) -> Table | None:
     """How long each limit held, the longest first."""
     held = sorted(((engine.seconds_of(bound), bound) for bound in Bound), reverse=True)
-    busy = sum(seconds for seconds, _ in held) or 1.0
-    rows = [(bound.value, f"{s:,.0f} s", share(s / busy)) for s, bound in held if s]
-    return table_of(("held back by", "time", "share"), rows)
+    busy = sum(seconds for seconds, bound in held if bound is not Bound.IDLE) or 1.0
+    parts = [(s, bound, None if bound is Bound.IDLE else s / busy) for s, bound in held if s]
+    rows = [(bound.value, f"{s:,.0f} s", share(part)) for s, bound, part in parts]
+    return table_of(("held back by", "time", "of the busy time"), rows)
 
 
 def _memory(engine: EngineReport) -> Table | None:
