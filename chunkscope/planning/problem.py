@@ -26,7 +26,7 @@ FEWEST_SEQS = 8
 LEAST = Settings(
     max_num_batched_tokens=LADDER[0], max_num_seqs=FEWEST_SEQS, long_prefill_token_threshold=1
 )
-SURE = 0.95  # of a predicted KV cache
+ROUND, SURE = 256, 0.95  # of a predicted KV cache, the rest is room for error
 SMALLEST_CHUNK = 256  # of a prompt whose logits are wanted
 CHUNKS = tuple(SMALLEST_CHUNK << n for n in reversed(range(16)))
 USUAL_BUDGET = 2_048
@@ -216,8 +216,8 @@ def _with_room(p: Problem) -> Problem:
     memory = replace(p, needed=needed).memory()
     asked = p.request.settings.max_model_len is not None
     if memory is not None and memory.kv_cache_tokens < own_context and not asked:
-        roomy, sure = round_up(p.need), SURE * memory.kv_cache_tokens
-        needed = replace(needed, max_model_len=roomy if roomy <= sure else p.need)
+        surely = int(SURE * memory.kv_cache_tokens) // ROUND * ROUND
+        needed = replace(needed, max_model_len=max(surely, p.need))
     return replace(p, needed=needed)
 
 

@@ -129,7 +129,7 @@ def _check_limits(p: Problem) -> None:
     """Latencies are weighed on the simulator, and at a rate nothing else can be."""
     if p.request.is_open and not p.request.slo:
         raise UsageError(
-            "at a rate of --arrivals the run takes equally long with every setting",
+            "at a rate (--arrivals) settings are judged by latency, and no limit is given",
             hint="add the latencies to keep: --slo ttft_p95=1s,itl_p99=50ms",
         )
     if p.request.slo and p.request.mode is not None:

@@ -23,7 +23,7 @@ from chunkscope.vllm.rules import Rules
 from chunkscope.vllm.settings import KvPool, Settings
 
 MOST_REQUESTS = 20_000  # a profile may hold millions of prompts; so many show what a setting does
-OPEN_REQUESTS = 1_000  # at a rate, more would only come later
+OPEN_REQUESTS = 4_096  # at a rate: with as few as may run at once nobody would ever wait
 NEAR = 0.01  # of two settings that differ by less, the first is as good
 NEVER = float("inf")
 BROKEN_S = 1e9  # longer than any run that keeps its limits

@@ -1,6 +1,7 @@
 """`recommend --slo`: the setting that keeps the limits, or the rate that would."""
 
 import shlex
+from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -63,6 +64,19 @@ def test_what_0_31_brought_is_tried_where_it_is_known(version, known):
     search(problem.simulator(), problem.default)
     tried = problem.simulator().runs
     assert any(one.long_prefill_token_threshold_adaptive for one in tried) is known
+
+
+def test_at_twice_the_rate_that_is_served_many_wait():
+    """A thousand requests, fewer than may run at once, never waited, whatever the rate."""
+    made, short = served("ttft_p95=2s", max_output=256), profile(data=range(100, 300, 4))
+    at_once = Problem.of(short, replace(made.request, arrivals="batch", slo=None), made.deployment)
+    default, count = at_once.default, 2_000
+    batch = replace(at_once, request=replace(at_once.request, requests=count)).simulator()
+    twice = f"{2 * count / batch.attempt(default).figures.makespan_s}/s"
+    served_twice = replace(made.request, arrivals=twice, requests=None)
+    run = Problem.of(short, served_twice, made.deployment).simulator().attempt(default)
+    assert run.queue_grows
+    assert not run.slo.is_met
 
 
 def test_where_none_keeps_them_the_rate_that_does_is_named_and_how_many_gpus():

@@ -106,7 +106,7 @@ def test_what_would_have_fitted_is_a_measurement_too(tmp_path: Path) -> None:
     memory = plan.deployment.memory(Settings(), longest=100)
     assert memory is not None
     assert memory.kv_cache_tokens == 8_192
-    assert plan.settings.max_model_len == 512, "what 100 and 256 tokens need"
+    assert 7_000 < plan.settings.max_model_len < 8_192, "with some room"
     with pytest.raises(InputError, match=f"{CONTEXT:,}"):
         advised(LONG, log=written(tmp_path, said), max_model_len=CONTEXT)
 

@@ -112,11 +112,13 @@ def test_where_vllms_own_does_not_fit_what_fits_is_needed_and_in_the_headline():
 
 
 @pytest.mark.parametrize("entry", Entry)
-def test_where_the_models_own_context_does_not_fit_it_is_what_the_data_need(entry):
-    """The same however vLLM is started, and not the most that fits: memory is only predicted."""
+def test_where_the_models_own_context_does_not_fit_it_is_what_fits_with_some_room(entry):
+    """Memory is only predicted; and answers may be longer than what is assumed."""
     made = advised([300, 21_313], model="qwen3-8b", gpu="l4", entry=entry, max_output=256)
-    assert made.settings.max_model_len == made.advice.needed.max_model_len == 22_528
-    assert made.memory.holds(round(1.05 * 22_528))
+    context = made.advice.needed.max_model_len
+    assert context == made.settings.max_model_len >= 21_569
+    assert made.memory.holds(round(1.05 * context))
+    assert not made.memory.holds(round(1.1 * context))
     assert why(made, "max_model_len") == "why_needed_max_model_len"
 
 

@@ -116,7 +116,7 @@ SENTENCES: dict[str, Template] = {
     "why_threshold_ends_nothing": "the length rule's {threshold} tokens would split nothing",
     "why_needed_long_prefill_token_threshold": "the logits of larger chunks do not fit (predicted)",
     "why_needed_gpu_memory_utilization": "so that the logits of prompt_logprobs fit (predicted)",
-    "why_needed_max_model_len": "for the longest request; the model's {own} do not fit (predicted)",
+    "why_needed_max_model_len": "the model's {own} tokens do not fit the KV cache (predicted)",
     "why_needed_max_num_seqs": "with more, one request of full length would not fit (predicted)",
     "why_asked": "as asked",
     "why_asked_kv_cache": "as asked; it can change the model's answers",
