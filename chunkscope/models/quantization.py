@@ -13,7 +13,7 @@ class Quantization:
     """`bits` per weight and what scales and zero points add; only `kinds` are quantized."""
 
     method: str = ""  # none
-    bits: float = 16
+    bits: float = 16.0
     extra_bits: float = 0.0
     kinds: tuple[str, ...] = LINEAR
 
@@ -27,7 +27,7 @@ def read_quantization(config: Config) -> Quantization:
     """The quantization a config.json states; of one that is not known, 16 bits.
 
     >>> read_quantization({"quantization_config": {"quant_method": "awq", "bits": 4}}).bits
-    4
+    4.0
     """
     stated = config.get("quantization_config") or config.get("compression_config")
     if not isinstance(stated, Mapping):
@@ -37,26 +37,26 @@ def read_quantization(config: Config) -> Quantization:
         block = stated.get("weight_block_size")
         sized = isinstance(block, list) and [type(n) for n in block] == [int, int]
         scales = 32 / max(1, block[0] * block[1]) if block and sized else 0.0
-        return Quantization(method="fp8", bits=8, extra_bits=scales)
+        return Quantization(method="fp8", bits=8.0, extra_bits=scales)
     if method.startswith(("awq", "gptq")):
         name = "awq" if method.startswith("awq") else "gptq"
         bits = _number(stated, "bits", "w_bit", default=4)
         group = _number(stated, "group_size", "q_group_size", default=128)
-        return Quantization(method=name, bits=bits, extra_bits=_group_bits(bits, group))
+        return Quantization(method=name, bits=float(bits), extra_bits=_group_bits(bits, group))
     if method.startswith("compressed-tensors"):
         return _compressed(stated)
     if method.startswith("bitsandbytes"):
         if stated.get("load_in_8bit") or stated.get("_load_in_8bit"):
-            return Quantization(method="bitsandbytes", bits=8)
+            return Quantization(method="bitsandbytes", bits=8.0)
         # A 32-bit scale per 64 weights; double quantization stores it in 8 bits.
         scale = 8 if stated.get("bnb_4bit_use_double_quant") else 32
-        return Quantization(method="bitsandbytes", bits=4, extra_bits=scale / 64)
+        return Quantization(method="bitsandbytes", bits=4.0, extra_bits=scale / 64)
     if method.startswith("mxfp4"):
-        return Quantization(method="mxfp4", bits=4, extra_bits=8 / 32, kinds=("experts",))
+        return Quantization(method="mxfp4", bits=4.0, extra_bits=8.0 / 32, kinds=("experts",))
     if method.startswith(("modelopt", "nvfp4")):
         if "fp4" in str(stated.get("quant_algo") or method).lower():
-            return Quantization(method="nvfp4", bits=4, extra_bits=8 / 16)
-        return Quantization(method="fp8", bits=8)
+            return Quantization(method="nvfp4", bits=4.0, extra_bits=8.0 / 16)
+        return Quantization(method="fp8", bits=8.0)
     return Quantization(method=method)
 
 
@@ -76,7 +76,7 @@ def _compressed(stated: Config) -> Quantization:
     except (KeyError, TypeError, AttributeError, StopIteration):
         return Quantization(method="compressed-tensors")
     method = "fp8 (compressed-tensors)" if eight else "compressed-tensors"
-    return Quantization(method=method, bits=bits, extra_bits=extra)
+    return Quantization(method=method, bits=float(bits), extra_bits=extra)
 
 
 def _number(stated: Config, *names: str, default: int) -> int:
