@@ -131,7 +131,7 @@ BUDGETS = {
     "models": 1_049,
     "hardware": 1_300,
     "vllm": 1_900,
-    "simulation": 2_317,
+    "simulation": 2_316,
     "planning": 2_400,
     "verification": 3_430,
     "diagnosis": 735,

@@ -18,11 +18,11 @@ from chunkscope.planning.plan import BEST, DEFAULT, Plan
 from chunkscope.planning.problem import Problem
 from chunkscope.planning.recommend import tokenizer_note
 from chunkscope.planning.request import PlanRequest, chosen_datasets
-from chunkscope.planning.simulator import Simulator, draw
+from chunkscope.planning.simulator import OPEN_REQUESTS, Simulator, draw
 from chunkscope.simulation.policies import FIXED_THRESHOLD
 from chunkscope.simulation.result import SimulatedRun, Simulation, WorkloadInfo
 from chunkscope.simulation.slo import Slo
-from chunkscope.simulation.sweep import FEWEST_REQUESTS, UNIT_RATE, points
+from chunkscope.simulation.sweep import UNIT_RATE, points
 from chunkscope.simulation.traces import read_trace
 from chunkscope.simulation.workload import AS_IN_TRACE, Workload, arrival_times
 from chunkscope.vllm.deployment import OWN, Deployment
@@ -94,8 +94,8 @@ def predict(
         for name in ("arrivals", "concurrency", "sweep", "timeline", "policy"):
             if getattr(options, name) != getattr(SimulateOptions(), name):
                 raise UsageError(f"--find-rate tries rates itself: leave {name} out")
-        if (options.requests or FEWEST_REQUESTS) < FEWEST_REQUESTS:
-            few = f"--find-rate needs at least {FEWEST_REQUESTS:,} requests to see a queue"
+        if (options.requests or OPEN_REQUESTS) < OPEN_REQUESTS:
+            few = f"--find-rate needs at least {OPEN_REQUESTS:,} requests to see a queue"
             raise UsageError(few)
         request = replace(request, arrivals=UNIT_RATE, concurrency=None)
     if options.trace is not None:

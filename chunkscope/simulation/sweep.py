@@ -28,7 +28,6 @@ def points(base: Settings) -> Iterator[Settings]:
 
 # -- the highest rate --------------------------------------------------------------------------
 
-FEWEST_REQUESTS = 1_000
 UNIT_RATE = "1/s"  # how the requests come that `find_rate` is given
 NEAR_ENOUGH = 1.03  # of the rate that is kept to the one that is not
 LOWEST, HIGHEST = 1 / 128, 4.0  # of what is done in a second when all come at once

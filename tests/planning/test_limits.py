@@ -92,7 +92,7 @@ def test_where_none_keeps_them_the_rate_that_does_is_named_and_how_many_gpus():
 
 def test_find_rate_tries_what_recommend_tries(monkeypatch):
     """A rate that recommend keeps with some setting is one that find-rate finds."""
-    monkeypatch.setattr("chunkscope.planning.predict.FEWEST_REQUESTS", 200)
+    monkeypatch.setattr("chunkscope.planning.predict.OPEN_REQUESTS", 200)
     made = served("ttft_p95=1s,itl_p99=40ms", "8/s", requests=200, max_output=4)
     assert made.run.slo.is_met
     rates = predict(made, DATA, SimulateOptions(find_rate=True, requests=200))
