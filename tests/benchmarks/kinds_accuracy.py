@@ -41,6 +41,7 @@ FIT, HELD_OUT = FOLDER / "fit.jsonl", FOLDER / "held-out.jsonl"
 ROUTED_ALIKE = {
     "deepseek-v2-lite",
     "deepseek-v3-small",
+    "deepseek-v3-medium",
     "ernie-4.5-21b-a3b",
     "moonlight-16b-a3b",
     "gpt-oss-20b",
