@@ -124,7 +124,7 @@ BUDGETS = {
     "top level": 600,
     "sources": 1_793,
     "prompts": 3_094,
-    "tokenizers": 1_435,
+    "tokenizers": 1_499,
     "prefixes": 846,
     "lengths": 1_643,
     "artefacts": 600,

@@ -1,11 +1,11 @@
-"""Does the fast engine give the same ids as the reference? Asked once per tokenizer and version.
+"""Does a fast engine give the same ids as the reference? Asked once per tokenizer and version.
 
 One difference on the test strings, and the reference counts everything. Each run then compares a
 sample of its own rows.
 """
 
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from time import process_time
@@ -16,7 +16,7 @@ import orjson
 from chunkscope.artefacts.files import write_atomically
 from chunkscope.errors import ChunkscopeError, InputError
 from chunkscope.tokenizers.cache import cache_file, read_cached
-from chunkscope.tokenizers.fast import ENGINE, FastEngine, load_fast
+from chunkscope.tokenizers.fast import FastEngine
 from chunkscope.tokenizers.foreign import foreign_errors
 from chunkscope.tokenizers.prepare import TokenizerFacts
 from chunkscope.tokenizers.reference import Reference, engine_name
@@ -42,41 +42,46 @@ class Verdict:
     longest_row: int | None = None
 
 
-def known_verdict(facts: TokenizerFacts) -> Verdict | None:
-    """The verdict of an earlier run on the fast engine with this tokenizer."""
+def known_verdict(engine: type[FastEngine], facts: TokenizerFacts) -> Verdict | None:
+    """The verdict of an earlier run on an engine with this tokenizer."""
     with suppress(ValueError, TypeError):
-        return Verdict(**orjson.loads(read_cached("verdicts", _key(facts))))
+        return Verdict(**orjson.loads(read_cached("verdicts", _key(engine, facts))))
     return None
 
 
-def record_verdict(facts: TokenizerFacts, verdict: Verdict) -> None:
+def record_verdict(engine: type[FastEngine], facts: TokenizerFacts, verdict: Verdict) -> None:
     with suppress(ChunkscopeError):  # a cache that cannot be written costs time, not truth
         data = orjson.dumps(asdict(verdict))
-        write_atomically(cache_file("verdicts", _key(facts)), data)
+        write_atomically(cache_file("verdicts", _key(engine, facts)), data)
 
 
-def _key(facts: TokenizerFacts) -> str:
-    return f"{_SUITE} {engine_name(ENGINE)} {engine_name(facts.package)} {facts.digest}"
+def _key(engine: type[FastEngine], facts: TokenizerFacts) -> str:
+    return f"{_SUITE} {engine_name(engine.package)} {engine_name(facts.package)} {facts.digest}"
 
 
-def proved_engine(facts: TokenizerFacts, reference: Callable[[], Reference]) -> FastEngine | None:
-    """The fast engine, if it takes this tokenizer and gives the ids of the reference."""
-    verdict = known_verdict(facts)
-    if verdict is not None and not verdict.agrees:
-        return None
-    try:
-        with foreign_errors(ENGINE):
-            engine = load_fast(facts, reference)
-            if verdict is None:
-                file = facts.json_file
-                texts = suite(orjson.loads(file.read_bytes()) if file else {})
-                verdict = judge(engine, reference(), texts)
-                record_verdict(facts, verdict)
-    except InputError:  # it refuses what it does not know, or stumbles over a test string
-        record_verdict(facts, Verdict(agrees=False))
-        return None
-    engine.longest_row = verdict.longest_row
-    return engine if verdict.agrees else None
+def proved_engine(
+    engines: Sequence[type[FastEngine]], facts: TokenizerFacts, reference: Callable[[], Reference]
+) -> FastEngine | None:
+    """The first engine that takes this tokenizer and gives the ids of the reference."""
+    for kind in engines:
+        verdict = known_verdict(kind, facts)
+        if verdict is not None and not verdict.agrees:
+            continue
+        try:
+            with foreign_errors(kind.package):
+                engine = kind(facts, reference)
+                if verdict is None:
+                    file = facts.json_file
+                    texts = suite(orjson.loads(file.read_bytes()) if file else {})
+                    verdict = judge(engine, reference(), texts)
+                    record_verdict(kind, facts, verdict)
+        except InputError:  # it refuses what it does not know, or stumbles over a test string
+            record_verdict(kind, facts, Verdict(agrees=False))
+            continue
+        if verdict.agrees:
+            engine.longest_row = verdict.longest_row
+            return engine
+    return None
 
 
 def judge(engine: FastEngine, reference: Reference, texts: list[str]) -> Verdict:

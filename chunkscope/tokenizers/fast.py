@@ -1,55 +1,116 @@
-"""The fast engine: `fastokens`, which vLLM and SGLang offer, too.
+"""The fast engines: they count ten to thirty times as fast as the reference, and take time to load.
 
-It counts ten to thirty times as fast as the reference and takes a second or two to load, so it is
-for inputs of several MB. It is used for a tokenizer only after `check` found no difference.
+Each is used for a tokenizer only after `check` found no difference. splintr loads in a third of a
+second; fastokens takes two, and then counts twice as fast. Where there is no wheel of one for a
+machine, it is not installed, and not used.
 """
 
 from base64 import b64encode
 from collections.abc import Callable
-from itertools import pairwise
+from functools import cache, partial
+from importlib.metadata import PackageNotFoundError
+from itertools import compress, pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from unicodedata import is_normalized
+
+import orjson
 
 from chunkscope.errors import InputError
 from chunkscope.tokenizers.prepare import TokenizerFacts
-from chunkscope.tokenizers.reference import ID_BYTES, Reference, TiktokenReference
+from chunkscope.tokenizers.reference import ID_BYTES, Reference, TiktokenReference, engine_name
 
-ENGINE = "fastokens"
+MUCH = 150_000_000  # characters: what counts faster comes before what loads faster
 
 
 class FastEngine:
     """Counts without special tokens. It releases the interpreter lock, so threads are enough."""
 
-    package = ENGINE
+    package = ""
+    pays_from = 0  # characters: with less, the reference is faster, as it takes less time to load
 
-    def __init__(self, tokenizer: Any) -> None:
-        self._tokenizer = tokenizer
+    def __init__(self, facts: TokenizerFacts, reference: Callable[[], Reference]) -> None:
+        """It raises what it likes where it does not know the kind of tokenizer."""
+        self.reference = reference
         self.longest_row: int | None = None  # with more characters the reference is faster
+        self.only_nfc = False  # text that normalizing would change goes to the reference
+        if facts.json_file:
+            self.encode = self.load(facts.json_file)
+            return
+        by = reference()
+        if not isinstance(by, TiktokenReference):
+            raise InputError(f"{self.package} has nothing for {by.package}")
+        ranks = b"".join(b64encode(token) + b" %d\n" % rank for token, rank in by.ranks.items())
+        with TemporaryDirectory() as folder:
+            file = Path(folder) / "ranks.tiktoken"
+            file.write_bytes(ranks)
+            self.encode = self.load(file, by.pattern)
 
-    def takes(self, texts: list[str]) -> bool:
-        longest = self.longest_row
-        return longest is None or all(len(text) <= longest for text in texts)
+    def load(self, file: Path, pattern: str | None = None) -> Any:
+        """Of a tokenizer.json, or of tiktoken's ranks and their pattern: what encodes many texts.
+
+        It gives all their ids, 4 bytes each, and where each text's begin and end, 8 bytes each.
+        """
+        raise NotImplementedError
+
+    def takes(self, text: str) -> bool:
+        if self.longest_row is not None and len(text) > self.longest_row:
+            return False
+        return not self.only_nfc or text.isascii() or is_normalized("NFC", text)
 
     def id_bytes(self, texts: list[str]) -> list[bytes]:
         """The ids of each text, ID_BYTES for each id."""
-        ids, offsets = self._tokenizer.encode_batch_flat(texts, add_special_tokens=False)
+        taken = list(map(self.takes, texts))
+        ids, offsets = self.encode(list(compress(texts, taken)))
         edges = [edge * ID_BYTES for edge in memoryview(offsets).cast("Q").tolist()]
-        return [ids[start:end] for start, end in pairwise(edges)]
+        fast = [ids[start:end] for start, end in pairwise(edges)]
+        if all(taken):
+            return fast
+        others = [text for text, is_taken in zip(texts, taken, strict=True) if not is_taken]
+        by_both = {True: iter(fast), False: iter(self.reference().id_bytes(others))}
+        return [next(by_both[is_taken]) for is_taken in taken]
 
 
-def load_fast(facts: TokenizerFacts, reference: Callable[[], Reference]) -> FastEngine:
-    """The engine for this tokenizer. It raises what it likes where it does not know the kind."""
-    from fastokens import Tokenizer
+class Splintr(FastEngine):
+    package, pays_from = "splintr-rs", 4_000_000
 
-    if facts.json_file:
-        return FastEngine(Tokenizer.from_json_str(facts.json_file.read_text("utf-8")))
-    by = reference()
-    if not isinstance(by, TiktokenReference):
-        raise InputError(f"{ENGINE} has nothing for {by.package}")
-    ranks = b"".join(b64encode(token) + b" %d\n" % rank for token, rank in by.ranks.items())
-    with TemporaryDirectory() as folder:
-        file = Path(folder) / "ranks.tiktoken"
-        file.write_bytes(ranks)
-        tokenizer = Tokenizer.from_tiktoken(str(file), pattern=by.pattern, special_tokens={})
-    return FastEngine(tokenizer)
+    def load(self, file: Path, pattern: str | None = None) -> Any:
+        import splintr
+
+        if pattern is not None:
+            return splintr.Tokenizer(str(file), pattern).encode_batch_flat
+        # It puts special tokens around each text unless the file declares none.
+        document = {**orjson.loads(file.read_bytes()), "post_processor": None}
+        if document["normalizer"] == {"type": "NFC"}:
+            # By younger tables of Unicode than the reference's. Text that is in NFC by these
+            # (Python's are) is changed by neither, as Unicode never takes back a composition.
+            document["normalizer"], self.only_nfc = None, True
+        return splintr.from_json_bytes(orjson.dumps(document)).encode_batch_flat
+
+
+class Fastokens(FastEngine):
+    package, pays_from = "fastokens", 8_000_000
+
+    def load(self, file: Path, pattern: str | None = None) -> Any:
+        from fastokens import Tokenizer
+
+        if pattern is not None:
+            tokenizer = Tokenizer.from_tiktoken(str(file), pattern=pattern, special_tokens={})
+        else:
+            tokenizer = Tokenizer.from_json_str(file.read_text("utf-8"))
+        return partial(tokenizer.encode_batch_flat, add_special_tokens=False)
+
+
+@cache
+def is_installed(package: str) -> bool:
+    try:
+        return bool(engine_name(package))
+    except PackageNotFoundError:
+        return False
+
+
+def engines_for(chars: float) -> list[type[FastEngine]]:
+    """Those that are faster than the reference for so much text, the fastest one first."""
+    order = (Fastokens, Splintr) if chars >= MUCH else (Splintr, Fastokens)
+    return [one for one in order if one.pays_from <= chars and is_installed(one.package)]

@@ -1,9 +1,10 @@
 """One tokenizer, as a run needs it: named, made ready, counting texts and chats.
 
-Texts are counted by the reference, large inputs by the fast engine where it is proved right.
+Texts are counted by the reference, large inputs by a fast engine where it is proved right.
 """
 
 import datetime
+import math
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -22,7 +23,7 @@ from chunkscope.tokenizers.check import (
     proved_engine,
     record_verdict,
 )
-from chunkscope.tokenizers.fast import FastEngine
+from chunkscope.tokenizers.fast import FastEngine, engines_for
 from chunkscope.tokenizers.foreign import TokenizerError, foreign_errors
 from chunkscope.tokenizers.mistral import MistralChat
 from chunkscope.tokenizers.prepare import TokenizerFacts, facts_before, prepare
@@ -38,9 +39,6 @@ from chunkscope.tokenizers.resolve import TokenizerKind, resolve
 
 if TYPE_CHECKING:  # Jinja, which only chats need
     from chunkscope.tokenizers.chat_template import ChatTemplate
-
-# The reference counts this much in the time in which the fast engine is loaded.
-FAST_CHARS = 8_000_000
 
 
 class Tokenizer:
@@ -66,7 +64,7 @@ class Tokenizer:
         self.kind = str(self._files.kind)
         self.digest = self._files.digest()
         self.engines: set[str] = set()  # that counted
-        self.only_reference = False  # the fast engine was found wrong in this run
+        self.only_reference = False  # a fast engine was found wrong in this run
         self._template: Any = None
         if chat_template is not None:
             from chunkscope.tokenizers.chat_template import read_template
@@ -120,15 +118,15 @@ class Tokenizer:
         return [len(ids) // ID_BYTES for ids in self.id_bytes(texts)]
 
     def id_bytes(self, texts: list[str]) -> list[bytes]:
-        """The ids of each text as bytes, ID_BYTES each; by the fast engine where there is much."""
+        """The ids of each text as bytes, ID_BYTES each; by a fast engine where there is much."""
         with foreign_errors(self._title):
             with self._lock:
                 self._counted_chars += sum(map(len, texts))
-                is_much = max(self._chars, self._counted_chars) >= FAST_CHARS
-                if is_much and self._fast is None and not self.only_reference:
-                    # Both libraries are loaded beside whoever reads: a sample is compared at last.
-                    pool = ThreadPoolExecutor(2, "load")
-                    proved = partial(proved_engine, self.facts, lambda: self.reference)
+                engines = engines_for(max(self._chars, self._counted_chars))
+                if engines and self._fast is None and not self.only_reference:
+                    # The reference is loaded while the engine counts: a sample is compared at last.
+                    pool = ThreadPoolExecutor(1, "load")
+                    proved = partial(proved_engine, engines, self.facts, lambda: self.reference)
                     self._fast = pool.submit(proved)
                     pool.submit(lambda: self.reference)
                     pool.shutdown(wait=False)
@@ -137,7 +135,7 @@ class Tokenizer:
             if engine is not None:
                 with self._lock:
                     self._sample.offer(texts)
-            used = engine if engine is not None and engine.takes(texts) else self.reference
+            used = engine or self.reference
             self.engines.add(engine_name(used.package))
             return used.id_bytes(texts)
 
@@ -151,11 +149,11 @@ class Tokenizer:
         with foreign_errors(self._title):
             agrees = engine.id_bytes(texts) == self.reference.id_bytes(texts)
         if not agrees:
-            record_verdict(self.facts, Verdict(agrees=False))
+            record_verdict(type(engine), self.facts, Verdict(agrees=False))
         return agrees
 
     def use_reference(self) -> None:
-        """From now on count without the fast engine."""
+        """From now on count without a fast engine."""
         with self._lock:
             self.only_reference, self._fast = True, None
             self.engines.clear()
@@ -170,14 +168,14 @@ class Tokenizer:
         """All that a length depends on beside the text; None before the tokenizer is prepared.
 
         Its files, the reference, a given template, the day where the template prints it, and
-        whether the fast engine is barred: what it counted before is to be counted again.
+        which fast engines are barred: what they counted before is to be counted again.
         """
         if (facts := self._facts) is None:
             return None
-        verdict = known_verdict(facts)
         template = repr(self._template or facts.chat_template)
         day = self.chat_day.isoformat() if "strftime_now" in template else ""
-        barred = "barred" if verdict and not verdict.agrees else ""
+        verdicts = {one.package: known_verdict(one, facts) for one in engines_for(math.inf)}
+        barred = repr([name for name, one in verdicts.items() if one and not one.agrees])
         parts = (self.digest, engine_name(facts.package), barred, template, day)
         return sha256("\n".join(parts).encode()).hexdigest()
 

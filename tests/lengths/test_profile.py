@@ -22,7 +22,7 @@ FULL = build.dataset(
     bad_rows=(BadRow(position=3, reason="not JSON"),),
     failure=Failure(message="cut off", hint="get it again"),
     notes=(note("media_rows", count=3),), sample=Sample(rows=4, out_of=40, seed=0),
-    engine="fastokens 1.0",
+    engine="splintr-rs 1.0",
 )  # fmt: skip
 TRACE = build.dataset("trace", [500, 500], kind="lengths")
 EMPTY = build.dataset("empty", [])

@@ -10,6 +10,7 @@ import chunkscope
 from chunkscope import AnalyzeOptions, LengthHistogram
 from chunkscope.prompts.selection import SelectOptions
 from chunkscope.tokenizers import tokenizer as ours
+from chunkscope.tokenizers.fast import FastEngine, Fastokens, Splintr
 from tests.benchmarks import corpora
 from tests.commands.helpers import write_jsonl
 
@@ -116,10 +117,11 @@ def count_together(tokenizer: str, **others: Any) -> chunkscope.Profile:
     return profile
 
 
+@pytest.mark.parametrize("engine", [Splintr, Fastokens])
 @pytest.mark.parametrize("tokenizer", ["llama3.1", pytest.param("qwen3", marks=pytest.mark.real)])
-def test_the_fast_engine_gives_the_reference_lengths(
-    monkeypatch: pytest.MonkeyPatch, tokenizer: str
+def test_a_fast_engine_gives_the_reference_lengths(
+    monkeypatch: pytest.MonkeyPatch, tokenizer: str, engine: type[FastEngine]
 ) -> None:
     assert count_together(tokenizer).tokenizer.engine.startswith("tokenizers ")
-    monkeypatch.setattr(ours, "FAST_CHARS", 0)
-    assert count_together(tokenizer).tokenizer.engine.startswith("fastokens ")
+    monkeypatch.setattr(ours, "engines_for", lambda _: [engine])
+    assert count_together(tokenizer).tokenizer.engine.startswith(f"{engine.package} ")

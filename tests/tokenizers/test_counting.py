@@ -1,20 +1,23 @@
-"""The fast engine counts large inputs, after it was shown to be right, and is checked each time."""
+"""A fast engine counts large inputs, after it was shown to be right, and is checked each time."""
 
 import json
+from array import array
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from hashlib import sha256
+from importlib.metadata import PackageNotFoundError
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tokenizers import normalizers
 
 from chunkscope import AnalyzeOptions
 from chunkscope.lengths.analyze import analyze
 from chunkscope.lengths.scan import Listener
-from chunkscope.tokenizers import check
+from chunkscope.tokenizers import check, fast
 from chunkscope.tokenizers import tokenizer as ours
-from chunkscope.tokenizers.fast import FastEngine, load_fast
+from chunkscope.tokenizers.fast import FastEngine, Fastokens, Splintr
 from chunkscope.tokenizers.reference import Reference
 from chunkscope.tokenizers.strings import sentences, suite
 from chunkscope.tokenizers.tokenizer import Tokenizer
@@ -25,26 +28,31 @@ FEW = ["", "one two", "naïve 東京", "x = 1\n"]
 OTHERS = ["deepseek-v3", "gpt2", "gpt-neox", "mistral-nemo"]  # some seconds each
 
 
-@dataclass
 class Fake(FastEngine):
     """An engine that is the reference, but gives a token too many for texts it gets wrong."""
 
-    right: Reference
+    package = "splintr-rs"
     gets_wrong: Callable[[str], bool]
-    longest_row: int | None = None
-    texts: list[str] = field(default_factory=list)  # that it was given
+    loaded: list["Fake"]
 
-    def id_bytes(self, texts: list[str]) -> list[bytes]:
+    def __init__(self, _: Any, reference: Callable[[], Reference]) -> None:
+        self.reference, self.longest_row, self.only_nfc = reference, None, False
+        self.texts: list[str] = []  # that it was given
+        self.loaded.append(self)
+
+    def encode(self, texts: list[str]) -> tuple[bytes, bytes]:
         self.texts += texts
-        pairs = zip(texts, self.right.id_bytes(texts), strict=True)
-        return [ids + b"0000" if self.gets_wrong(text) else ids for text, ids in pairs]
+        pairs = zip(texts, self.reference().id_bytes(texts), strict=True)
+        rows = [ids + b"0000" if self.gets_wrong(text) else ids for text, ids in pairs]
+        edges = accumulate((len(row) // 4 for row in rows), initial=0)
+        return b"".join(rows), array("Q", edges).tobytes()
 
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A small tokenizer in a cache of its own, and inputs of any size are large."""
     monkeypatch.setenv("CHUNKSCOPE_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setattr(ours, "FAST_CHARS", 0)
+    monkeypatch.setattr(Splintr, "pays_from", 0)
     monkeypatch.setattr(check, "suite", lambda _: FEW)
     monkeypatch.setattr(check, "LONG_ROWS", ())
     return save(splitting(WORDS, "o n", "z e"), tmp_path / "t", tokenizer_class="GPT2Tokenizer")
@@ -52,16 +60,12 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def install(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[str], bool]], list[Fake]]:
-    """Put a fake in the engine's place; the list has each that was loaded."""
+    """Put a fake in the engines' place; the list has each that was loaded."""
 
     def replace(gets_wrong: Callable[[str], bool]) -> list[Fake]:
         loaded: list[Fake] = []
-
-        def load(_: Any, reference: Callable[[], Reference]) -> Fake:
-            loaded.append(Fake(reference(), gets_wrong))
-            return loaded[-1]
-
-        monkeypatch.setattr(check, "load_fast", load)
+        kind = type("Kind", (Fake,), {"gets_wrong": staticmethod(gets_wrong), "loaded": loaded})
+        monkeypatch.setattr(ours, "engines_for", lambda _: [kind])
         return loaded
 
     return replace
@@ -82,41 +86,64 @@ def test_other_test_strings_are_another_suite() -> None:
     assert (len(texts), digest[:8]) == (12_197, "ab4f04b7")
 
 
-def test_small_inputs_are_counted_by_the_reference_and_large_ones_fast(
+def test_the_engine_is_chosen_by_the_size_of_the_input(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ours, "FAST_CHARS", 1_000)
-    assert engines(place) == {"tokenizers"}
-    large = Tokenizer(str(place), expected_bytes=1_000)
-    large.count(["a"])
-    assert [name.split()[0] for name in large.engines] == ["fastokens"]
+    monkeypatch.setattr(Splintr, "pays_from", 1_000)
+    monkeypatch.setattr(fast, "MUCH", 9_000_000)
+    for size, engine in ((10, "tokenizers"), (1_000, "splintr-rs"), (9_000_000, "fastokens")):
+        counter = Tokenizer(str(place), expected_bytes=size)
+        counter.count(["a"])
+        assert [name.split()[0] for name in counter.engines] == [engine]
     grows = Tokenizer(str(place))  # a pipe, or a compressed file
     for _ in range(3):
         grows.count(["some text " * 40])
-    assert {name.split()[0] for name in grows.engines} == {"tokenizers", "fastokens"}
+    assert {name.split()[0] for name in grows.engines} == {"tokenizers", "splintr-rs"}
+
+
+@pytest.mark.parametrize(
+    ("missing", "left"),
+    [(["splintr-rs"], "fastokens"), (["fastokens", "splintr-rs"], "tokenizers")],
+)
+def test_where_an_engine_is_not_installed_another_counts(
+    place: Path, monkeypatch: pytest.MonkeyPatch, missing: list[str], left: str
+) -> None:
+    """There is a wheel of each for the usual machines, not for all."""
+
+    def name_of(package: str) -> str:
+        if package in missing:
+            raise PackageNotFoundError
+        return package
+
+    fast.is_installed.cache_clear()
+    monkeypatch.setattr(fast, "engine_name", name_of)
+    monkeypatch.setattr(Fastokens, "pays_from", 0)
+    assert engines(place) == {left}
+    fast.is_installed.cache_clear()
 
 
 @pytest.mark.parametrize(
     "name",
     [None, "llama3.1", "qwen3", *(pytest.param(name, marks=pytest.mark.real) for name in OTHERS)],
 )
-def test_the_fast_engine_gives_the_ids_of_the_reference_on_every_test_string(
+def test_the_fast_engines_give_the_ids_of_the_reference_on_every_test_string(
     shared: Path, name: str | None
 ) -> None:
     tokenizer = Tokenizer(str(shared / "tokenizers" / name) if name else None)
     facts, reference = tokenizer.facts, tokenizer.reference
     texts = suite(json.loads(facts.json_file.read_bytes()) if facts.json_file else {})
-    engine = load_fast(facts, lambda: reference)
-    assert engine.id_bytes(texts) == reference.id_bytes(texts)
+    expected = reference.id_bytes(texts)
+    for engine in (Splintr, Fastokens):
+        assert engine(facts, lambda: reference).id_bytes(texts) == expected
 
 
 @pytest.mark.parametrize("kind", ["bert-minilm", "sentencepiece"])
-def test_a_kind_that_the_engine_does_not_know_is_counted_by_the_reference(
+def test_a_kind_that_no_engine_knows_is_counted_by_the_reference(
     shared: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     from chunkscope.tokenizers.resolve import embedded_default
 
-    monkeypatch.setattr(ours, "FAST_CHARS", 0)
+    monkeypatch.setattr(Splintr, "pays_from", 0)
     model = next(embedded_default().parent.glob("*.model.v*"))
     found = engines(model if kind == "sentencepiece" else shared / "tokenizers" / kind)
     assert found <= {"tokenizers", "sentencepiece"}
@@ -142,14 +169,14 @@ def test_a_verdict_is_kept_for_the_next_run_unless_it_is_damaged(
     place: Path, install: Callable[..., list[Fake]]
 ) -> None:
     loaded = install(lambda _: False)
-    assert engines(place) == engines(place) == {"fastokens"}
+    assert engines(place) == engines(place) == {"splintr-rs"}
     assert [set(FEW) <= set(fake.texts) for fake in loaded] == [True, False]
     facts = Tokenizer(str(place)).facts
     (verdict,) = (place.parent / "cache" / "verdicts").glob("*/*")
     for damage in (b"", b"[]", b'{"agrees": fal'):
         verdict.write_bytes(damage)
-        assert engines(place) == {"fastokens"}
-        assert check.known_verdict(facts) == check.Verdict(agrees=True)
+        assert engines(place) == {"splintr-rs"}
+        assert check.known_verdict(Splintr, facts) == check.Verdict(agrees=True)
 
 
 def test_long_rows_go_to_the_reference_where_the_engine_is_slow_with_them(
@@ -164,15 +191,31 @@ def test_long_rows_go_to_the_reference_where_the_engine_is_slow_with_them(
     loaded = install(lambda _: False)
     Tokenizer(str(place)).count([])
     assert loaded[0].longest_row == 5_000
-    assert engines(place, ["a" * 5_000]) == {"fastokens"}
-    assert engines(place, ["a" * 5_001]) == {"tokenizers"}
+    texts = ["a" * 5_001, "a" * 5_000, "b" * 5_001, "b"]
+    assert Tokenizer(str(place)).id_bytes(texts) == loaded[0].reference().id_bytes(texts)
+    assert loaded[1].texts == ["a" * 5_000, "b"]
 
 
-def test_no_row_takes_much_longer_than_by_the_reference(
+def test_text_that_nfc_would_change_is_normalized_by_the_reference(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Engines have younger tables of Unicode: there a mark of 2018 changes its place."""
+    monkeypatch.setattr(Splintr, "pays_from", 0)
+    backend = splitting(WORDS, "o n", "z e")
+    backend.normalizer = normalizers.NFC()
+    backend.save(str(tmp_path / "t.json"))
+    tokenizer = Tokenizer(str(tmp_path / "t.json"))
+    texts = ["caf\u00e9", "cafe\u0301", "a\u0301\u07fd", "a\u0301\u07fd\u0316 \u1100\u1161", "one"]
+    assert tokenizer.id_bytes(texts) == tokenizer.reference.id_bytes(texts)
+    assert [name.split()[0] for name in tokenizer.engines] == ["splintr-rs"]
+
+
+@pytest.mark.parametrize("engine", [Splintr, Fastokens])
+def test_no_row_takes_much_longer_than_by_the_reference(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: type[FastEngine]
+) -> None:
     """Gemma's tokenizer never splits a text: a row is one word to an engine."""
-    monkeypatch.setattr(ours, "FAST_CHARS", 0)
+    monkeypatch.setattr(ours, "engines_for", lambda _: [engine])
     halves = ["Ġ", "ĠĠ", "ĠĠĠĠ", "ĠĠĠĠĠĠĠĠ"]
     unsplit = bpe(*(f"{half} {half}" for half in halves), "w o", "r d", "wo rd", "Ġ word")
     unsplit.save(str(tmp_path / "t.json"))
@@ -190,7 +233,7 @@ def test_an_engine_that_is_wrong_on_the_users_rows_is_caught_and_they_are_counte
     rows = write_jsonl(place / "rows.jsonl", [{"prompt": text} for text in texts])
     options = AnalyzeOptions(tokenizer=str(place), use_cache=False)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ours, "FAST_CHARS", 1 << 40)
+        patch.setattr(ours, "engines_for", lambda _: [])
         right = analyze(rows, options=options).overall
     loaded = install(lambda text: "zebra" in text)
     recounted: list[str] = []
@@ -198,7 +241,7 @@ def test_an_engine_that_is_wrong_on_the_users_rows_is_caught_and_they_are_counte
         profile = analyze(rows, options=options, listener=Listener(recounting=recounted.append))
         assert profile.overall == right
         assert profile.tokenizer.engine.startswith("tokenizers ")
-    assert [name.split()[0] for name in recounted] == ["fastokens"]
+    assert [name.split()[0] for name in recounted] == ["splintr-rs"]
     assert len(loaded) == 1
 
 
@@ -208,7 +251,7 @@ def test_what_a_barred_engine_counted_before_is_counted_again(
     install(lambda text: "Question 7:" in text)
     tokenizer = Tokenizer(str(place))
     before = tokenizer.count(["Question 7:"]), tokenizer.counting_key
-    check.record_verdict(tokenizer.facts, check.Verdict(agrees=False))
+    check.record_verdict(Splintr, tokenizer.facts, check.Verdict(agrees=False))
     after = Tokenizer(str(place)).count(["Question 7:"]), tokenizer.counting_key
     assert before[0] != after[0]
     assert before[1] != after[1]
@@ -222,7 +265,7 @@ def test_the_sample_comes_from_all_over_the_run_and_from_all_over_a_row(
     for batch in range(100):
         late.count([f"row {batch}" if batch < 90 else "a zebra"] * 40)
     assert not late.sample_agrees()
-    check.record_verdict(Tokenizer(str(place)).facts, check.Verdict(agrees=True))
+    check.record_verdict(Splintr, Tokenizer(str(place)).facts, check.Verdict(agrees=True))
     long = Tokenizer(str(place))
     long.count(["word " * 1000 + "zebra " * 2000] * 64)
     assert not long.sample_agrees()
