@@ -5,10 +5,11 @@ A profile has some 50 prompts, and the same plan is made once per session.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
+from chunkscope.artefacts.artefact import Artefact
 from chunkscope.artefacts.figures import Figures, Latencies, Percentiles
 from chunkscope.artefacts.note import Note
 from chunkscope.findings import load_findings
@@ -86,16 +87,21 @@ def _ruled(lengths: LengthHistogram, options: dict[str, Any]) -> dict[str, Any]:
 
 def advised(lengths: Sequence[int] = MIXED, **options: Any) -> Plan:
     """By evidence, as `recommend` decides by itself."""
-    wanted = {**USUAL, **options}
-    try:
-        return _plan(tuple(lengths), tuple(wanted.items()))
-    except TypeError:  # an option that cannot be a key
-        return recommend(profile(data=lengths), **wanted)
+    return planned(profile(data=lengths), **{**USUAL, **options})
 
 
-@cache
-def _plan(lengths: tuple[int, ...], options: tuple[tuple[str, Any], ...]) -> Plan:
-    return recommend(profile(data=lengths), **dict(options))
+PLANS: dict[str, Plan] = {}
+
+
+@wraps(recommend)
+def planned(of: Profile, **options: Any) -> Plan:
+    """What `recommend` makes of it, made once per session."""
+    values = {k: v.digest() if isinstance(v, Artefact) else v for k, v in options.items()}
+    values.pop("tick", None)
+    key = f"{of.digest()} {sorted(values.items())}"
+    if key not in PLANS:
+        PLANS[key] = recommend(of, **options)
+    return PLANS[key]
 
 
 def plan_that_sets(
@@ -215,7 +221,7 @@ class Place:
 
     def save_plan(self, of: Profile, **options: Any) -> Plan:
         """By the length rule: the gate's tests are not about what pays."""
-        made = recommend(of, **_ruled(of.overall, {**USUAL, **options}))
+        made = planned(of, **_ruled(of.overall, {**USUAL, **options}))
         made.save(self.reports / "plan.json")
         return made
 

@@ -220,6 +220,7 @@ def test_what_people_see(
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setattr("chunkscope.planning.recommend.recommend", build.planned)
     shutil.rmtree(place / "reports", ignore_errors=True)
     (place / "chunkscope.toml").unlink(missing_ok=True)
     *before, last = CASES[name]

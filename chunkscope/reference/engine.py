@@ -83,7 +83,7 @@ class ModelRunner:
             self.requests[state.id].forget()
         batch = self._batch(step)
         with torch.inference_mode():
-            logits = self._forward(batch)
+            logits = self.forward(batch)
         for piece, row in zip(batch.due, logits, strict=True):
             request = piece.request
             if piece.end == request.prompt_tokens:
@@ -107,7 +107,7 @@ class ModelRunner:
             place += tokens
         return PackedBatch(tuple(pieces))
 
-    def _forward(self, batch: PackedBatch) -> "torch.Tensor":
+    def forward(self, batch: PackedBatch) -> "torch.Tensor":
         """Logits after the last token of each piece that is due, on the CPU."""
         import torch
 

@@ -210,7 +210,7 @@ class _Prompt(NamedTuple):
 
 
 _NOWHERE = -1.0
-_MOST_PROMPTS = 60_000  # are drawn from: more take longer than what is done with them
+MOST_PROMPTS = 60_000  # are drawn from: more take longer than what is done with them
 
 
 def draw_workload(
@@ -300,7 +300,7 @@ def _prompts(
 ) -> tuple[list[_Prompt], tuple[Stretch, ...]]:
     """Those that leave room for an output, by length; and the stretches of all datasets."""
     known = sum(len(dataset.sharing.lengths) for dataset in datasets if dataset.sharing)
-    every = 1 if all_of_them else -(-known // _MOST_PROMPTS) or 1
+    every = 1 if all_of_them else -(-known // MOST_PROMPTS) or 1
     prompts: list[_Prompt] = []
     stretches, starts = stretches_together([dataset.sharing for dataset in datasets])
     for number, (dataset, output, start) in enumerate(zip(datasets, outputs, starts, strict=True)):

@@ -131,13 +131,19 @@ def drawn(seed: int, count: int, folders: list[str]) -> list[Break]:
 def tests_of(broken: Break) -> list[list[str]]:
     """What is run on it, in turn: the folder's tests, its examples, then what people see.
 
-    The top level has no folder of tests: it is reached through Python's names and the commands.
+    Of the folder's tests, those that name the module come first: they notice soonest. The top level
+    has no folder of tests: it is reached through Python's names and the commands.
     """
-    part = broken.path.relative_to(REPOSITORY / "chunkscope").parts[0]
-    own = REPOSITORY / "tests" / part
-    first = [f"tests/{part}"] if own.is_dir() else ["tests/test_python.py", "tests/commands"]
-    examples = ["tests/test_doctests.py", "-k", f"chunkscope.{part.removesuffix('.py')}"]
-    return [first, examples, ["tests/test_golden.py"]]
+    path = broken.path.relative_to(REPOSITORY).with_suffix("")
+    part, module = path.parts[1], ".".join(path.parts)
+    tests = REPOSITORY / "tests"
+    files = sorted((tests / part).rglob("test_*.py"))
+    files = files or [tests / "test_python.py", *sorted((tests / "commands").glob("test_*.py"))]
+    named = [file for file in files if module in file.read_text(encoding="utf-8")]
+    others = [file for file in files if file not in named]
+    folder = [[str(file.relative_to(REPOSITORY)) for file in group] for group in (named, others)]
+    examples = ["tests/test_doctests.py", "-k", f"chunkscope.{part}"]
+    return [*filter(None, folder), examples, ["tests/test_golden.py"]]
 
 
 def caught_by(broken: Break, checkout: Path) -> str | None:

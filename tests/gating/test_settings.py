@@ -22,7 +22,7 @@ def prepare(place, lengths=MIXED, pinned=PINNED, slo=None, **options):
     """A profile, and a plan with these settings: what `recommend` would choose is not the point."""
     plan = place.save_plan(place.save_profile(data=lengths), **options)
     if slo:  # limits for requests that come by themselves
-        request = replace(plan.request, slo=read_slo(slo), arrivals="1/s")
+        request = replace(plan.request, slo=read_slo(slo), arrivals="1/s", requests=200)
         plan = replace(plan, request=request)
     plan = replace(plan, settings=pinned.over(plan.request.settings))
     plan.save(place.reports / "plan.json")

@@ -19,7 +19,6 @@ from chunkscope.planning.recommend import recommend
 from chunkscope.planning.rule import LengthRule
 from chunkscope.planning.simulator import NEAR
 from chunkscope.prompts.harness.log import AS_LOGGED, LONGEST_FIRST, LogSummary
-from chunkscope.report.plan import sections
 from chunkscope.report.words import sentence
 from chunkscope.report.words.plan import answer as advice
 from chunkscope.simulation.workload import OutputOrigin
@@ -96,7 +95,6 @@ def test_a_finalist_must_gain_in_every_variation():
     assert made.settings.given() == {}
     assert (made.advice.doubt, made.advice.gain >= WORTH) == ("longer_outputs", True)
     assert made.advice.least_gain <= 0
-    assert "not in every case" in str(sections(made))
     known = advised(range(50, 1_050), gpu="a100-80gb", max_output=256)
     assert known.settings.max_num_seqs == 512, "nothing to vary where it is known"
 
@@ -124,7 +122,8 @@ def test_where_the_models_own_context_does_not_fit_it_is_what_fits_with_some_roo
 
 def test_a_plan_is_the_same_every_time():
     first, again, other = (
-        advised(MIXED, model="qwen2.5-1.5b", gpu="l4", seed=seed).digest() for seed in (0, 0, 1)
+        recommend(profile(data=SHORT), model="qwen2.5-1.5b", gpu="l4", seed=seed).digest()
+        for seed in (0, 0, 1)
     )
     assert first == again != other
 

@@ -127,13 +127,13 @@ def untimed(run: SimulatedRun) -> list[TimelineStep]:
 def computed(monkeypatch: pytest.MonkeyPatch) -> list[PackedBatch]:
     """What the model really was given."""
     batches: list[PackedBatch] = []
-    forward = ModelRunner._forward
+    forward = ModelRunner.forward
 
     def watched(self: ModelRunner, batch: PackedBatch) -> "torch.Tensor":
         batches.append(batch)
         return forward(self, batch)
 
-    monkeypatch.setattr(ModelRunner, "_forward", watched)
+    monkeypatch.setattr(ModelRunner, "forward", watched)
     return batches
 
 

@@ -14,6 +14,8 @@ from tests.report import examples
 pytestmark = pytest.mark.real
 WIDTHS = (390, 768, 1024, 1440)
 OPEN_ALL = "document.querySelectorAll('details').forEach(d => { d.open = true })"
+DRAWN = """[...document.querySelectorAll('[data-chart]')].every(
+    place => place.querySelector('svg path, svg rect'))"""
 
 
 def page_of(findings: Findings, place: Path, old: Findings | None = None) -> Path:
@@ -60,10 +62,9 @@ def test_it_loads_in_silence_and_asks_nobody(show, any_page) -> None:
 def test_every_chart_is_drawn(show, page) -> None:
     opened = show(page)
     opened.page.evaluate(OPEN_ALL)
-    opened.page.wait_for_timeout(300)
+    opened.page.wait_for_function(DRAWN)
     places = opened.page.query_selector_all("[data-chart]")
     assert {place.get_attribute("data-chart") for place in places} >= {"lengths", "measured"}
-    assert all(place.query_selector("svg path, svg rect") for place in places)
     before = opened.page.inner_html("#histogram")
     opened.page.locator("[data-chart=lengths] select").select_option("1")
     assert opened.page.inner_html("#histogram") != before
@@ -73,8 +74,7 @@ def test_every_chart_is_drawn(show, page) -> None:
 def test_nothing_sticks_out(show, any_page, width: int) -> None:
     opened = show(any_page, width=1440)
     opened.page.set_viewport_size({"width": width, "height": 900})  # charts follow it
-    opened.page.wait_for_timeout(100)
-    assert not opened.page.evaluate("document.documentElement.scrollWidth > innerWidth")
+    opened.page.wait_for_function("document.documentElement.scrollWidth <= innerWidth")
 
 
 def test_names_full_of_markup_do_nothing(show, tmp_path) -> None:

@@ -156,7 +156,7 @@ def test_what_is_too_long_is_left_out_and_counted():
 
 
 def test_of_very_many_prompts_some_are_drawn_from_and_the_shares_stay(monkeypatch):
-    monkeypatch.setattr(workload_module, "_MOST_PROMPTS", 500)
+    monkeypatch.setattr(workload_module, "MOST_PROMPTS", 500)
     large = known("a", tuple(range(1, 2_001)), (0,) * 2_000)
     small = known("b", (5_000,) * 20, (0,) * 20)
     workload = drawn(large, small, count=505)

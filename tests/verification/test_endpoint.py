@@ -47,7 +47,7 @@ def key(monkeypatch):
 
 
 def measure(server: OddServer | str, sent: Workload | None = None, **changes):
-    how = {"repeats": 2, "model": None, "prompts": (), "timeout_s": 20.0, "listener": Progress()}
+    how = {"repeats": 2, "model": None, "prompts": (), "timeout_s": 300.0, "listener": Progress()}
     url = server if isinstance(server, str) else server.url
     return measure_endpoint(url, sent or SENT, **{**how, **changes})
 
@@ -318,13 +318,13 @@ def test_a_failure_in_the_middle_is_a_result(then, status, detail):
 
 def test_a_server_that_hangs_is_a_timeout():
     async def hang(_):
-        await asyncio.sleep(30)
+        await asyncio.sleep(600)
 
     begun = time.monotonic()
-    run = run_of(after(4, hang), timeout_s=0.5)
-    assert time.monotonic() - begun < 20  # the requests on their way ended, too
+    run = run_of(after(4, hang), timeout_s=2.0)
+    assert time.monotonic() - begun < 300  # the requests on their way ended, too
     assert (run.status, run.failure.code) == (Status.TIMEOUT, "server_timeout")
-    assert run.failure.values == {"seconds": 0.5, "phase": "measuring", "answered": 0, "sent": 3}
+    assert run.failure.values == {"seconds": 2.0, "phase": "measuring", "answered": 0, "sent": 3}
 
 
 # -- the key -------------------------------------------------------------------------------------

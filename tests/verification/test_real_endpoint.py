@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import urllib.request
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
@@ -96,6 +97,17 @@ def _key(monkeypatch):
 def measure(served, sent: Workload, **changes):
     how = {"repeats": 2, "model": None, "prompts": (), "timeout_s": 120.0, "listener": Progress()}
     return measure_endpoint(served.url, sent, **{**how, **changes})
+
+
+class WhenMeasured(Progress):
+    """Sends a signal while the first requests that are measured are on their way."""
+
+    def __init__(self, send: Callable[[int, int], None], process: int, number: int) -> None:
+        self.timer = threading.Timer(1, send, [process, number])
+
+    def phase(self, phase: str, *_: str) -> None:
+        if phase == "measuring" and self.timer.ident is None:
+            self.timer.start()
 
 
 def real(*texts: str, complete: bool) -> list[RealPrompt]:
@@ -199,7 +211,7 @@ def test_the_command_measures_a_server_and_keeps_no_key(served, tmp_path):
         capture_output=True,
         text=True,
         check=False,
-        timeout=240,
+        timeout=PATIENCE_S,
     )
     assert done.returncode == 0, done.stderr
     result = Verification.load(tmp_path / "reports" / "verify.json")
@@ -215,20 +227,16 @@ def test_a_server_that_hangs_is_a_timeout_and_one_that_dies_a_result(served, ins
     """The last test of this server."""
     sent = workload(*[40] * 60, apart_s=0.2)
     group = served.process.pid
-    hang = threading.Timer(3, os.killpg, [group, signal.SIGSTOP])
-    hang.start()
+    hang = WhenMeasured(os.killpg, group, signal.SIGSTOP)
     try:
-        run = measure(served, sent, timeout_s=6)[2]
+        run = measure(served, sent, timeout_s=12, listener=hang)[2]
     finally:
-        hang.cancel()
+        hang.timer.join()
         os.killpg(group, signal.SIGCONT)
     assert (run.status, run.failure.values["phase"]) == (Status.TIMEOUT, "measuring")
     assert run.figures is None
     (core,) = named("EngineCore") & {*members(group)}
-    end = threading.Timer(3, os.kill, [core, signal.SIGKILL])
-    end.start()
-    run = measure(served, sent)[2]
-    end.join()
+    run = measure(served, sent, listener=WhenMeasured(os.kill, core, signal.SIGKILL))[2]
     assert (run.status, run.failure.values["phase"]) == (Status.DIED, "measuring")
     assert run.failure.values["sent"] == 60
     served.process.wait(PATIENCE_S)
