@@ -108,6 +108,8 @@ CASES: dict[str, tuple[str, ...]] = {
     "gate-github": (f"gate {MEASURED_LONG} --config measured.toml --format github",),
     "gate-junit": (ANALYZE, RECOMMEND, DOCTOR, "gate --config strict.toml --format junit"),
 }
+# Fewer requests than are simulated at a rate by default, which takes a while.
+CONFIGS = {"recommend-limits-broken": "[recommend]\nrequests = 400\n"}
 # Not an answer: help, details, something for another program.
 MORE = re.compile("--(?:help|emit|details|json|update|format (?:junit|github))|^(?:models|gpus)")
 
@@ -223,6 +225,8 @@ def test_what_people_see(
     monkeypatch.setattr("chunkscope.planning.recommend.recommend", build.planned)
     shutil.rmtree(place / "reports", ignore_errors=True)
     (place / "chunkscope.toml").unlink(missing_ok=True)
+    if name in CONFIGS:
+        (place / "chunkscope.toml").write_text(CONFIGS[name])
     *before, last = CASES[name]
     for line in before:
         assert chunkscope(place, *line.split()).code == 0, line

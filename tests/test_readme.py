@@ -6,12 +6,15 @@ import shlex
 import subprocess
 import sys
 import tomllib
+from contextlib import chdir
 from pathlib import Path
 
 import pytest
 
+from tests import build
+from tests.commands.helpers import chunkscope
 from tests.conftest import REPOSITORY
-from tests.update_readme import BLOCK, DOCUMENTS, GUIDE, MEASURED, in_bash, make_checkout, printed
+from tests.update_readme import BLOCK, DOCUMENTS, GUIDE, MEASURED, make_checkout
 
 README = (REPOSITORY / "README.md").read_text()
 TEXTS = {path.stem: path.read_text() for path in DOCUMENTS}
@@ -22,15 +25,14 @@ EXACT = [block for block in BLOCKS if block[0] != MEASURED]
 
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_checkout(tmp_path_factory.mktemp("readme"))
+    folder = make_checkout(tmp_path_factory.mktemp("readme"))
+    assert chunkscope(folder, "analyze", "sample_data/").code == 0
+    return folder
 
 
-@pytest.fixture(scope="module")
-def planned(checkout: Path) -> Path:
-    if not (checkout / "reports" / "plan.json").exists():
-        for command in ("analyze sample_data/", PLANNED):
-            in_bash(f"chunkscope {command}", checkout)
-    return checkout
+@pytest.fixture(autouse=True)
+def _planned_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("chunkscope.planning.recommend.recommend", build.planned)
 
 
 def test_the_readme_is_short_and_shows_commands_and_their_output() -> None:
@@ -62,15 +64,15 @@ def test_a_command_of_the_manual_has_options_that_exist(line: str) -> None:
 
 @pytest.mark.parametrize(("command", "shown"), EXACT, ids=[command for command, _ in EXACT])
 def test_a_console_block_is_what_the_command_prints(
-    checkout: Path, command: str, shown: str
+    checkout: Path, command: str, shown: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    done = in_bash(command, checkout)
-    assert done.returncode == 0, done.stderr
-    assert printed(done) == shown
-    if "results/" in command:  # what a log is, is said beside the figures
-        said = re.findall(r"^lm-eval .*requests.*", README, re.MULTILINE)
-        assert said
-        assert not [line for line in said if line not in done.stderr.splitlines()], done.stderr
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("NO_COLOR", "1")
+    words, _, lines = command.partition(" | head -n ")
+    run = chunkscope(checkout, *shlex.split(words)[1:])
+    assert run.code == 0, run.err
+    printed = [line.rstrip() for line in run.out.splitlines()]
+    assert printed[: int(lines or 999)] == shown.splitlines()
 
 
 @pytest.mark.parametrize("name", ["README", "simulate", "python"])
@@ -80,13 +82,8 @@ def test_its_python_works_too(checkout: Path, name: str) -> None:
 
 
 def run_python(code: str, folder: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
-        check=False,
-    )
-    assert done.returncode == 0
+    with chdir(folder):
+        exec(code, {})
 
 
 WITH_A_MODEL = """
@@ -116,19 +113,20 @@ runpy.run_module("chunkscope", run_name="__main__")
 
 
 @pytest.mark.parametrize("command", [PLANNED, "simulate", "gate"])
-def test_a_job_that_only_gates_needs_what_the_readme_says(planned: Path, command: str) -> None:
+def test_a_job_that_only_gates_needs_what_the_readme_says(checkout: Path, command: str) -> None:
     text = (REPOSITORY / ".github" / "CONTRIBUTING.md").read_text()
     (line,) = re.findall(r"^pip install --no-deps \. && pip install (.*)$", text, re.MULTILINE)
     kept = {re.split(r"[<>=]", word)[0] for word in shlex.split(line)}
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
     needed = {re.split(r"[<>=; ]", word)[0] for word in project["dependencies"]}
     assert kept < needed
-    if command == "gate":
-        in_bash(f"chunkscope {PLANNED} --emit vllm-yaml > a.yaml", planned)
-        (planned / "chunkscope.toml").write_text('[gate.settings]\nfile = "a.yaml"\n')
+    if command != PLANNED:
+        arguments = chunkscope(checkout, *PLANNED.split(), "--emit", "vllm-yaml").out
+        (checkout / "a.yaml").write_text(arguments)
+        (checkout / "chunkscope.toml").write_text('[gate.settings]\nfile = "a.yaml"\n')
     env = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
     words = [sys.executable, "-c", LEFT_OUT, " ".join(needed - kept), *command.split()]
-    done = subprocess.run(words, cwd=planned, env=env, capture_output=True, text=True, check=False)
+    done = subprocess.run(words, cwd=checkout, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 

@@ -29,6 +29,7 @@ BLOCK = r"```console\n\$ (.+)\n((?:.*\n)*?)```"
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         checkout = make_checkout(Path(folder))
+        in_bash("chunkscope analyze sample_data/", checkout).check_returncode()  # taken for granted
 
         def run(block: re.Match[str]) -> str:
             if block[1] == MEASURED and not find_spec("torch"):
@@ -49,7 +50,6 @@ def make_checkout(folder: Path) -> Path:
     shutil.copytree(REPOSITORY / "reports" / "example" / "lm_eval", folder / "log" / "results")
     log = REPOSITORY / "tests" / "diagnosis" / "logs" / "vllm-0.28-cpu-kv-bound.log"
     shutil.copy(log, folder / "vllm.log")
-    in_bash("chunkscope analyze sample_data/", folder).check_returncode()  # taken for granted
     return folder
 
 

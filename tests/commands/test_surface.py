@@ -51,6 +51,11 @@ def test_help_is_grouped_fits_80_columns_and_ends_in_an_example(tmp_path, name: 
         assert "Output:" in run.out
 
 
+def test_without_a_command_the_help_is_shown(tmp_path) -> None:
+    run = chunkscope(tmp_path)
+    assert (run.code, run.err.strip()) == (2, chunkscope(tmp_path, "--help").out.strip())
+
+
 def test_one_name_means_one_thing_everywhere() -> None:
     """A short letter stands for one option."""
     every = [option.opts for name in COMMANDS for option in options(name)]
