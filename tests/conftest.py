@@ -10,12 +10,15 @@ import json
 import os
 import subprocess
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import NoReturn
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from chunkscope.tokenizers import resolve
+from chunkscope.tokenizers.reference import TiktokenReference
 from tests.vllm.serve_flag_rows import known_flags
 
 REPOSITORY = Path(__file__).parents[1]
@@ -70,6 +73,24 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     patch = pytest.MonkeyPatch()
     patch.setenv("CHUNKSCOPE_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
     patch.setenv("HF_HUB_OFFLINE", os.environ.get("HF_HUB_OFFLINE", "1"))
+    yield
+    patch.undo()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _default_tokenizer_is_read_once() -> Iterator[None]:
+    """Hundreds of tests count with it, and to read its 130,000 tokens takes most of a second."""
+    patch = pytest.MonkeyPatch()
+    for place, name in ((TiktokenReference, "of_tekken"), (resolve, "sha256")):
+        read = getattr(place, name)
+        once = cache(read)
+        patch.setattr(
+            place,
+            name,
+            lambda file, *, read=read, once=once: (
+                once(file) if file.name == resolve.DEFAULT_FILE else read(file)
+            ),
+        )
     yield
     patch.undo()
 
