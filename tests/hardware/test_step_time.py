@@ -141,6 +141,8 @@ def test_a_window_bounds_what_each_token_looks_back_on(tokens, computed, size, s
     assert window.pairs(tokens, computed) == pytest.approx(pairs + 2 * computed)
     last = (1 - share) * seen[-1] + WINDOW_SLOWNESS * share * min(seen[-1], size)
     assert window.context(seen[-1]) == pytest.approx(last)
+    whole = AttentionWindow()  # of what is not known: each pair once, and nothing besides
+    assert (whole.pairs(tokens, computed), whole.context(seen[-1])) == (sum(seen), seen[-1])
 
 
 def test_a_step_of_few_tokens_reads_the_experts_that_they_choose():
