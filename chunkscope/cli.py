@@ -1,6 +1,7 @@
 """The command line: which commands there are, and how errors become exit codes."""
 
 import errno
+import gc
 import os
 import signal
 import sys
@@ -84,6 +85,7 @@ def _common(
 def main() -> NoReturn:
     """Run a command. The one place where errors become a sentence and an exit code."""
     _mend_streams()
+    gc.set_threshold(50_000)  # next to nothing here has cycles: looking for them takes a tenth
     try:
         app = application(sys.argv[1] if len(sys.argv) > 1 else "")
         app(sys.argv[1:], standalone_mode=True, prog_name="chunkscope")
@@ -96,9 +98,7 @@ def main() -> NoReturn:
             console.say(f"error: cannot write the output: {error.strerror}")
             console.say("\nhint: what was counted or measured is kept; free disk space and repeat")
             sys.exit(InputError.exit_code)
-        import traceback
-
-        traceback.print_exc()
+        sys.excepthook(type(error), error, error.__traceback__)
         console.say("\nerror: this is a bug in chunkscope; please report it with the lines above")
         sys.exit(EXIT_BUG)
     sys.exit(0)

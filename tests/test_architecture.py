@@ -122,7 +122,7 @@ def lines_of(part: str) -> int:
 # Lines of Python at most: what a folder has today. It only shrinks; the aim is 30,000 in all.
 BUDGETS = {
     "top level": 600,
-    "sources": 1_793,
+    "sources": 1_792,
     "prompts": 3_094,
     "tokenizers": 1_499,
     "prefixes": 846,

@@ -97,11 +97,11 @@ def analyze(
         profile = api.analyze(export=export, listener=_listener(progress), **options)
     words = (without_secrets(word) for word in console.command() if word != "--ray")
     profile = replace(profile, command=tuple(words))  # the result is the same with --ray
-    profile.save(output)
-    if form == "csv":
-        console.emit(as_csv(profile).encode())
+    written = profile.save(output)
+    if json or form == "csv":
+        console.emit(written if json else as_csv(profile).encode())
     else:
-        opt.show(profile, details=details, json=json, form=form)
+        opt.show(profile, details=details, form=form)
     if json or form == "csv":  # which have no place for sentences
         for note in cautions(profile):
             console.say(f"note: {note}")

@@ -32,9 +32,9 @@ class Content:
         from xxhash import xxh3_128_intdigest
 
         hashes = [xxh3_128_intdigest(_canonical(record)) for record in records]
-        listed = Numbers(sorted([value & _MASK for value in hashes]))
-        one = cls(rows=len(hashes), digest=f"{sum(hashes) % _MODULUS:x}", hashes=listed)
-        return one + cls()
+        few = sorted([value & _MASK for value in hashes[: MOST_LISTED + 1]])
+        listed = Numbers(few) if len(few) <= MOST_LISTED else None
+        return cls(rows=len(hashes), digest=f"{sum(hashes) % _MODULUS:x}", hashes=listed)
 
     def __add__(self, other: "Content") -> "Content":
         """The content of two parts of a dataset."""
@@ -60,10 +60,8 @@ def content_changes(before: Content, now: Content) -> tuple[int, int] | None:
 
 def _canonical(record: Any) -> bytes:
     """One spelling for each record, whether it comes from JSON, a CSV or parquet."""
-    if type(record) is dict:
-        values = record.values()
-        if set(map(type, values)) != {str} or "" in values:
-            record = _as_text(record)
+    if type(record) is dict and ({*map(type, record.values())} != {str} or "" in record.values()):
+        record = _as_text(record)
     try:
         return orjson.dumps(record, option=orjson.OPT_SORT_KEYS)
     except TypeError:  # a lone surrogate, or nested too deeply for orjson

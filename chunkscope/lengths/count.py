@@ -1,20 +1,18 @@
 """Prompts -> tokens: chats are rendered, texts counted by a few threads, and all is added up.
 
-Only a few batches of texts are on their way at any time, so memory does not depend on the size of a
-file.
+Only a few groups of batches are on their way at any time, so memory does not depend on the size of
+a file; a group may hold the texts of many small files.
 """
 
 from array import array
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
 from heapq import nlargest
-from itertools import repeat
+from itertools import chain, repeat
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from chunkscope.errors import ChunkscopeError
 from chunkscope.lengths.options import AnalyzeOptions
 from chunkscope.lengths.trace_export import SentPrompt, TraceRows
 from chunkscope.prefixes.comparison import TextComparison, TraceComparison, sent_ids
@@ -29,7 +27,7 @@ from chunkscope.tokenizers.foreign import TemplateRefused
 from chunkscope.tokenizers.reference import ID_BYTES, engine_name
 from chunkscope.tokenizers.tokenizer import Tokenizer
 
-_SMALL_CHARS = 1 << 15  # are counted at once: a thread would take longer to be asked
+_GROUP_CHARS = 1 << 17  # at least, for which it is worth to ask a thread
 _MOST_UNDER_WAY = 4
 _MOST_CHOICES = 32  # that are letters or words; more are sentences, and not looked at
 
@@ -51,15 +49,10 @@ class PromptCounter:
     """Counts the prompts of one dataset, and adds up what comes of them."""
 
     def __init__(
-        self,
-        tokenizer: Tokenizer,
-        options: AnalyzeOptions,
-        pool: ThreadPoolExecutor,
-        trace: TraceRows | None = None,
+        self, tokenizer: Tokenizer, options: AnalyzeOptions, trace: TraceRows | None = None
     ) -> None:
         self.tokenizer = tokenizer
         self.options = options
-        self.pool = pool
         self.trace = trace  # where each prompt goes besides
         self.lengths: Counter[int] = Counter()
         self.output_lengths: Counter[int] | None = None
@@ -70,6 +63,7 @@ class PromptCounter:
         self.ignored_tools = 0  # conversations with tools that the chat template leaves out
         self.begun_twice = 0  # prompts that have the tokenizer's first token in their text too
         self.rendered_chats = False
+        self.has_texts = False  # that are to be tokenized
         self.engines: set[str] = set()
         self.request_kinds: Counter[str] = Counter()  # of a harness's log
         self.output_caps: Counter[int] = Counter()
@@ -80,21 +74,9 @@ class PromptCounter:
         self._contexts: set[int] = set()  # of those, a hash of each
         self._choices: set[str] = set()
 
-    def count(self, kind: str, all_prompts: Iterable[Prompts], problems: Problems) -> None:
-        """All prompts, which are of one kind; what was read before an error counts too."""
-        if kind == "lengths":
-            for prompts in all_prompts:
-                self._add_lengths(prompts)
-            return
-        if self.options.prefixes:
-            self.comparison = TextComparison()
-        batches = map(partial(self._batch, kind, problems), all_prompts)
-        for batch in in_order(self.pool, self._tokenized, batches):
-            self._add(batch)
-
     # -- prompts -> batches ----------------------------------------------------------------------
 
-    def _batch(self, kind: str, problems: Problems, prompts: Prompts) -> Batch:
+    def batch(self, kind: str, problems: Problems, prompts: Prompts) -> Batch:
         """Texts as they are; chats as text by the template, or as ids by mistral-common."""
         items, outputs, requests = prompts.items, prompts.outputs, None
         if kind == "requests":
@@ -131,6 +113,7 @@ class PromptCounter:
             self.chars = (self.chars or 0) + sum([len(text) for _, text in texts])
             some = texts[:: max(1, len(texts) // TEXTS)]
             self.sample.add((position, text[:CHARS]) for position, text in some)
+        self.has_texts |= bool(texts) or any(isinstance(o, str) for o in batch.outputs or ())
         return batch
 
     def _rendered(self, position: int, item: object, problems: Problems) -> object:
@@ -156,27 +139,9 @@ class PromptCounter:
         self.ignored_tools += tokenizer.ignores_tools(item)
         return prompt
 
-    # -- batches -> tokens, in other threads -----------------------------------------------------
-
-    def _tokenized(self, batch: Batch) -> Batch:
-        """Texts as their ids, answers as their lengths."""
-        tokenizer, outputs = self.tokenizer, batch.outputs
-        texts = [prompt for prompt in batch.prompts if isinstance(prompt, str)]
-        answers = [output for output in outputs or () if isinstance(output, str)]
-        if not texts and not answers:  # no tokenizer is needed
-            return batch
-        tokens = iter(tokenizer.id_bytes(texts))
-        lengths = iter(tokenizer.count(answers) if answers else ())
-        self.engines |= tokenizer.engines
-        prompts = [next(tokens) if isinstance(p, str) else p for p in batch.prompts]
-        if outputs is not None:
-            outputs = [next(lengths) if isinstance(o, str) else o for o in outputs]
-        return batch._replace(prompts=prompts, outputs=outputs)
-
-    # -- tokens -> sums --------------------------------------------------------------------------
-
-    def _add(self, batch: Batch) -> None:
+    def add(self, batch: Batch) -> None:
         """Prompts as they were sent; a harness may have cut a request, or sent several windows."""
+        self.engines |= self.tokenizer.engines if self.has_texts else set()
         sent: list[SentPrompt] = []
         outputs, requests = batch.outputs or repeat(None), batch.requests or repeat(None)
         columns = (batch.positions, batch.prompts, batch.special, outputs, requests)
@@ -202,7 +167,7 @@ class PromptCounter:
                     self._choices.add(request.continuation)
         self._add_up(sent, has_outputs=batch.outputs is not None)
 
-    def _add_lengths(self, prompts: Prompts) -> None:
+    def add_lengths(self, prompts: Prompts) -> None:
         """Rows of a trace, which bring their lengths along."""
         positions, lengths = prompts.positions, prompts.items
         if prompts.blocks is not None and self.options.prefixes:
@@ -250,27 +215,38 @@ class PromptCounter:
         )
 
 
-def in_order(
-    pool: ThreadPoolExecutor, job: Callable[[Batch], Batch], batches: Iterator[Batch]
-) -> Iterator[Batch]:
-    """What the job makes of each batch; a few are under way at a time.
+# -- batches -> tokens, in other threads ---------------------------------------------------------
 
-    An error while batches are read comes after what was read before it.
+Owned = tuple[Any, Batch | None]  # whose batch it is; None is the end of all that are theirs
+
+
+def in_order(
+    pool: ThreadPoolExecutor, tokenizer: Tokenizer, batches: Iterable[Owned | None]
+) -> Iterator[Owned]:
+    """The same with texts as their ids, answers as their lengths.
+
+    Texts are tokenized in groups, a few of which are under way at a time; none after a None.
     """
-    waiting: deque[Future[Batch]] = deque()
-    error: ChunkscopeError | None = None
-    try:
-        for batch in batches:
-            sizes = (len(prompt) for prompt in batch.prompts if isinstance(prompt, str))
-            if not waiting and sum(sizes) < _SMALL_CHARS:
-                yield job(batch)
-                continue
-            waiting.append(pool.submit(job, batch))
-            if len(waiting) > _MOST_UNDER_WAY:
-                yield waiting.popleft().result()
-    except ChunkscopeError as caught:
-        error = caught
-    for future in waiting:
-        yield future.result()
-    if error is not None:
-        raise error
+    waiting: deque[tuple[list[Owned], Future[list[bytes]] | None]] = deque()
+    group, texts, chars = list[Owned](), list[str](), 0
+    for item in chain(batches, [None]):
+        if item is not None:
+            group.append(item)
+            parts = (*item[1].prompts, *(item[1].outputs or ())) if item[1] else ()
+            texts += (new := [part for part in parts if isinstance(part, str)])
+            chars += sum(map(len, new))
+        if chars >= _GROUP_CHARS or item is None or not (texts or waiting):
+            waiting.append((group, pool.submit(tokenizer.id_bytes, texts) if texts else None))
+            group, texts, chars = [], [], 0
+        while waiting and (len(waiting) > _MOST_UNDER_WAY or item is None or not waiting[0][1]):
+            done, ids = waiting.popleft()
+            tokens = iter(ids.result() if ids else ())  # without texts no tokenizer is needed
+            for owner, batch in done:
+                if batch is not None:
+                    prompts = [next(tokens) if isinstance(p, str) else p for p in batch.prompts]
+                    outputs = batch.outputs and [
+                        len(next(tokens)) // ID_BYTES if isinstance(o, str) else o
+                        for o in batch.outputs
+                    ]
+                    batch = batch._replace(prompts=prompts, outputs=outputs)
+                yield owner, batch

@@ -11,6 +11,7 @@ from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
+from itertools import chain
 from operator import itemgetter
 from typing import Any
 
@@ -22,11 +23,12 @@ from chunkscope.artefacts.note import Note, note
 from chunkscope.console import Progress, say
 from chunkscope.errors import ChunkscopeError, InputError, MissingError, UsageError
 from chunkscope.lengths.content import Content
-from chunkscope.lengths.count import PromptCounter
+from chunkscope.lengths.count import Batch, PromptCounter, in_order
 from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.lengths.options import AnalyzeOptions
 from chunkscope.lengths.profile import DatasetProfile, Failure, LongPrompt, Sample
 from chunkscope.lengths.trace_export import TraceExport
+from chunkscope.prefixes.comparison import TextComparison
 from chunkscope.prefixes.near_misses import near_misses
 from chunkscope.prefixes.reuse import PrefixReuse
 from chunkscope.prompts.harness.lm_eval import results_file
@@ -88,7 +90,8 @@ class Scan:
         self.pool = ThreadPoolExecutor(1)  # made anew for each pass
         self.positions = 0  # of the part that was counted last
         self.selections: dict[Any, Selection] = {}  # of small files, by their shape
-        self._options_key = cache(options.cache_key)  # by the prefix of a dataset
+        self.options_key = cache(options.cache_key)  # by the prefix of a dataset
+        self.counting_key: str | None = None
         self._counted: list[tuple[str, DatasetProfile]] = []  # to be kept
         self._stop = threading.Event()
         self._lock = threading.Lock()
@@ -104,12 +107,13 @@ class Scan:
             is_much = sum(source.bytes or 0 for source in sources) > _LITTLE_BYTES
             is_remote = any(source.url is not None for source in sources)
             readers = min(self.threads, _MOST_READERS, len(sources)) if is_much or is_remote else 1
-            read = ThreadPoolExecutor(max(1, readers), "read")
+            read = ThreadPoolExecutor(readers, "read")
             self.pool = ThreadPoolExecutor(self.threads, "count")
-            key = self.tokenizer.counting_key if self.options.use_cache else None
-            count = partial(self._dataset, counting_key=key)
+            self.counting_key = self.tokenizer.counting_key if self.options.use_cache else None
+            results: dict[str, DatasetProfile] = {}  # by name
+            scans = map(partial(DatasetScan, self), sources)  # each goes to one of the readers
             try:
-                datasets = list(map(count, sources) if readers <= 1 else read.map(count, sources))
+                list(read.map(self._count, [scans] * readers, [results] * readers))
             finally:
                 # What is being read stops at its next chunk. Nobody waits for that: a thread may be
                 # reading from a pipe in which nothing comes.
@@ -130,7 +134,7 @@ class Scan:
                     prune_cache()
                 self._counted = []
             if agrees:
-                return datasets
+                return [results[source.name] for source in sources]
             if gone := [source.path for source in sources if source.is_read_once]:
                 raise InputError(
                     f"a fast engine and the reference differ on this data, and {gone[0]} cannot be "
@@ -141,52 +145,25 @@ class Scan:
             self.tokenizer.use_reference()
             self._done = (0, 0, 0)
 
-    def _dataset(self, source: Source, counting_key: str | None) -> DatasetProfile:
-        """One source or part, a whole one from the cache if it was counted before."""
-        scan, entry = DatasetScan(self, source), None
-        try:
-            if source.file and not source.is_read_once and not scan.is_later:
-                changed_ns = source.file.stat().st_mtime_ns
-                scan.sha256 = sha256(source.file)
-            if scan.sha256 and self.options.use_cache and source.part is None:
-                # What a run's settings were changes what is counted; a .tsv is more likely to be
-                # split at tabs than a .csv.
-                results, suffix = results_file(source), format_of_name(source.path)[1]
-                beside = (results and sha256(results), source.member, source.format, suffix)
-                key = self._options_key(self.options.prefix_of(source.name))
-                entry = repr((_LAYOUT, scan.sha256, *beside, key))
-                # The cache does not have what prompts are made of, which an exported trace needs.
-                # Of a tokenizer that was never used, only lengths that came with the data can be
-                # there.
-                known = read_cached("results", f"{entry}{counting_key or ''}")
-                if known and self.export is None:
-                    with suppress(ValueError, KeyError, TypeError, AttributeError):
-                        earlier: DatasetProfile = built(DatasetProfile, orjson.loads(known))
-                        done = (earlier.rows, earlier.lengths.total, source.bytes or 0)
-                        self.advance((0, 0, 0), done)
-                        name, group, path = source.name, source.group, source.path
-                        return replace(earlier, name=name, group=group, path=path)
-            with ExitStack() as opened:
-                scan.count(opened)
-        except OSError as error:
-            return scan.result(cannot_read(source.path, error))
-        except (UsageError, MissingError, TokenizerError):
-            raise  # it is not about this dataset
-        except ChunkscopeError as error:
-            return scan.result(error)
-        dataset = scan.result()
-        if entry and source.file and source.file.stat().st_mtime_ns == changed_ns:
-            self._counted.append((entry, dataset))
-        return dataset
+    def _count(self, scans: Iterator["DatasetScan"], results: dict[str, DatasetProfile]) -> None:
+        """Count as long as there are any. The texts of small files are tokenized together."""
+        batches = chain.from_iterable(scan.batches() for scan in scans)
+        for scan, batch in in_order(self.pool, self.tokenizer, batches):
+            if batch is not None:
+                scan.counter.add(batch)
+                continue
+            results[scan.source.name] = dataset = scan.earlier or scan.result(scan.error)
+            file = scan.source.file if scan.entry and not scan.error else None
+            if scan.entry and file and file.stat().st_mtime_ns == scan.changed_ns:
+                self._counted.append((scan.entry, dataset))
 
     def advance(self, before: Done, now: Done) -> Done:
         """Tell how much of a dataset is done by now, unless the scan was told to stop."""
         if self._stop.is_set():
             raise CancelledError
         with self._lock:
-            rows, tokens, bytes_read = (
-                done + new - old for done, new, old in zip(self._done, now, before, strict=True)
-            )
+            sums = zip(self._done, now, before, strict=True)
+            rows, tokens, bytes_read = (done + new - old for done, new, old in sums)
             self._done = rows, tokens, bytes_read
         self.listener.progress.at(rows=rows, tokens=tokens, bytes_read=bytes_read)
         return now
@@ -203,7 +180,7 @@ class DatasetScan:
         if self.is_later:  # prompts are compared in the first part
             self.options = replace(self.options, prefixes=False)
         trace = scan.export.rows(source.name) if scan.export else None
-        self.counter = PromptCounter(scan.tokenizer, self.options, scan.pool, trace)
+        self.counter = PromptCounter(scan.tokenizer, self.options, trace)
         self.problems = Problems()
         self.content = Content()
         self._told: Done = (0, 0, 0)  # as progress knows it
@@ -211,14 +188,57 @@ class DatasetScan:
         self.sample: Sample | None = None
         self.reader: RecordReader | None = None
         self.selection: Selection | None = None
+        self.error: ChunkscopeError | None = None
+        self.entry: str | None = None  # of the cache
+        self.earlier: DatasetProfile | None = None  # what it has
+        self.changed_ns = 0  # the file, when it was read
 
-    def count(self, opened: ExitStack) -> None:
-        """Read, select, count; what is opened on the way is closed by the caller."""
+    def batches(self) -> Iterator[tuple["DatasetScan", Batch | None] | None]:
+        """What is to be counted, unless the cache knows it; None at the end."""
+        if self.source.is_read_once or self.source.url:  # it may take long
+            yield None
+        try:
+            self._look_up()
+            with ExitStack() as opened:
+                for batch in self._read(opened) if self.earlier is None else ():
+                    yield self, batch
+        except OSError as error:
+            self.error = cannot_read(self.source.path, error)
+        except (UsageError, MissingError, TokenizerError):
+            raise  # it is not about this dataset
+        except ChunkscopeError as error:
+            self.error = error
+        yield self, None
+
+    def _look_up(self) -> None:
+        """The digest of the file, and what the cache has of it."""
+        source, options, scan = self.source, self.options, self.scan
+        if source.file and not source.is_read_once and not self.is_later:
+            self.changed_ns = source.file.stat().st_mtime_ns
+            self.sha256 = sha256(source.file)
+        if not self.sha256 or not options.use_cache or source.part is not None:
+            return
+        # A harness's settings change what is counted; a .tsv is rather split at tabs than a .csv.
+        results, suffix = results_file(source), format_of_name(source.path)[1]
+        beside = (results and sha256(results), source.member, source.format, suffix)
+        key = scan.options_key(options.prefix_of(source.name))
+        self.entry = repr((_LAYOUT, self.sha256, *beside, key))
+        # The cache does not have what prompts are made of, which an exported trace needs. Of a
+        # tokenizer that was never used, only lengths that came with the data can be there.
+        known = read_cached("results", f"{self.entry}{scan.counting_key or ''}")
+        if known and scan.export is None:
+            with suppress(ValueError, KeyError, TypeError, AttributeError):
+                earlier: DatasetProfile = built(DatasetProfile, orjson.loads(known))
+                scan.advance((0, 0, 0), (earlier.rows, earlier.lengths.total, source.bytes or 0))
+                name, group, path = source.name, source.group, source.path
+                self.earlier, self.entry = replace(earlier, name=name, group=group, path=path), None
+
+    def _read(self, opened: ExitStack) -> Iterator[Batch]:
+        """Read and select; what is opened on the way is closed by the caller."""
         source, options = self.source, self.options
         whole = replace(source, part=None) if source.part else source
-        self.reader = reader = opened.enter_context(
-            RecordReader(whole, options.read, self.problems)
-        )
+        self.reader = reader = RecordReader(whole, options.read, self.problems)
+        opened.enter_context(reader)
         if not (head := reader.head()):
             return
         prefix = options.prefix_of(source.name)
@@ -230,9 +250,8 @@ class DatasetScan:
             belong = selection.kind == "requests" or selection.blocks is not None
             if reader.is_divisible and not belong:
                 self.problems = Problems()
-                self.reader = reader = opened.enter_context(
-                    RecordReader(source, options.read, self.problems)
-                )
+                self.reader = reader = RecordReader(source, options.read, self.problems)
+                opened.enter_context(reader)
             elif self.is_later:
                 return  # all of it is the first part
         columns, form = None, READERS.get(source.format)
@@ -244,16 +263,20 @@ class DatasetScan:
             if seen > len(chunk.records):
                 self.sample = Sample(rows=len(chunk.records), out_of=seen, seed=options.seed)
             chunks = iter([chunk])
-        prompts = (selection.extract(chunk, self.problems) for chunk in chunks)
-        self.counter.count(selection.kind, prompts, self.problems)
-        done = (self.counter.rows, self.counter.tokens, reader.bytes_read)
-        self.scan.advance(self._told, done)
-        self.scan.positions = reader.positions
+        if options.prefixes and selection.kind != "lengths":
+            self.counter.comparison = TextComparison()
+        for chunk in chunks:
+            prompts = selection.extract(chunk, self.problems)
+            if selection.kind == "lengths":
+                self.counter.add_lengths(prompts)
+            else:
+                yield self.counter.batch(selection.kind, self.problems, prompts)
 
     def _chunks(self, reader: RecordReader, columns: Sequence[str] | None) -> Iterator[Chunk]:
         """All records, which are part of the content whether they are used or not."""
         for chunk in reader.chunks(columns):
-            self.content += Content.of(chunk.records)
+            content = Content.of(chunk.records)
+            self.content = self.content + content if self.content.rows else content
             yield chunk
             done = (self.counter.rows, self.counter.tokens, reader.bytes_read)
             self._told = self.scan.advance(self._told, done)
@@ -261,6 +284,9 @@ class DatasetScan:
     def result(self, error: ChunkscopeError | None = None) -> DatasetProfile:
         source, reader, selection = self.source, self.reader, self.selection
         counter, outputs = self.counter, None
+        if reader:
+            self.scan.advance(self._told, (counter.rows, counter.tokens, reader.bytes_read))
+            self.scan.positions = reader.positions
         if counter.output_lengths is not None:
             outputs = LengthHistogram(dict(counter.output_lengths))
         log: LogSummary | None = None

@@ -20,10 +20,7 @@ from chunkscope.sources.json_rows import ROLES
 Message = dict[str, Any]
 
 Release = tuple[int, int]  # of vLLM, whose server writes a request before a template sees it
-NEWEST: Release = (
-    99,
-    0,
-)  # where none is named; the others were read in vLLM's sources
+NEWEST: Release = (99, 0)  # where none is named; the others were read in vLLM's sources
 
 
 def release_of(version: str) -> Release:
@@ -74,6 +71,8 @@ def conversation(value: Any, row: Mapping[str, Any], vllm: Release = NEWEST) -> 
     if not isinstance(value, list) or not value:
         raise UnusableError(f"messages are {json_type(value)}, not a list of messages")
     messages = [_message(message, number, vllm) for number, message in enumerate(value, start=1)]
+    if {type(message["content"]) for message in messages} == {str} and not row.keys() & ROW_FIELDS:
+        return Conversation(messages)  # as most are
     return Conversation(
         messages=messages,
         tools=_tools(row, vllm),

@@ -78,8 +78,6 @@ class FieldPath:
 
 
 RECORD = FieldPath(())
-
-
 _TYPES = {bool: "true or false", str: "text", list: "a list", dict: "an object"}
 
 

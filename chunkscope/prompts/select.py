@@ -50,7 +50,7 @@ def selected(
     `earlier` keeps what the same options select of small files, for others of the same shape.
     """
     named = options.fields or options.each or options.template is not None
-    shape = () if named else shape_of(head, prefix)
+    shape = shape_of(head, prefix)
     if shape in earlier:
         return earlier[shape]
     # A harness's log has certain keys in most of its first rows.
@@ -365,26 +365,30 @@ def keys_of(head: Sequence[Any]) -> list[str]:
 
 
 def shape_of(head: Sequence[Any], prefix: str = "") -> tuple[Any, ...]:
-    """What is gone by in a lone record of texts and numbers; () for anything else.
+    """What is gone by in up to three records of texts and numbers; () for anything else.
 
     >>> shape_of([{"q": "Why so?"}]) == shape_of([{"q": "Who is it?"}]) != shape_of([{"q": "r2"}])
     True
     """
-    record = head[0] if len(head) == 1 and isinstance(head[0], dict) else {"": head}
-    sizes = sorted({len(value) for value in record.values() if isinstance(value, str)})
-    shape: list[Any] = [prefix]
-    for key, value in record.items():
-        shape += [key, type(value)]
-        if isinstance(value, str) and value.lstrip()[:1] not in ("[", "{"):
-            shape += [sizes.index(len(value)), is_prose(value), are_identifiers([value])]
-            shape += [value] if len(value) < 2 else []  # none, or the letter of a choice
-        elif not isinstance(value, int | float | None):
-            return ()
+    if len(head) > 3 or not all(isinstance(record, dict) for record in head):
+        return ()  # four texts may be labels
+    chars: dict[str, int] = {}
+    for key, value in (item for record in head for item in record.items()):
+        chars[key] = chars.get(key, 0) + (len(value) if isinstance(value, str) else 0)
+    sizes, shape = sorted({*chars.values()}), list[Any]([prefix])
+    for record in head:
+        shape.append(len(record))
+        for key, value in record.items():
+            shape += [key, type(value), bool(value)]
+            if isinstance(value, str) and value.lstrip()[:1] not in ("[", "{"):
+                shape += [sizes.index(chars[key]), is_prose(value), are_identifiers([value])]
+                shape.append(value if len(value) < 2 else not value.strip())  # a choice's letter?
+            elif not isinstance(value, int | float | None):
+                return ()
     return tuple(shape)
 
 
 # --- candidates, the surest sign first: a name that makes it certain comes before a likely one ----
-
 # A form that records may have: how many have it, and what is then selected.
 Candidate = tuple[int, Selection]
 

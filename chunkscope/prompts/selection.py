@@ -65,7 +65,6 @@ _RIGHT_OR_WRONG = re.compile(r"(?:in)?correct[_ ]answer[_ ]?\d?|distractor[_ ]?\
 _FEWEST_COLUMNS = 3  # two of them may be anything, unless their name says more
 _SURE_NAMES = {"choice", "option", "sol", "ending"}
 
-
 # The fields that hold the choices of a question: one with all of them, or one for each.
 Choices = tuple[FieldPath, ...]
 

@@ -5,8 +5,10 @@ turns it into chunks of *records* (JSON values: a dict for most formats, a strin
 each with its position, so that a bad or a very long row can be looked up.
 """
 
+from bisect import insort
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -80,7 +82,7 @@ class BadRow:
 
 @dataclass(slots=True)
 class Problems:
-    """Rows that could not be used: the first few in words, all of them as a count."""
+    """Rows that could not be used: the first few in words, in order, all of them as a count."""
 
     keep: int = 20
     count: int = 0
@@ -88,8 +90,8 @@ class Problems:
 
     def bad(self, position: int, reason: str) -> None:
         self.count += 1
-        if len(self.rows) < self.keep:
-            self.rows.append(BadRow(position, reason))
+        insort(self.rows, BadRow(position, reason), key=attrgetter("position"))
+        del self.rows[self.keep :]
 
 
 def in_chunks(rows: Iterable[tuple[int, Any, int]]) -> Iterator[Chunk]:

@@ -92,8 +92,8 @@ def discover(
             f"{len(names)} names for {len(sources)} datasets",
             hint="give each its name, in order: " + ", ".join(source.name for source in sources),
         )
-    named = [replace(s, name=printable(name)) for s, name in zip(sources, names, strict=True)]
-    return named, search.skipped
+    named = zip(sources, map(printable, names), strict=True)
+    return [s if s.name == name else replace(s, name=name) for s, name in named], search.skipped
 
 
 @dataclass(slots=True)
@@ -134,6 +134,12 @@ class _Search:
             siblings: dict[str, Path] = {}
             with suppress(OSError):  # a folder that may not be listed, a name too long for any
                 siblings = {path.name: path for path in Path(text).parent.glob("*")}
+            try:
+                os.lstat(text)
+            except PermissionError as error:  # a folder that may not be entered
+                raise cannot_read(text, error) from None
+            except (OSError, ValueError):
+                pass
             near = get_close_matches(Path(text).name, siblings)
             hint = f"did you mean {siblings[near[0]]}?" if near else _SEARCH_HINT
             raise InputError(f"no such file or folder: {text}", hint=hint)
@@ -143,8 +149,10 @@ class _Search:
         if identity in self.taken:
             return
         self.taken.add(identity)
-        name, group, path = map(printable, (source.name, source.group, source.path))
-        self.sources.append(replace(source, name=name, group=group, path=path))
+        texts = (source.name, source.group, source.path)
+        if (shown := tuple(map(printable, texts))) != texts:
+            source = replace(source, name=shown[0], group=shown[1], path=shown[2])
+        self.sources.append(source)
 
     def _refuse(self, shown: str, error: InputError, *, explicit: bool = False) -> None:
         """What was named must be readable; of a folder it is said that it is left out."""
@@ -152,8 +160,6 @@ class _Search:
             raise error
         reason = error.message.removeprefix(f"cannot read {shown}: ")
         self.skipped.append(Skipped(printable(shown), printable(reason)))
-
-    # --- walks -------------------------------------------------------------------------------
 
     def _remote(self, text: str) -> None:
         """What is behind an address; of a folder or glob what its name tells is data."""
@@ -208,8 +214,6 @@ class _Search:
         shown = below if root in (".", "./") else path  # x, not ./x
         group = _join(root_name, below.rpartition("/")[0])
         self._file(path, shown, below or root_name, group, explicit=not below)
-
-    # --- files -------------------------------------------------------------------------------
 
     def _file(
         self, path: str, shown: str, below: str, group: str, *, explicit: bool = False

@@ -18,8 +18,6 @@ from chunkscope.sources.streams import Stream
 
 LineBytes = bytes | bytearray
 
-# --- a value per line ------------------------------------------------------------------------
-
 
 def _one_by_one(
     reader: RecordReader, first: int, lines: Sequence[LineBytes], parse: Callable[[LineBytes], Any]

@@ -104,8 +104,6 @@ def kind_of_bytes(start: bytes) -> str | None:
     return "text"
 
 
-# --- reading ------------------------------------------------------------------------------------
-
 # What `head` shows: enough to see a field that only some records have.
 HEAD_RECORDS = 100
 _HEAD_CHUNKS = 3  # may hold a row of 100 MB each, so not more are kept waiting

@@ -17,9 +17,6 @@ _AHEAD_BYTES = 4 << 20
 _QUERY = re.compile(r"(https?://[^\s?]+)\?\S+")  # where signatures are
 
 
-# --- files ----------------------------------------------------------------------------------------
-
-
 def remote_files(text: str) -> tuple[str, list[tuple[str, str, int | None]]]:
     """The name of the folder that an address or a glob stands for, "" for a file; and the files
     there, sorted: the address of each, its path below the folder, and its size.

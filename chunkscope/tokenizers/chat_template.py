@@ -55,9 +55,9 @@ class ChatTemplate:
         try:
             tree = environment.parse(source)
             self._template = environment.from_string(source)
+            self._template.globals = {**self._template.globals}  # a ChainMap is slow to copy
         except (jinja2.TemplateError, RecursionError) as error:
-            line = getattr(error, "lineno", None)
-            where = f" (line {line})" if line else ""
+            where = f" (line {line})" if (line := getattr(error, "lineno", None)) else ""
             raise InputError(
                 f"the chat template is not valid Jinja: {error}{where}",
                 hint="give another one with --chat-template FILE",

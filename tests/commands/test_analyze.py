@@ -56,6 +56,16 @@ def test_an_unknown_keyword_is_named(place) -> None:
     assert "delimiter" in str(raised.value.hint)
 
 
+def test_bad_rows_come_in_order_and_a_file_that_failed_with_its_hint(place) -> None:
+    (place / "bad.jsonl").write_text('{"prompt": "a"}\n{"prompt": 3}\n{"pro\n{"prompt": "b"}\n{}\n')
+    (place / "cut.json").write_text('[{"prompt": "a"}, {"pro')
+    run = analyze(place, "bad.jsonl", "cut.json")
+    bad, cut = profile(place).datasets
+    assert run.code == 3
+    assert [row.position for row in bad.bad_rows] == [2, 3, 5]
+    assert cut.failure.hint in run.err
+
+
 # -- what is printed -----------------------------------------------------------------------------
 
 

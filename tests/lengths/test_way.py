@@ -9,7 +9,7 @@ from typing import Any
 import chunkscope
 
 PACKAGE = Path(chunkscope.__file__).parent
-MOST_FILES, MOST_FUNCTIONS = 29, 130
+MOST_FILES, MOST_FUNCTIONS = 30, 130
 _OPTIMIZED = 1  # the flag of a function's code; that of a class body lacks it
 
 

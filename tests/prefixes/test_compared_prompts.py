@@ -11,7 +11,7 @@ import pytest
 
 import chunkscope
 from chunkscope.artefacts.note import note
-from chunkscope.lengths.count import PromptCounter
+from chunkscope.lengths.count import PromptCounter, in_order
 from chunkscope.prefixes import comparison
 from chunkscope.prefixes.reuse import PrefixReuse
 from chunkscope.prefixes.sharing import depths
@@ -179,8 +179,10 @@ def test_a_log_with_requests_whose_tokens_are_not_known_is_not_compared():
 
 
 def counted(tokenizer: Tokenizer, requests: list[SentRequest]) -> PromptCounter:
+    counter = PromptCounter(tokenizer, options())
+    prompts = Prompts([*range(1, len(requests) + 1)], requests, None)
+    counter.comparison = comparison.TextComparison()
     with ThreadPoolExecutor(2) as pool:
-        counter = PromptCounter(tokenizer, options(), pool)
-        prompts = Prompts([*range(1, len(requests) + 1)], requests, None)
-        counter.count("requests", [prompts], Problems())
+        batches = [(None, counter.batch("requests", Problems(), prompts))]
+        counter.add(next(batch for _, batch in in_order(pool, tokenizer, batches) if batch))
     return counter

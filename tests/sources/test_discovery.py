@@ -1,5 +1,7 @@
+import errno
 import gzip
 import os
+from unittest.mock import Mock
 
 import pytest
 
@@ -108,6 +110,15 @@ def test_no_permission_is_an_error_for_a_named_file_and_a_skip_in_a_folder(tree)
     with pytest.raises(InputError, match=r"x\.jsonl"):
         find("data/x.jsonl")
     assert skipped("data") == {"data/x.jsonl"}
+
+
+def test_a_file_in_a_folder_that_may_not_be_entered_is_not_called_missing(tree, monkeypatch):
+    tree({"data/x.jsonl": ROW})
+    error = PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    for name in ("stat", "lstat"):
+        monkeypatch.setattr(os, name, Mock(side_effect=error))
+    with pytest.raises(InputError, match=error.strerror.lower()):
+        find("data/x.jsonl")
 
 
 def test_links_that_loop_end_and_each_real_file_counts_once(tree):

@@ -137,4 +137,5 @@ def bad_rows(profile: Profile) -> Iterator[str]:
     if profile.skipped:
         yield f"{plural(profile.skipped, 'bad row')} skipped and not counted"
     for dataset in profile.failures:
-        yield f"error: {dataset.name}: {dataset.failed_because}"
+        hint = f"\nhint: {dataset.failure.hint}" if dataset.failure and dataset.failure.hint else ""
+        yield f"error: {dataset.name}: {dataset.failed_because}{hint}"
