@@ -1,10 +1,5 @@
 # ruff: noqa: F401  (what is imported for type checkers is listed in _HOMES)
-"""chunkscope: how long evaluation prompts really are, and the vLLM settings that follow.
-
->>> import chunkscope
->>> profile = chunkscope.analyze("sample_data/")  # doctest: +SKIP
->>> profile.overall.percentile(95)  # doctest: +SKIP
-"""
+"""chunkscope: how long evaluation prompts really are, and the vLLM settings that follow."""
 
 import sys
 from types import ModuleType
@@ -66,12 +61,20 @@ def __dir__() -> list[str]:
     return __all__  # what a notebook offers on Tab, though it is not loaded yet
 
 
+def _first_sentence(result: object) -> str:
+    from chunkscope.report.section import sections
+
+    return next(text for section in sections(result) for text in section.sentences)
+
+
 def __getattr__(name: str) -> "Any":
-    # Loaded on first use: `chunkscope --help` needs none of it.
-    if name not in __all__:
+    if name not in __all__:  # what is, is loaded on first use
         raise AttributeError(f"module 'chunkscope' has no attribute {name!r}")
     from importlib import import_module
 
+    from chunkscope.artefacts.artefact import Shown
+
+    Shown.first_sentence = _first_sentence
     home = next(home for home, names in _HOMES.items() if name in names)
     globals()[name] = value = getattr(import_module(f"chunkscope.{home}"), name)
     return value

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -36,6 +36,7 @@ def _cleaned(text: str) -> str:
     return _COMMAND.sub(r"\1\\", lines)
 
 
+Tell = Callable[[Any], None]  # says a Note: its words are made far above
 NO_BREAK = "\ue000"  # a blank at which no line is broken; rich breaks at those of Unicode
 
 # -- the two streams -----------------------------------------------------------------------------
@@ -86,10 +87,8 @@ def is_terminal() -> bool:
 class Progress:
     """How far the work is, told to nobody: the base of who tells it. Several threads call it."""
 
-    _setting = ""
-
-    def preparing(self, name: str) -> None:
-        """A tokenizer is checked before anything can be counted."""
+    tell: Tell = staticmethod(lambda _: None)
+    _setting = _last = ""
 
     def begin(self, total_bytes: int) -> None:
         """What there is to read is known; 0 where it is not."""
@@ -108,17 +107,17 @@ class Progress:
         """Requests answered in this phase, or settings simulated."""
 
     def stop(self) -> None:
-        pass
+        """Nothing more comes."""
 
 
 class _Lines(Progress):
     """In a log: one line whenever something new begins."""
 
-    def preparing(self, name: str) -> None:
-        say(f"preparing the tokenizer {name} (once; later runs start at once)")
-
     def phase(self, phase: str, detail: str = "") -> None:
-        say(f"{time.strftime('%X')} {self._setting}{', '.join(filter(None, (phase, detail)))}")
+        line = f"{self._setting}{', '.join(filter(None, (phase, detail)))}"
+        if line != self._last:
+            say(f"{time.strftime('%X')} {line}")
+        self._last = line
 
 
 class _Bar(Progress):
@@ -146,9 +145,6 @@ class _Bar(Progress):
         self._bar.start()
         self._bar.update(self._task, description=what, total=total, completed=done, count=count)
 
-    def preparing(self, name: str) -> None:
-        self._show(f"preparing the tokenizer {printable(name)}, once", count="")
-
     def begin(self, total_bytes: int) -> None:
         self._total = total_bytes or None
         self._bar.reset(self._task, total=self._total, count="")
@@ -169,9 +165,10 @@ class _Bar(Progress):
 
 
 @contextmanager
-def progress(*, quiet: bool = False) -> Iterator[Progress]:
-    """A bar on a terminal, else a line for each phase; nothing when quiet."""
+def progress(*, quiet: bool = False, tell: Tell = Progress.tell) -> Iterator[Progress]:
+    """A bar on a terminal, else a line for each phase; when quiet only what there is to tell."""
     bar = Progress() if quiet else _Bar() if is_terminal() else _Lines()
+    bar.tell = tell
     try:
         yield bar
     finally:
@@ -183,4 +180,4 @@ def simulating() -> Iterator[Callable[[], None]]:
     """What to call after each simulated setting; a bar counts them on a terminal."""
     with progress(quiet=not is_terminal()) as bar:
         done = count(1)
-        yield lambda: bar.phase("simulating", f"{next(done):,} settings")
+        yield lambda: bar.phase("simulating", f"setting {next(done):,}")

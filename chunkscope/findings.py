@@ -9,7 +9,7 @@ from chunkscope._version import __version__
 from chunkscope.artefacts.artefact import Artefact
 from chunkscope.diagnosis.diagnosis import Diagnosis
 from chunkscope.errors import InputError
-from chunkscope.lengths.profile import Profile, load_profiles
+from chunkscope.lengths.profile import Profile, joined
 from chunkscope.planning.plan import Plan
 from chunkscope.simulation.result import Simulation
 from chunkscope.verification.result import Verification
@@ -87,7 +87,7 @@ def load_findings(folder: Path = DEFAULT_FOLDER) -> Findings:
 
     plan, profile = read("plan.json", Plan.load), read("profile.json", Profile.load)
     if plan is not None and (several := plan.profile_files(folder)):
-        profile = load_profiles(several)
+        profile = joined(several)
         digests["profile.json"] = profile.digest()
     findings = Findings(
         folder=folder,

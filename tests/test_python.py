@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from html import escape
 from inspect import signature
 from typing import Any
 
@@ -15,6 +16,7 @@ from chunkscope.lengths.options import AnalyzeOptions
 from chunkscope.planning.predict import SimulateOptions
 from chunkscope.planning.recommend import recommend
 from chunkscope.planning.request import PlanRequest
+from chunkscope.report.words.plan import answer
 from chunkscope.verification.verify import VerifyOptions
 from chunkscope.vllm.settings import Settings
 from tests.commands.helpers import chunkscope as command
@@ -59,7 +61,7 @@ def test_values_are_frames_and_tables(plan):
 def test_a_plan_that_sets_nothing_says_so_in_a_notebook():
     nothing = chunkscope.recommend(PROFILE, model="llama-3.1-8b", gpu="h200")
     assert not nothing.settings.max_num_batched_tokens
-    assert "nothing to set" in nothing._repr_html_()
+    assert escape(answer(nothing)) in nothing._repr_html_()
 
 
 # Of the terminal alone, and what Python does with the value that it gets back.

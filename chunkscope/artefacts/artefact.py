@@ -5,7 +5,7 @@ by hand is refused. Figures that follow from the fields are written for people a
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
@@ -97,7 +97,21 @@ def read(path: Path, schema: str, made_by: str) -> dict[str, Any]:
     return dict(document)
 
 
-class Artefact:
+class Shown:
+    """What Python shows of a result: its first sentence, and in a notebook its table."""
+
+    __slots__ = ()
+    first_sentence: ClassVar[Callable[[Any], str]] = lambda _: ""  # chunkscope/__init__ has words
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {Shown.first_sentence(self)}>"
+
+    def _repr_html_(self) -> str:
+        table = self.to_frame().to_html(index=False) if hasattr(self, "to_frame") else ""
+        return f"<p>{escape(Shown.first_sentence(self))}</p>{table}"
+
+
+class Artefact(Shown):
     """The base of every artefact's dataclass, which has to have a `version`.
 
     Its schema is `chunkscope/KIND/NUMBER`; it is written to `reports/KIND.json`.
@@ -150,21 +164,6 @@ class Artefact:
     def figures(self) -> dict[str, Any]:
         """What follows from the fields and is written besides, for people and jq."""
         return {}
-
-    @property
-    def headline(self) -> str:
-        """What it says, in one line."""
-        raise NotImplementedError
-
-    def to_frame(self) -> "pd.DataFrame":
-        raise NotImplementedError
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.headline}>"
-
-    def _repr_html_(self) -> str:
-        """A notebook shows the headline above the table."""
-        return f"<p>{escape(self.headline)}</p>{self.to_frame().to_html(index=False)}"
 
 
 def _identity(value: Any) -> Any:

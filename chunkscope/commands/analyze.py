@@ -1,10 +1,9 @@
 """`chunkscope analyze`."""
 
 import shlex
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from chunkscope import console
 from chunkscope.commands import api
@@ -12,11 +11,6 @@ from chunkscope.commands import options as opt
 from chunkscope.commands.options import INPUT, OUTPUT, PROFILE, argument, group
 from chunkscope.errors import InputError, UsageError
 from chunkscope.vllm.enums import Task
-
-if TYPE_CHECKING:
-    from chunkscope.lengths.scan import Listener
-    from chunkscope.lengths.trace_export import TraceExport
-    from chunkscope.sources.base import Skipped
 
 TOKENIZER, HARNESS, SPEED = group("Tokenizer"), group("Harness"), group("Speed")
 
@@ -30,13 +24,13 @@ def analyze(
         default=...,
     ),
     field: list[str] | None = INPUT(
-        "Where the prompt is: question, turns[0], ctxs[].text, tools|json. Repeat to join several. "
-        "[default: guessed]",
-        *("PATH", "--field", "-f"),
+        "Where the prompt is: question, turns[0], ctxs[].text, tools|json. Repeat to join several; "
+        "NAME= for one dataset (as in --each, --choices). [default: guessed]",
+        *("[NAME=]PATH", "--field", "-f"),
     ),
     template: str | None = INPUT("Prompt from fields: '{context}\\n\\nQ: {question}'.", "TEXT"),
     choices: list[str] | None = INPUT(
-        "Choices written after the question, as MMLU's are: a list, or A,B,C,D.", "PATH"
+        "Choices written after the question, as MMLU's are: a list, or A,B,C,D.", "[NAME=]PATH"
     ),
     task: Task | None = INPUT("loglikelihood: one request for each choice of a row."),
     each: list[str] | None = INPUT("A list in each row: one prompt for each element.", "PATH"),
@@ -77,6 +71,7 @@ def analyze(
     """
     given = locals()
     from chunkscope.lengths.options import AnalyzeOptions
+    from chunkscope.lengths.trace_export import TraceExport
     from chunkscope.report.profile import as_csv
     from chunkscope.report.words.data import bad_rows, cautions
     from chunkscope.sources.base import without_secrets
@@ -92,9 +87,17 @@ def analyze(
     if options.get("ray") and export_trace is not None:
         both = "--ray and --export-trace cannot be used together"
         raise UsageError(both, hint="leave one of them out")
-    export = _export(export_trace, paths, options.get("prefixes", True)) if export_trace else None
-    with console.progress(quiet=quiet) as progress:
-        profile = api.analyze(export=export, listener=_listener(progress), **options)
+    if export_trace is not None and not options.get("prefixes", True):
+        raise UsageError(
+            "--export-trace needs shared prefixes, but chunkscope.toml has prefixes = false",
+            hint="leave one of them out",
+        )
+    if export_trace and export_trace.resolve() in [Path(path).resolve() for path in paths]:
+        hint = "name another file"
+        raise UsageError(f"--export-trace {export_trace} would replace the data", hint=hint)
+    export = TraceExport() if export_trace else None
+    with console.progress(quiet=quiet, tell=opt.told) as progress:
+        profile = api.analyze(export=export, listener=progress, **options)
     words = (without_secrets(word) for word in console.command() if word != "--ray")
     profile = replace(profile, command=tuple(words))  # the result is the same with --ray
     written = profile.save(output)
@@ -115,35 +118,3 @@ def analyze(
     opt.tell("wrote_next", file=output, after=after)
     if profile.failures or (profile.skipped and not skip_bad_rows):
         raise SystemExit(InputError.exit_code)
-
-
-def _export(file: Path, paths: list[str], prefixes: bool) -> "TraceExport":
-    from chunkscope.lengths.trace_export import TraceExport
-
-    if not prefixes:
-        raise UsageError(
-            "--export-trace needs shared prefixes, but chunkscope.toml has prefixes = false",
-            hint="leave one of them out",
-        )
-    if file.resolve() in [Path(path).resolve() for path in paths]:
-        raise UsageError(f"--export-trace {file} would replace the data", hint="name another file")
-    return TraceExport()
-
-
-def _listener(progress: console.Progress) -> "Listener":
-    from chunkscope.lengths.scan import Listener
-
-    return Listener(
-        skipped=_show_skipped,
-        preparing=progress.preparing,
-        recounting=lambda engine: opt.tell("counting_again", engine=engine),
-        running=console.say,
-        progress=progress,
-    )
-
-
-def _show_skipped(skipped: "Sequence[Skipped]", most: int = 5) -> None:
-    for file in skipped[:most]:
-        opt.tell("skipped", file=file.path, reason=file.reason)
-    if len(skipped) > most:
-        opt.tell("skipped_more", count=len(skipped) - most)

@@ -5,7 +5,7 @@ are in folders of their own.
 """
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import fields, is_dataclass, replace
 from difflib import get_close_matches
@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 from chunkscope.errors import MissingError, UsageError
 
 if TYPE_CHECKING:
+    from chunkscope.console import Progress
     from chunkscope.lengths.options import AnalyzeOptions
     from chunkscope.lengths.profile import Profile
-    from chunkscope.lengths.scan import Listener
     from chunkscope.lengths.trace_export import TraceExport
     from chunkscope.planning.plan import Plan
     from chunkscope.simulation.result import Simulation
@@ -40,7 +40,7 @@ def analyze(
     export_trace: Name | None = None,
     export: "TraceExport | None" = None,
     options: "AnalyzeOptions | None" = None,
-    listener: "Listener | None" = None,
+    listener: "Progress | None" = None,
     **given: Any,
 ) -> "Profile":
     """Measure how long the prompts are: `analyze("data/", model="qwen3-8b", field="question")`.
@@ -74,6 +74,7 @@ def recommend(profiles: "Profile | Name | Sequence[Profile | Name]", **given: An
     Several profiles are planned as one run. `gpu` is this machine's by default, if it has one.
     """
     from chunkscope.hardware.gpus import LOCAL, find_gpu
+    from chunkscope.lengths.profile import joined
     from chunkscope.planning.recommend import recommend as run
     from chunkscope.planning.rule import LengthRule
 
@@ -96,6 +97,7 @@ def simulate(
 ) -> "Simulation":
     """Predict what a setting does, without a GPU: `simulate(plan, profile, max_num_seqs=64)`."""
     from chunkscope.hardware.calibration import Calibration, together
+    from chunkscope.lengths.profile import joined
     from chunkscope.planning.plan import Plan
     from chunkscope.planning.predict import SimulateOptions, predict
 
@@ -120,6 +122,7 @@ def verify(
     **given: Any,
 ) -> "Verification":
     """Measure the plan on a real engine, or a running server at `endpoint`."""
+    from chunkscope.lengths.profile import joined
     from chunkscope.verification.verify import VerifyOptions, verify_endpoint
     from chunkscope.verification.verify import verify as run
 
@@ -146,16 +149,6 @@ def report(
 
 
 # -- options -------------------------------------------------------------------------------------
-
-
-def joined(profiles: "Profile | Name | Iterable[Profile | Name]") -> "Profile":
-    """One profile, or several put together."""
-    from chunkscope.lengths.profile import Profile
-
-    if isinstance(profiles, Profile | str | os.PathLike):
-        return Profile.load(profiles)
-    first, *others = map(Profile.load, profiles)
-    return sum(others, start=first)
 
 
 def tokenizer_of(model: Name) -> str:

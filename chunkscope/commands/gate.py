@@ -67,6 +67,7 @@ def _init(reports: Path, path: Path, *, force: bool) -> None:
     from chunkscope.artefacts.files import write_atomically
     from chunkscope.findings import load_findings
     from chunkscope.gating.init import BASELINE, starting_text
+    from chunkscope.report.words.gate import COMMENTS
 
     if path.name == "pyproject.toml":
         raise UsageError(
@@ -80,7 +81,7 @@ def _init(reports: Path, path: Path, *, force: bool) -> None:
     if findings.profile is not None and not baseline.exists():
         findings.profile.save(baseline)
         opt.tell("wrote_baseline", file=baseline)
-    text = starting_text(findings, path)
+    text = starting_text(findings, path, COMMENTS)
     if path.exists():
         opt.tell("old_budget", file=path, old=path.replace(path.with_name(f"{path.name}.old")))
     write_atomically(path, text.encode())

@@ -20,6 +20,7 @@ from chunkscope import console
 from chunkscope.errors import InputError, UsageError
 
 if TYPE_CHECKING:
+    from chunkscope.artefacts.note import Note
     from chunkscope.lengths.profile import Profile
     from chunkscope.planning.plan import Plan
 
@@ -58,6 +59,12 @@ class GroupedCommand(TyperCommand):
         for parameter in params:
             parameter.secondary_opts = []  # typer would add --no-details to --details
         super().__init__(*words, params=params, **how)
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        for word in {"--rate", "--request-rate"} & {word.partition("=")[0] for word in args}:
+            if any("--arrivals" in parameter.opts for parameter in self.params):
+                raise UsageError(f"there is no {word}", hint="write --arrivals 4/s")
+        return super().parse_args(ctx, args)
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         groups: dict[str, list[tuple[str, str]]] = {}
@@ -203,9 +210,14 @@ def finish(artefact: Any, output: Path, *, after: str, **how: Any) -> None:
 def tell(code: str, **values: Any) -> None:
     """One line of talk; its words are in report/words/talk."""
     from chunkscope.artefacts.note import note
+
+    told(note(code, **values))
+
+
+def told(one: "Note") -> None:
     from chunkscope.report.words import sentence
 
-    console.say(sentence(note(code, **values)))
+    console.say(sentence(one))
 
 
 def show(
@@ -232,7 +244,7 @@ def check_format(form: str | None, *, json: bool) -> None:
 
 def loaded_plan(path: Path | None, profiles: list[Path] | None) -> "tuple[Plan, Profile]":
     """The plan, and the profiles that were named, else the one that the plan was made from."""
-    from chunkscope.commands.api import joined
+    from chunkscope.lengths.profile import joined
     from chunkscope.planning.plan import Plan
 
     path = path or PLAN

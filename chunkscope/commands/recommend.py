@@ -56,6 +56,7 @@ def recommend(
     from chunkscope.planning.emit import emit as emitted
     from chunkscope.planning.recommend import recommend as run
     from chunkscope.planning.request import PlanRequest
+    from chunkscope.report.words import sentence
     from chunkscope.report.words.plan import after_plan, told
     from chunkscope.vllm import check as vllm
 
@@ -84,7 +85,8 @@ def recommend(
         return opt.finish(plan, output, details=details, json=json, after=after)
     emission = emitted(plan, emit, anyway=anyway)  # an error where no setting keeps the limits
     plan.save(output)
-    console.emit(emission.text.rstrip("\n").encode() + b"\n")
+    above = [sentence(emission.comment)] if emission.comment else []
+    console.emit("\n".join((*above, emission.text.rstrip("\n"), "")).encode())
     for note in told((*emission.notes, *plan.notes)):
         console.say(f"note: {note}")
     return opt.tell("wrote", file=output)

@@ -68,7 +68,7 @@ def verify(
     options["plan"], options["profile"] = opt.loaded_plan(plan, profile)
     options["resume"] = output if resume and output.exists() else None
     try:
-        with console.progress(quiet=quiet) as listener:
+        with console.progress(quiet=quiet, tell=opt.told) as listener:
             report = Report(output=output, listener=listener, on_failure=_tell_failure)
             verification = api.verify(command=console.command(), report=report, **options)
     except KeyboardInterrupt:

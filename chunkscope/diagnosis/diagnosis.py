@@ -70,12 +70,7 @@ class EngineReport(EngineStart):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Diagnosis(Artefact):
-    """What `doctor` answers.
-
-    >>> from chunkscope import doctor
-    >>> doctor("tests/diagnosis/logs/vllm-0.28-cpu-kv-bound.log")
-    <Diagnosis kv-bound>
-    """
+    """What `doctor` answers."""
 
     schema: ClassVar = "chunkscope/doctor/6"
     made_by: ClassVar = "chunkscope doctor vllm.log"
@@ -86,11 +81,6 @@ class Diagnosis(Artefact):
     notes: tuple[Note, ...] = ()
     created: str = field(default_factory=now)
     version: str = ""
-
-    @property
-    def headline(self) -> str:
-        nothing = "nothing limits it" if all(e.busy_s for e in self.engines) else "cannot tell"
-        return ", ".join(dict.fromkeys(symptom.rule for symptom in self.symptoms)) or nothing
 
     @property
     def symptoms(self) -> tuple[Symptom, ...]:

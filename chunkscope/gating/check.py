@@ -8,7 +8,7 @@ from typing import Any
 
 from chunkscope._version import __version__
 from chunkscope.artefacts import numbers
-from chunkscope.artefacts.artefact import now
+from chunkscope.artefacts.artefact import Shown, now
 from chunkscope.artefacts.note import Fact, Note
 from chunkscope.lengths.profile import ALL
 
@@ -72,7 +72,7 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class GateResult:
+class GateResult(Shown):
     """All checks of a budget file, in its order, and the text of the file.
 
     >>> GateResult(budget=Path("chunkscope.toml"), folder=Path("reports"), checks=()).passed
@@ -93,9 +93,6 @@ class GateResult:
     @property
     def failed(self) -> tuple[Check, ...]:
         return tuple(check for check in self.checks if not check.passed)
-
-    def __repr__(self) -> str:
-        return f"<GateResult of {self.budget}: {len(self.failed)} of {len(self.checks)} failed>"
 
     def line_of(self, check: Check) -> int | None:
         """Where the check stands in the budget file; else where its table begins."""

@@ -37,8 +37,8 @@ def gate(folder: str | Path = DEFAULT_FOLDER, *, config: str | Path | None = Non
     >>> from tempfile import mkdtemp
     >>> budget = Path(mkdtemp()) / "chunkscope.toml"
     >>> _ = budget.write_text("[gate.data]\\nlongest_prompt = '24K'\\np95 = 2000\\n")
-    >>> gate("reports/example", config=budget)
-    <GateResult of .../chunkscope.toml: 1 of 2 failed>
+    >>> [check.name for check in gate("reports/example", config=budget).failed]
+    ['data.p95']
     """
     file = find_budget(Path(config) if config is not None else None)
     return judge(file, load_findings(Path(folder)))

@@ -7,7 +7,7 @@ what fails; a limit that a person chose and that is kept stays.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from math import ceil, floor
@@ -28,19 +28,15 @@ ROOM = 0.1
 # Timings differ from run to run; how full a GPU is does not.
 ROOMS = {"speed": 0.25, "device_peak": 0.02, "equal": 0.01, "bad_rows": 0.0}
 BASELINE, ARGUMENTS = "baseline/profile.json", "vllm.yaml"
-HEAD = """# What `chunkscope gate` checks: it exits 1 when one of these fails.
-# Written by `chunkscope gate --init`; `today` is the value of that day, `limit` leaves some room.
-# In pyproject.toml the same tables are called [tool.chunkscope.gate...].
-"""
-DRIFT = (
-    ("baseline", BASELINE, "the profile that is compared with"),
-    ("content", "same", 'no row is added, removed or changed; "any" switches it off'),
-    ("p50", "10%", "relative change, either way; also of each dataset"),
-    ("p95", "10%", ""),
-    ("max", "20%", ""),
-    ("new_datasets", 0, "at most"),
-    ("vanished_datasets", 0, "at most"),
-)
+DRIFT = {
+    "baseline": BASELINE,
+    "content": "same",
+    "p50": "10%",
+    "p95": "10%",
+    "max": "20%",
+    "new_datasets": 0,
+    "vanished_datasets": 0,
+}
 # The limits that --init writes, by table.
 FIGURES = {
     "data": ("longest_prompt", "p95", "min_rows", "bad_rows", "prefix_hit_rate"),
@@ -88,18 +84,22 @@ class BudgetLine:
     table: str
     key: str
     value: Any
-    why: str = ""
     today: float | None = None
 
-    def text(self) -> str:
+    def text(self, comments: Mapping[str, str]) -> str:
         value = tomlkit.item(self.value).as_string()
         if self.today is not None:
             value = f"{{ limit = {value}, today = {json.dumps(round(self.today, 6))} }}"
-        return f"{self.key} = {value}" + (f"  # {self.why}" if self.why else "")
+        why = comments.get(f"{self.table}.{self.key}", "")
+        why = why or (LIMITS[self.key].relation.value if self.today is not None else "")
+        return f"{self.key} = {value}" + (f"  # {why}" if why else "")
 
 
-def starting_text(findings: Findings, path: Path) -> str:
-    """A budget for that path: what it names is looked for beside it."""
+def starting_text(findings: Findings, path: Path, comments: Mapping[str, str]) -> str:
+    """A budget for that path: what it names is looked for beside it.
+
+    The comments are those of its lines, by table and key, of its `head` and of what is `left_out`.
+    """
     place = path.with_name("chunkscope.toml")  # tables are called [gate], whatever its name
     lines: list[BudgetLine] = []
     failing: list[str] = []
@@ -114,8 +114,8 @@ def starting_text(findings: Findings, path: Path) -> str:
             f"nothing in {findings.folder} could be checked",
             hint="run `chunkscope analyze data/` first",
         )
-    left_out = f"\n# Left out, because it fails today: {', '.join(failing)}\n" if failing else ""
-    return HEAD + _rendered(lines) + left_out
+    left_out = f"\n{comments['left_out']} {', '.join(failing)}\n" if failing else ""
+    return comments["head"] + _rendered(lines, comments) + left_out
 
 
 def _lines(findings: Findings, place: Path) -> Iterator[BudgetLine]:
@@ -126,16 +126,14 @@ def _lines(findings: Findings, place: Path) -> Iterator[BudgetLine]:
             yield BudgetLine(table="data", key="allow_sample", value=True)
         yield from _figures("data", tables.length_values(profile.datasets))
         names = [dataset.name for dataset in profile.datasets if dataset.rows]
-        yield BudgetLine(table="data", key="datasets", value=names, why="must be there")
+        yield BudgetLine(table="data", key="datasets", value=names)
         if plan and (length := plan.settings.max_model_len):
-            why = "no prompt is refused at it; from the plan"
-            yield BudgetLine(table="data", key="max_model_len", value=length, why=why)
-        for key, value, why in DRIFT if (place.parent / BASELINE).exists() else ():
-            yield BudgetLine(table="drift", key=key, value=value, why=why)
+            yield BudgetLine(table="data", key="max_model_len", value=length)
+        for key, value in DRIFT.items() if (place.parent / BASELINE).exists() else ():
+            yield BudgetLine(table="drift", key=key, value=value)
         if plan and (place.parent / ARGUMENTS).exists():
-            good = 'it fits, and is simulated within 3 % of the plan; or "equal"'
             yield BudgetLine(table="settings", key="file", value=ARGUMENTS)
-            yield BudgetLine(table="settings", key="must_be", value="as-good", why=good)
+            yield BudgetLine(table="settings", key="must_be", value="as-good")
     evidence = tables.Evidence(findings=findings, folder=place.parent)
     if plan:
         yield from _figures("memory.predicted", tables.predicted_memory(evidence))
@@ -144,13 +142,13 @@ def _lines(findings: Findings, place: Path) -> Iterator[BudgetLine]:
         yield from _figures("memory.measured", tables.measured_memory(run, evidence))
         yield from _figures("speed", tables.figure_values(SPEED, run if run.ok else None))
         yield from _figures("outputs", tables.output_values(verification, run))
-    for key, artefact, why in (
-        ("data", profile, "the files are those that were counted"),
-        ("plan", findings.plan_is_of_this_profile, "made from this profile"),
-        ("verification", findings.verification_is_of_this_plan, "measured with this plan"),
+    for key, artefact in (
+        ("data", profile),
+        ("plan", findings.plan_is_of_this_profile),
+        ("verification", findings.verification_is_of_this_plan),
     ):
         if artefact is not None:
-            yield BudgetLine(table="freshness", key=key, value=True, why=why)
+            yield BudgetLine(table="freshness", key=key, value=True)
 
 
 def _figures(table: str, values: tables.Values) -> Iterator[BudgetLine]:
@@ -158,14 +156,13 @@ def _figures(table: str, values: tables.Values) -> Iterator[BudgetLine]:
         value = values.get(key)
         limit = None if value is None else limit_of((table, key), value)
         if limit is not None:
-            about: dict[str, Any] = {"why": LIMITS[key].relation.value, "today": value}
-            yield BudgetLine(table=table, key=key, value=limit, **about)
+            yield BudgetLine(table=table, key=key, value=limit, today=value)
 
 
 def _passing(lines: list[BudgetLine], findings: Findings, place: Path) -> list[BudgetLine]:
     """Those of a table that pass. A file that cannot be compared with passes nothing."""
     try:
-        failed = judge(parse_budget(_rendered(lines), place), findings).failed
+        failed = judge(parse_budget(_rendered(lines, {}), place), findings).failed
     except ChunkscopeError:
         return []
     if lines[0].table != "settings":
@@ -179,10 +176,10 @@ def _passing(lines: list[BudgetLine], findings: Findings, place: Path) -> list[B
     return [*lines, *more]
 
 
-def _rendered(lines: list[BudgetLine]) -> str:
+def _rendered(lines: list[BudgetLine], comments: Mapping[str, str]) -> str:
     text = ""
     for name, group in groupby(lines, key=lambda line: line.table):
-        text += f"\n[gate.{name}]\n" + "".join(f"{line.text()}\n" for line in group)
+        text += f"\n[gate.{name}]\n" + "".join(f"{line.text(comments)}\n" for line in group)
     return text
 
 

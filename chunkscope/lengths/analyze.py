@@ -7,26 +7,28 @@ from dataclasses import replace
 
 from chunkscope.artefacts.files import Name, several
 from chunkscope.artefacts.note import note
+from chunkscope.console import Progress
 from chunkscope.errors import InputError
-from chunkscope.lengths.options import AnalyzeOptions
+from chunkscope.lengths.options import PER_DATASET, AnalyzeOptions
 from chunkscope.lengths.profile import DatasetProfile, Profile
-from chunkscope.lengths.scan import Listener, Scan
+from chunkscope.lengths.scan import Scan
 from chunkscope.lengths.trace_export import TraceExport
 from chunkscope.prompts.harness.rendering import Rendering
-from chunkscope.prompts.prefix_files import check_datasets
+from chunkscope.prompts.prefix_files import check_datasets, for_one
 from chunkscope.sources.base import Source, printable, without_secrets
 from chunkscope.sources.discovery import discover
 from chunkscope.tokenizers.reference import engine_name
 from chunkscope.tokenizers.resolve import NO_TOKENIZER, TokenizerInfo
 
 Paths = Sequence[Name] | Name
+MOST_SKIPPED = 5  # files that are named
 
 
 def analyze(
     paths: Paths,
     *,
     options: AnalyzeOptions | None = None,
-    listener: Listener | None = None,
+    listener: Progress | None = None,
     export: TraceExport | None = None,
 ) -> Profile:
     """Measure how long the prompts in `paths` are; `export` collects them as a trace.
@@ -34,15 +36,15 @@ def analyze(
     Bad rows and datasets that failed are in the profile (`skipped`, `failures`); an error is
     raised only when nothing could be counted at all.
 
-    >>> analyze("sample_data/math_word_problems.jsonl")
-    <Profile of 200 prompts in 1 dataset: p50 101, p95 170, longest 205 tokens>
+    >>> analyze("sample_data/math_word_problems.jsonl").overall
+    <LengthHistogram of 200: p50 101, p95 170, longest 205 tokens>
     """
     options = options or AnalyzeOptions()
-    listener = listener or Listener()
+    listener = listener or Progress()
     with discovered(paths, options, listener) as sources:
         total_bytes = sum(source.bytes or 0 for source in sources)
         scan = Scan(options, expected_bytes=total_bytes, listener=listener, export=export)
-        listener.progress.begin(total_bytes)
+        listener.begin(total_bytes)
         datasets = scan.datasets(sources)
     if export is not None:
         export.datasets = {source.name: export.datasets[source.name] for source in sources}
@@ -51,7 +53,7 @@ def analyze(
 
 
 @contextmanager
-def discovered(paths: Paths, options: AnalyzeOptions, listener: Listener) -> Iterator[list[Source]]:
+def discovered(paths: Paths, options: AnalyzeOptions, listener: Progress) -> Iterator[list[Source]]:
     """The sources at the paths. What a harness rendered for it is there until the end."""
     with ExitStack() as folders:
         rendering = Rendering(
@@ -61,7 +63,7 @@ def discovered(paths: Paths, options: AnalyzeOptions, listener: Listener) -> Ite
             chat=options.apply_chat_template,
             chat_template=options.chat_template,
             trust_remote_code=options.read.trust_remote_code,
-            say=listener.running,
+            tell=listener.tell,
         )
         sources, skipped = discover(
             several(paths),
@@ -71,9 +73,14 @@ def discovered(paths: Paths, options: AnalyzeOptions, listener: Listener) -> Ite
             options=options.read,
             tasks=rendering.sources,
         )
-        listener.skipped(skipped)
-        if options.prefix_files:
-            check_datasets(options.prefix_files, [source.name for source in sources])
+        for file in skipped[:MOST_SKIPPED]:
+            listener.tell(note("skipped", file=file.path, reason=file.reason))
+        if more := len(skipped[MOST_SKIPPED:]):
+            listener.tell(note("skipped_more", count=more))
+        given = [text for name in PER_DATASET for text in getattr(options.select, name)]
+        named = [file.dataset for file in options.prefix_files] + [for_one(x)[0] for x in given]
+        if any(named):
+            check_datasets(named, [source.name for source in sources])
         yield sources
 
 

@@ -18,13 +18,14 @@ from itertools import accumulate
 from typing import Any, NamedTuple
 
 from chunkscope.artefacts.note import Note
+from chunkscope.console import Progress
 from chunkscope.errors import ChunkscopeError, EngineError, InputError, MissingError, UsageError
 from chunkscope.lengths.analyze import Paths, discovered, engines_of, info_of, profile_of
 from chunkscope.lengths.content import Content
 from chunkscope.lengths.histogram import added_up
 from chunkscope.lengths.options import AnalyzeOptions
 from chunkscope.lengths.profile import DatasetProfile, Profile, together
-from chunkscope.lengths.scan import DatasetScan, Listener, Scan
+from chunkscope.lengths.scan import DatasetScan, Scan
 from chunkscope.sources.base import Problems, Source, first_line
 from chunkscope.sources.reader import split
 from chunkscope.tokenizers.resolve import TokenizerInfo
@@ -56,12 +57,12 @@ def analyze_on_ray(
     address: str | None = None,
     *,
     options: AnalyzeOptions,
-    listener: Listener | None = None,
+    listener: Progress | None = None,
     part_bytes: int = PART_BYTES,
 ) -> Profile:
     """The profile that one process would make, by all workers of a cluster; without an address the
     one that RAY_ADDRESS names or this machine runs, or else a new one on this machine."""
-    listener = listener or Listener()
+    listener = listener or Progress()
     with discovered(paths, options, listener) as sources:
         if here := [source.path for source in sources if source.is_read_once or source.rendered]:
             raise UsageError(
@@ -71,7 +72,7 @@ def analyze_on_ray(
         size = sys.maxsize if options.sample else part_bytes  # a sample is drawn from all rows
         parts = [part for source in sources for part in split(source, size)]
         job = Job(uuid.uuid4().hex, os.getcwd(), parts, replace(options, use_cache=False))  # noqa: PTH109
-        listener.progress.begin(sum(part.part_bytes or 0 for part in parts))
+        listener.begin(sum(part.part_bytes or 0 for part in parts))
         counted = _driven(job, address, listener)
     datasets = [
         joined([part for part in counted if parts[part.place].name == source.name], options)
@@ -122,7 +123,7 @@ def _summed_notes(notes: Iterable[Note]) -> tuple[Note, ...]:
     return tuple(sums.values())
 
 
-def _driven(job: Job, address: str | None, listener: Listener) -> list[CountedPart]:
+def _driven(job: Job, address: str | None, listener: Progress) -> list[CountedPart]:
     """What all tasks found, from a process whose messages are pickles on its stdout."""
     environment = {"RAY_gcs_rpc_server_reconnect_timeout_s": "20", **os.environ}
     command = [sys.executable, "-c", "from chunkscope.lengths.on_ray import drive; drive()"]
@@ -131,7 +132,7 @@ def _driven(job: Job, address: str | None, listener: Listener) -> list[CountedPa
             process.stdin.write(pickle.dumps((job, address)))  # type: ignore[union-attr]
             process.stdin.close()  # type: ignore[union-attr]
             while isinstance(value := pickle.load(process.stdout), dict):  # type: ignore[arg-type]  # noqa: S301
-                listener.progress.at(**value)
+                listener.at(**value)
         except (EOFError, pickle.UnpicklingError, BrokenPipeError):
             value = EngineError(
                 "the Ray cluster is gone, and no file was counted completely",

@@ -8,13 +8,14 @@ import datetime
 import json
 import os
 from dataclasses import asdict, dataclass, field, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 from chunkscope.artefacts.files import several
 from chunkscope.errors import UsageError
 from chunkscope.prompts.harness.rendering import RenderOptions
-from chunkscope.prompts.prefix_files import PrefixFile
+from chunkscope.prompts.prefix_files import PrefixFile, for_one
 from chunkscope.prompts.selection import SelectOptions
 from chunkscope.sources.base import ReadOptions, printable
 
@@ -24,6 +25,7 @@ NOT_IN_THE_KEY = {
     "tokenizer", "prefix_files", "chat_template", "chat_date", "input_format", "names", "include",
     "exclude", "trust_remote_code", "use_cache", "render",
 }  # fmt: skip
+PER_DATASET = ("fields", "each", "choices")  # of SelectOptions: PATH, or NAME=PATH for one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,20 +62,29 @@ class AnalyzeOptions:
             object.__setattr__(self, "chat_date", day)
         files: Any = self.prefix_files
         files = (files,) if isinstance(files, str | os.PathLike | PrefixFile) else files
-        loaded = (f if isinstance(f, PrefixFile) else PrefixFile.given(os.fspath(f)) for f in files)
+        loaded = [f if isinstance(f, PrefixFile) else PrefixFile.given(os.fspath(f)) for f in files]
+        if len({file.dataset for file in loaded}) < len(loaded):
+            raise UsageError("two --prefix-file for the same data", hint="NAME=FILE is for one set")
         object.__setattr__(self, "prefix_files", tuple(loaded))
         for name in ("include", "exclude", "names"):
             object.__setattr__(self, name, several(getattr(self, name)))
 
-    def prefix_of(self, dataset: str) -> str:
-        """The text before its prompts: of its own file, else of the one for all."""
-        by_dataset = {file.dataset: file for file in self.prefix_files}
-        file = by_dataset.get(dataset, by_dataset.get(None))
-        return file.content if file else ""
+    def for_dataset(self, dataset: str) -> tuple[str, SelectOptions]:
+        """The text before its prompts, and where they are: what names it goes before the rest."""
+        pairs: dict[str, Any] = {"": [(file.dataset, file) for file in self.prefix_files]}
+        pairs |= {name: map(for_one, getattr(self.select, name)) for name in PER_DATASET}
+        chosen: dict[str, Any] = {}
+        for option, given in pairs.items():
+            fitting = [(name, value) for name, value in given if fnmatchcase(dataset, name or "*")]
+            named = [value for name, value in fitting if name]
+            chosen[option] = tuple(named or [value for _, value in fitting])
+        files = chosen.pop("")
+        return files[0].content if files else "", replace(self.select, **chosen)
 
-    def cache_key(self, prefix: str = "") -> str:
-        """Every option that can change the profile of a dataset with that prefix."""
-        values = asdict(replace(self, seed=self.seed if self.sample else 0))
+    def cache_key(self, prefix: str = "", select: SelectOptions | None = None) -> str:
+        """Every option that can change the profile of a dataset with that prefix and prompt."""
+        seed = self.seed if self.sample else 0
+        values = asdict(replace(self, select=select or self.select, seed=seed))
         flat = values.pop("select") | values.pop("read") | values | {"prefix": prefix}
         kept = {name: value for name, value in flat.items() if name not in NOT_IN_THE_KEY}
         return json.dumps(kept, sort_keys=True, default=str)  # not orjson: numbers of any size

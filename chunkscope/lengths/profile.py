@@ -1,12 +1,13 @@
 """The profile: what `analyze` found, as a value, an artefact and a table."""
 
 import dataclasses
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from chunkscope.artefacts.artefact import INCIDENTAL, Artefact, frame, now
+from chunkscope.artefacts.files import Name
 from chunkscope.artefacts.note import Note
 from chunkscope.artefacts.numbers import plural
 from chunkscope.errors import InputError
@@ -111,8 +112,6 @@ class Profile(Artefact):
     """What is known about all datasets together.
 
     >>> profile = Profile.load("reports/example/profile.json")
-    >>> profile
-    <Profile of 850 prompts in 6 datasets: p50 110, p95 2,880, longest 23,235 tokens>
     >>> profile.overall.share_over(2048)
     0.05176470588235294
     """
@@ -127,11 +126,6 @@ class Profile(Artefact):
     command: tuple[str, ...] = ()  # empty where Python asked
     created: str = field(default_factory=now)
     version: str = ""
-
-    @property
-    def headline(self) -> str:
-        prompts, sets = plural(self.overall.count, "prompt"), plural(len(self.datasets), "dataset")
-        return f"of {prompts} in {sets}: {self.overall.line}"
 
     def plot(self) -> Any:
         """How many prompts are how long, in doubling steps: matplotlib's Axes."""
@@ -191,9 +185,11 @@ class Profile(Artefact):
         )
 
 
-def load_profiles(paths: Iterable[Path]) -> Profile:
+def joined(profiles: Profile | Name | Iterable[Profile | Name]) -> Profile:
     """One profile, or several put together."""
-    first, *others = (Profile.load(path) for path in paths)
+    if isinstance(profiles, Profile | str | os.PathLike):
+        return Profile.load(profiles)
+    first, *others = map(Profile.load, profiles)
     return sum(others, start=first)
 
 

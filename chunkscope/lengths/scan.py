@@ -6,10 +6,10 @@ machine, some are read at the same time.
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cache, partial
 from itertools import chain
 from operator import itemgetter
@@ -20,7 +20,7 @@ import orjson
 from chunkscope.artefacts.artefact import built, dumped
 from chunkscope.artefacts.files import write_atomically
 from chunkscope.artefacts.note import Note, note
-from chunkscope.console import Progress, say
+from chunkscope.console import Progress
 from chunkscope.errors import ChunkscopeError, InputError, MissingError, UsageError
 from chunkscope.lengths.content import Content
 from chunkscope.lengths.count import Batch, PromptCounter, in_order
@@ -35,7 +35,7 @@ from chunkscope.prompts.harness.lm_eval import results_file
 from chunkscope.prompts.harness.log import LONGEST_FIRST, LogSummary
 from chunkscope.prompts.select import selected
 from chunkscope.prompts.selection import Selection
-from chunkscope.sources.base import Chunk, Problems, Skipped, Source, cannot_read, printable
+from chunkscope.sources.base import Chunk, Problems, Source, cannot_read, printable
 from chunkscope.sources.reader import READERS, RecordReader, format_of_name
 from chunkscope.sources.streams import close_archives
 from chunkscope.tokenizers.cache import cache_file, prune_cache, read_cached, sha256
@@ -52,17 +52,6 @@ _MOST_READERS = 8
 Done = tuple[int, int, int]  # rows, tokens, bytes
 
 
-@dataclass(slots=True)
-class Listener:
-    """Who wants to know what happens on the way: nobody, by default."""
-
-    skipped: Callable[[Sequence[Skipped]], None] = lambda _: None
-    preparing: Callable[[str], None] = lambda _: None
-    recounting: Callable[[str], None] = lambda _: None
-    running: Callable[[str], None] = lambda _: None
-    progress: Progress = field(default_factory=Progress)
-
-
 class Scan:
     """All that datasets share while they are counted."""
 
@@ -71,21 +60,21 @@ class Scan:
         options: AnalyzeOptions,
         *,
         expected_bytes: int = 0,
-        listener: Listener | None = None,
+        listener: Progress | None = None,
         export: TraceExport | None = None,
         threads: int | None = None,
     ) -> None:
         self.options = options
         self.export = export
         self.threads = threads or os.cpu_count() or 1
-        self.listener = listener or Listener()
+        self.listener = listener or Progress()
         self.tokenizer = Tokenizer(
             options.tokenizer,
             chat_template=options.chat_template,
             chat_date=options.chat_date,
             trust_remote_code=options.read.trust_remote_code,
             expected_bytes=expected_bytes,
-            on_prepare=self.listener.preparing,
+            on_prepare=lambda name: self.listener.tell(note("preparing", tokenizer=name)),
         )
         self.pool = ThreadPoolExecutor(1)  # made anew for each pass
         self.positions = 0  # of the part that was counted last
@@ -130,7 +119,7 @@ class Scan:
                             file = cache_file("results", f"{entry}{key}")
                             write_atomically(file, dumped(dataset))
                     except InputError as error:  # it costs time, not truth
-                        say(f"{error.message}; nothing is kept for the next run")
+                        self.listener.tell(note("nothing_cached", why=error.message))
                     prune_cache()
                 self._counted = []
             if agrees:
@@ -141,7 +130,8 @@ class Scan:
                     "read again",
                     hint="run the same command again: the reference will be used from now on",
                 )
-            self.listener.recounting(", ".join(sorted(self.tokenizer.engines)))
+            engines = ", ".join(sorted(self.tokenizer.engines))
+            self.listener.tell(note("counting_again", engine=engines))
             self.tokenizer.use_reference()
             self._done = (0, 0, 0)
 
@@ -165,7 +155,7 @@ class Scan:
             sums = zip(self._done, now, before, strict=True)
             rows, tokens, bytes_read = (done + new - old for done, new, old in sums)
             self._done = rows, tokens, bytes_read
-        self.listener.progress.at(rows=rows, tokens=tokens, bytes_read=bytes_read)
+        self.listener.at(rows=rows, tokens=tokens, bytes_read=bytes_read)
         return now
 
 
@@ -221,7 +211,7 @@ class DatasetScan:
         # A harness's settings change what is counted; a .tsv is rather split at tabs than a .csv.
         results, suffix = results_file(source), format_of_name(source.path)[1]
         beside = (results and sha256(results), source.member, source.format, suffix)
-        key = scan.options_key(options.prefix_of(source.name))
+        key = scan.options_key(*options.for_dataset(source.name))
         self.entry = repr((_LAYOUT, self.sha256, *beside, key))
         # The cache does not have what prompts are made of, which an exported trace needs. Of a
         # tokenizer that was never used, only lengths that came with the data can be there.
@@ -241,9 +231,9 @@ class DatasetScan:
         opened.enter_context(reader)
         if not (head := reader.head()):
             return
-        prefix = options.prefix_of(source.name)
+        prefix, paths = options.for_dataset(source.name)
         self.selection = selection = selected(
-            reader, head, options.select, self.scan.selections, prefix=prefix
+            reader, head, paths, self.scan.selections, prefix=prefix
         )
         if source.part is not None:
             # A log's requests belong together, as do the blocks that a trace's prompts name.

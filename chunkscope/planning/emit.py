@@ -12,7 +12,6 @@ from string import Template
 import orjson
 
 from chunkscope.artefacts.note import Note, note, one_of
-from chunkscope.artefacts.numbers import SECONDS
 from chunkscope.errors import EngineError, UsageError
 from chunkscope.hardware.gpus import GIB
 from chunkscope.planning.plan import AdviceKind, Plan
@@ -25,24 +24,21 @@ TASK = "TASK"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Emission:
-    """The text for stdout, and what to say of it on stderr."""
+    """The text for stdout, what to say of it on stderr, and what is to stand above it."""
 
     text: str
+    comment: Note | None = None  # where limits are broken, in a form that has comments
     notes: tuple[Note, ...] = ()
 
 
 def emit(plan: Plan, target: Target | str, *, anyway: bool = False) -> Emission:
     """The plan in the form that `target` names.
 
-    EngineError where no setting keeps the limits, unless it shall be written `anyway`: then a
-    comment says so, in the forms that have comments.
+    EngineError where no setting keeps the limits, unless it shall be written `anyway`.
     """
     target = one_of(Target, target, "target")
     breaks_limits = plan.advice.kind is AdviceKind.NO_SETTING
     limits = ", ".join(map(str, plan.request.slo))
-    if breaks_limits and plan.nearest_run and (slo := plan.nearest_run.slo):
-        first = slo.tightest
-        limits += f" ({first} breaks first, at {SECONDS.brief(slo.found_of(first))}, simulated)"
     if breaks_limits and not anyway:
         rate = plan.advice.rate
         less = f"{rate:.3g} requests a second would keep them" if rate else "no rate keeps them"
@@ -50,10 +46,10 @@ def emit(plan: Plan, target: Target | str, *, anyway: bool = False) -> Emission:
             f"no setting that was tried keeps the limits: {limits}",
             hint=f"{less}; use more GPUs, or pass --anyway to write it nevertheless",
         )
-    text = EMITTERS[target](plan)
+    text, comment = EMITTERS[target](plan), None
     if breaks_limits and target not in WITHOUT_COMMENTS:
-        text = f"# does NOT keep the limits: {limits}\n{text}"
-    return Emission(text=text, notes=tuple(_notes(plan, target)))
+        comment = note("emit_breaks_limits", limits=limits)
+    return Emission(text=text, comment=comment, notes=tuple(_notes(plan, target)))
 
 
 WITHOUT_COMMENTS = (Target.VLLM_ARGS, Target.JSON)

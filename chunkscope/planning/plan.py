@@ -127,11 +127,7 @@ DEFAULT, RULE, BEST = "default", "length-rule", "best"
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Plan(Artefact):
-    """What `recommend` answers. `decision` is the length rule's.
-
-    >>> Plan.load("reports/example/plan.json")
-    <Plan for meta-llama/Llama-3.1-8B on NVIDIA H200: nothing to set>
-    """
+    """What `recommend` answers. `decision` is the length rule's."""
 
     schema: ClassVar = "chunkscope/plan/8"
     made_by: ClassVar = "chunkscope recommend"
@@ -154,13 +150,6 @@ class Plan(Artefact):
     savings: tuple[Saving, ...] = ()  # the largest first
     created: str = field(default_factory=now)
     version: str = ""
-
-    @property
-    def headline(self) -> str:
-        model, gpu = self.model and self.model.load_name, self.gpu and self.gpu.title
-        where = " on ".join(name for name in (model, gpu) if name)
-        arguments = " ".join(self.cli_args()) or "nothing to set"
-        return f"for {where}: {arguments}" if where else arguments
 
     def to_frame(self) -> "pd.DataFrame":
         """Of what was tried, simulated."""
@@ -235,7 +224,8 @@ class Plan(Artefact):
         full, run = self.effective, self.run
         allowed = full.most_running * full.parallel.data
         held = run.most_running if run else self.requests_of(self.decision.p50)
-        return max(1, min(allowed, allowed if held is None else held)) if allowed else None
+        most = min(allowed, self.refused.of)  # there are no more requests than prompts
+        return max(1, min(most, most if held is None else held)) if allowed else None
 
     def profile_files(self, folder: Path) -> list[Path]:
         """Where several profiles are now: as they were named, or in `folder`; empty if one is gone.

@@ -155,8 +155,7 @@ def _notes(p: Problem, profile: Profile) -> Iterator[Note]:
         yield there.release.note
     if there.shape is not None:
         yield from p.request.output_notes(p.datasets)
-    if p.can_simulate:
-        yield from _sent_notes(p)
+    yield from _sent_notes(p)
     if there.shape:
         yield from filter(None, [tokenizer_note(profile.tokenizer, there.shape)])
         yield from there.shape.notes
@@ -168,7 +167,7 @@ def _notes(p: Problem, profile: Profile) -> Iterator[Note]:
 
 
 def _sent_notes(p: Problem) -> Iterator[Note]:
-    """What prompts share and in which order they are sent, where the simulation rests on it."""
+    """What prompts share, which the length rule does not know, and the order they are sent in."""
     reuse = reuse_together([dataset.prefixes for dataset in p.datasets if dataset.prefixes])
     tokens = max(1, p.lengths.total)
     read, unread = reuse.cached_tokens / tokens, reuse.unread_tokens / tokens

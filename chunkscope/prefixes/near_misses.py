@@ -20,6 +20,7 @@ _LEAST_CHARS, _LEAST_PART = 400, 0.25  # of a text, that another one has too: le
 _MOST_NEW = 0.2  # of a text up to what is lost: more is a document, not a small difference
 _FEWEST, _LEAST_TEXTS = 4, 0.1  # texts that have to miss another, of the sample: fewer are chance
 _LEAST_LOST = 0.05  # of all tokens: less is not worth a line
+_CUT_WORD = re.compile(r"\s\S*$")
 _AROUND = 24  # characters that are shown on each side of a difference
 
 S = TypeVar("S", str, bytes)
@@ -47,27 +48,28 @@ def near_misses(
     """The texts that lose something: positions and texts out of a dataset of that size."""
     sample = sorted(sample)
     texts = [text for _, text in sample]
-    enough = max(_FEWEST, _LEAST_TEXTS * len(texts))
-    if len(texts) <= enough:
+    if len(texts) <= (enough := max(_FEWEST, _LEAST_TEXTS * len(texts))):
         return ()
-    misses = _misses(texts, enough)
-    scale = prompts / len(texts)
+    misses, scale = _misses(texts, enough), prompts / len(texts)
     lost_tokens = round(sum(lost for lost, _, _ in misses) * scale * tokens / chars)
     if len(misses) < enough or lost_tokens < _LEAST_LOST * tokens:
         return ()
     _, worst, earlier = max(misses)
     (position, text), (other_position, other) = sample[worst], sample[earlier]
     differ = same_start(text, other)
-    around = slice(max(0, differ - _AROUND), differ + _AROUND)
+    start = max(0, differ - _AROUND)  # at a word, if one begins before the difference
+    start = text.find(" ", start, differ) + 1 or start if start else 0
+    place, end = differ + 1, differ + _AROUND
+    shown = [t[start:place] + _CUT_WORD.sub("", t[place:end]) for t in (text, other)]
     return (
         NearMiss(
             prompts=round((len(misses) + 1) * scale),
             lost_tokens=lost_tokens,
             position=position,
             other_position=other_position,
-            text=text[around],
-            other_text=other[around],
-            same_before=min(differ, _AROUND),
+            text=shown[0],
+            other_text=shown[1],
+            same_before=differ - start,
         ),
     )
 

@@ -6,6 +6,7 @@ A profile keeps where such a file is and its digest; who sends the prompts again
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from chunkscope.artefacts.files import read_text
@@ -45,12 +46,15 @@ class PrefixFile:
         return replace(self, text=text, sha256=hashlib.sha256(text.encode()).hexdigest())
 
 
-def check_datasets(files: Sequence[PrefixFile], names: Sequence[str]) -> None:
-    """Raise UsageError unless each is for another of the datasets, and at most one for all."""
-    datasets = [file.dataset for file in files]
-    if not {*datasets} <= {*names, None} or len({*datasets}) < len(datasets):
-        shown = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
-        raise UsageError(
-            f"{len(files)} --prefix-file do not fit {len(names)} datasets",
-            hint=f"give one for all, or NAME=FILE for one of {shown}",
-        )
+def for_one(text: str) -> tuple[str, str]:
+    """NAME=PATH, or a path for all datasets. A key with that sign is quoted: ["a=b"]."""
+    name, sign, path = text.partition("=")
+    return (name, path) if sign and '"' not in name else ("", text)
+
+
+def check_datasets(given: Sequence[str | None], datasets: Sequence[str]) -> None:
+    """Raise UsageError unless each, if it names something, is a dataset's name or pattern."""
+    for name in filter(None, given):
+        if not any(fnmatchcase(dataset, name) for dataset in datasets):
+            hint = f"there are: {', '.join(datasets[:12])}{', ...' if datasets[12:] else ''}"
+            raise UsageError(f"no dataset is called {name}", hint=hint)

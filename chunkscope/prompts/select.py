@@ -50,7 +50,7 @@ def selected(
     `earlier` keeps what the same options select of small files, for others of the same shape.
     """
     named = options.fields or options.each or options.template is not None
-    shape = shape_of(head, prefix)
+    shape = shape_of(head, prefix, options)
     if shape in earlier:
         return earlier[shape]
     # A harness's log has certain keys in most of its first rows.
@@ -364,7 +364,7 @@ def keys_of(head: Sequence[Any]) -> list[str]:
     return list(dict.fromkeys(k for record in head if isinstance(record, dict) for k in record))
 
 
-def shape_of(head: Sequence[Any], prefix: str = "") -> tuple[Any, ...]:
+def shape_of(head: Sequence[Any], *given: Any) -> tuple[Any, ...]:
     """What is gone by in up to three records of texts and numbers; () for anything else.
 
     >>> shape_of([{"q": "Why so?"}]) == shape_of([{"q": "Who is it?"}]) != shape_of([{"q": "r2"}])
@@ -375,7 +375,7 @@ def shape_of(head: Sequence[Any], prefix: str = "") -> tuple[Any, ...]:
     chars: dict[str, int] = {}
     for key, value in (item for record in head for item in record.items()):
         chars[key] = chars.get(key, 0) + (len(value) if isinstance(value, str) else 0)
-    sizes, shape = sorted({*chars.values()}), list[Any]([prefix])
+    sizes, shape = sorted({*chars.values()}), [*given]
     for record in head:
         shape.append(len(record))
         for key, value in record.items():

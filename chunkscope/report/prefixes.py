@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from chunkscope.artefacts.artefact import plain
+from chunkscope.artefacts.artefact import Shown, plain
 from chunkscope.artefacts.files import Name
 from chunkscope.artefacts.numbers import share
 from chunkscope.errors import InputError
@@ -18,8 +18,8 @@ from chunkscope.report.words import data, named, plan
 MATTERS = 0.05  # of all tokens: another order that gains less is not worth a sentence
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PrefixSummary:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class PrefixSummary(Shown):
     """The reuse of all datasets that were measured, and of all together."""
 
     profile: Profile

@@ -1,6 +1,6 @@
 """Runs as sections: simulated ones, measured ones, the demo. One table of runs serves all."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -14,7 +14,7 @@ from chunkscope.report.words import sentence
 from chunkscope.report.words.plan import listed, told
 from chunkscope.simulation.result import SimulatedRun, Simulation, TimelineStep
 from chunkscope.simulation.slo import LatencyLimit
-from chunkscope.verification.result import Run, Verification
+from chunkscope.verification.result import EngineKind, Run, Verification
 from chunkscope.verification.verdict import Outcome, judge, value
 
 Named = Sequence[tuple[str, SimulatedRun | Run]]
@@ -24,6 +24,7 @@ SHORT = {
     "gap p99": ITL_P99,
     "longest gap": ITL_MAX,
 }
+DEMO = {"short prompts' first token": words.SHORT_WAIT, "time": MAKESPAN, "longest gap": ITL_MAX}
 LOOKS = {Outcome.BETTER: "good", Outcome.WORSE: "worse"}
 MOST_NAMED = 2
 PARTS = {  # of a GPU's memory, as vLLM tells them
@@ -65,14 +66,15 @@ def simulated_sections(simulation: Simulation) -> list[Section]:
 
 
 def measured_sections(v: Verification) -> list[Section]:
-    ran = [(words.titled(run), run) for run in v.runs if run.ok]
+    ran = [(words.run_name(run), run) for run in v.runs if run.ok]
     failed = [f"{words.failure(run)}." for run in v.runs if not run.ok]
     use = v.verdict.use if v.verdict else None
+    short = DEMO if v.measured is EngineKind.DEMO else SHORT
     strong = [at for at, (_, run) in enumerate(ran) if use is not None and run.is_called(use)]
-    settings = [(words.titled(run), listed(run.settings) or "vLLM's defaults") for run in v.runs]
+    settings = [(words.run_name(run), listed(run.settings) or "vLLM's defaults") for run in v.runs]
     return [
         Section(sentences=(words.measured_answer(v), words.measured_on(v)), top=True),
-        Section(sentences=(*words.worse(v), *failed), table=runs_table(ran, strong=strong)),
+        Section(sentences=(*words.worse(v), *failed), table=runs_table(ran, short, strong=strong)),
         Section(chart=_chart(v.runs)),
         Section(
             sentences=tuple(words.outputs(v)),
@@ -102,7 +104,9 @@ def demo_sections(demo: Demonstration) -> list[Section]:
 # -- tables --------------------------------------------------------------------------------------
 
 
-def runs_table(named: Named, *, strong: Collection[int] = ()) -> Table | None:
+def runs_table(
+    named: Named, figures: Mapping[str, Figure] = SHORT, *, strong: Collection[int] = ()
+) -> Table | None:
     """The figures that decide; measured ones compared with the first; limited ones marked."""
     runs: list[Any] = [run for _, run in named]
     first: Any = runs[0] if runs else None
@@ -115,7 +119,7 @@ def runs_table(named: Named, *, strong: Collection[int] = ()) -> Table | None:
         columns["breaks first"] = lambda run: run.rate.breaks or ""
     for limit in limits:
         columns[f"{limit.name} ({seconds(limit.seconds)})"] = partial(_limited, limit)
-    for heading, figure in SHORT.items():
+    for heading, figure in figures.items():
         names = {limit.name for limit in limits}
         is_limited = limits and (figure not in (MAKESPAN, ITL_MAX) or figure.promise in names)
         is_given = "sustains" in columns and (limits or figure is not TTFT_P95)  # by the rate
@@ -215,6 +219,6 @@ def _chart(runs: Sequence[Run]) -> Chart | None:
             if len(values) > 1:
                 last = len(values) - 1
                 points = [[100 * i / last, float(f"{x:.4g}")] for i, x in enumerate(values)]
-                curves.setdefault(name, []).append({"setting": words.titled(run), "at": points})
-    data = {"settings": [words.titled(run) for run in runs], "curves": curves}
+                curves.setdefault(name, []).append({"setting": words.run_name(run), "at": points})
+    data = {"settings": [words.run_name(run) for run in runs], "curves": curves}
     return Chart(name="measured", data=data) if curves else None

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from chunkscope.artefacts.artefact import Artefact, frame
 from chunkscope.artefacts.figures import Figures, figures_row
 from chunkscope.artefacts.note import Note
-from chunkscope.artefacts.numbers import plural, seconds
 from chunkscope.hardware.cost_model import CostModel
 from chunkscope.simulation.slo import SloResult
 from chunkscope.vllm.enums import ChunkPolicy, SendOrder
@@ -149,14 +148,6 @@ class Simulation(Artefact):
     def is_sweep(self) -> bool:
         """Its points have no name."""
         return not all(run.setting for run in self.runs)
-
-    @property
-    def headline(self) -> str:
-        times = sorted(run.figures.makespan_s for run in self.runs)
-        shown = dict.fromkeys(map(seconds, (times[0], times[-1])))
-        settings = plural(len(times), "setting")
-        requests = plural(self.workload.requests, "request")
-        return f"of {requests} under {settings}: all done in {' to '.join(shown)}"
 
     def plot(self) -> Any:
         """How long each setting takes: matplotlib's Axes."""

@@ -13,17 +13,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from chunkscope import console
+from chunkscope.console import Progress
 from chunkscope.errors import InputError, UsageError
 from chunkscope.lengths.analyze import discovered
 from chunkscope.lengths.options import AnalyzeOptions
 from chunkscope.lengths.profile import Profile
-from chunkscope.lengths.scan import Listener, draw
+from chunkscope.lengths.scan import draw
 from chunkscope.prefixes.sharing import MOST_PROMPTS
 from chunkscope.prefixes.tree import tree_of_prompts
 from chunkscope.prompts.chat import Conversation
 from chunkscope.prompts.harness.log import SentRequest
 from chunkscope.prompts.select import selected
+from chunkscope.prompts.selection import SelectOptions
 from chunkscope.simulation.workload import Workload
 from chunkscope.sources.base import Chunk, Problems, Source
 from chunkscope.sources.reader import RecordReader
@@ -54,6 +55,7 @@ def real_prompts(
     *,
     tokenizer: str | None,
     seed: int,
+    listener: Progress,
 ) -> tuple[Workload, list[RealPrompt], PromptSource]:
     """The workload with the lengths of real rows, and those rows: one for each request.
 
@@ -65,8 +67,9 @@ def real_prompts(
     options = _repeatable(profile)
     encoder = _same_tokenizer(profile, tokenizer, options)
     count = max(ROWS, ROWS_PER_REQUEST * len(workload.requests))
-    some = replace(options, names=(), prefix_files=())  # perhaps not all of its datasets
-    with discovered(paths, some, Listener(running=console.say)) as sources:
+    # Names of datasets are not checked: there may be fewer.
+    some = replace(options, names=(), prefix_files=(), select=SelectOptions())
+    with discovered(paths, some, listener) as sources:
         # Under the names of the profile: a prefix may be for one of them.
         names = {dataset.path: dataset.name for dataset in profile.datasets}
         sources = [replace(one, name=names.get(one.path, one.name)) for one in sources]
@@ -162,10 +165,10 @@ def _sampled(
 
 
 def _prompts(source: Source, options: AnalyzeOptions) -> Iterator[Chunk]:
-    problems, prefix = Problems(), options.prefix_of(source.name)
+    problems, (prefix, paths) = Problems(), options.for_dataset(source.name)
     with RecordReader(source, options.read, problems) as reader:
         head = reader.head()
-        selection = selected(reader, head, options.select, {}, prefix=prefix) if head else None
+        selection = selected(reader, head, paths, {}, prefix=prefix) if head else None
         if selection is None or selection.kind == "lengths":
             return
         columns = sorted(selection.columns) if selection.columns is not None else None

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from chunkscope.artefacts.artefact import Artefact, frame, now
 from chunkscope.artefacts.figures import Figures, figures_row
 from chunkscope.artefacts.note import Note
-from chunkscope.artefacts.numbers import seconds
 from chunkscope.simulation.workload import VERIFY_SCHEMA, Workload
 from chunkscope.vllm.log.failures import Status
 from chunkscope.vllm.settings import Settings
@@ -209,15 +208,6 @@ class Verification(Artefact):
     command: tuple[str, ...] = ()
     created: str = field(default_factory=now)
     version: str = ""
-
-    @property
-    def headline(self) -> str:
-        where = self.machine and (self.machine.gpu or self.machine.device)
-        times = [
-            f"{run.setting} {seconds(run.figures.makespan_s) if run.figures else run.status.value}"
-            for run in self.runs
-        ]
-        return f"of {self.model.name}{f' on {where}' if where else ''}: {', '.join(times)}"
 
     def to_frame(self) -> "pd.DataFrame":
         """One row per setting: what it sets and every figure."""

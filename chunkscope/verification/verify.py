@@ -125,7 +125,7 @@ def verify(
             f"the plan is for {replicas} replicas, and verify starts one engine",
             hint="measure a server that runs them with --endpoint, or plan without --dp",
         )
-    begun, prompts = _begun(plan, profile, options)
+    begun, prompts = _begun(plan, profile, options, report.listener)
     workload = begun.workload
     rows = rows_of(
         plan,
@@ -180,7 +180,7 @@ def verify_endpoint(
             "--check-outputs compares settings, and a server has one",
             hint="leave --endpoint out, or --check-outputs",
         )
-    begun, prompts = _begun(plan, profile, options)
+    begun, prompts = _begun(plan, profile, options, report.listener)
     machine, subject, run = measure_endpoint(
         url,
         begun.workload,
@@ -198,10 +198,10 @@ def verify_endpoint(
 
 
 def _begun(
-    plan: Plan, profile: Profile, options: VerifyOptions
+    plan: Plan, profile: Profile, options: VerifyOptions, listener: Progress
 ) -> "tuple[Verification, Sequence[RealPrompt]]":
     """Without a model or a run; and the prompts, where they are real."""
-    workload, prompts, source = workload_for(plan, profile, options)
+    workload, prompts, source = workload_for(plan, profile, options, listener)
     begun = Verification(
         model=Subject(name="", load_format=options.load_format),
         workload=workload,
@@ -320,7 +320,7 @@ def has_weights(folder: Path) -> bool:
 
 
 def workload_for(
-    plan: Plan, profile: Profile, options: VerifyOptions
+    plan: Plan, profile: Profile, options: VerifyOptions, listener: Progress | None = None
 ) -> "tuple[Workload, Sequence[RealPrompt], PromptSource]":
     """Lengths as in the profile; real prompts where their data is given."""
     if plan.source.profile_digest != profile.digest():
@@ -337,8 +337,9 @@ def workload_for(
         return workload, (), PromptSource()
     from chunkscope.verification.prompts import real_prompts
 
+    tokenizer, seed, listener = options.tokenizer, options.seed, listener or Progress()
     return real_prompts(
-        options.data, profile, workload, tokenizer=options.tokenizer, seed=options.seed
+        options.data, profile, workload, tokenizer=tokenizer, seed=seed, listener=listener
     )
 
 

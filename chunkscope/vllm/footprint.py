@@ -4,7 +4,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from chunkscope.artefacts.artefact import frame, plain
+from chunkscope.artefacts.artefact import Shown, frame, plain
 from chunkscope.artefacts.note import Label, Note, one_of
 from chunkscope.errors import UsageError
 from chunkscope.hardware.gpus import LOCAL, Gpu, doubts, find_gpu
@@ -22,11 +22,11 @@ LENGTHS = (1_024, 4_096, 16_384, 65_536)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Footprint:
+class Footprint(Shown):
     """`settings` are complete: what was asked for, else what vLLM takes by itself.
 
-    >>> memory("qwen3-8b", "h100", vllm_version="0.24")
-    <Footprint of Qwen/Qwen3-8B on NVIDIA H100 80GB HBM3: ... tokens of KV cache>
+    >>> memory("qwen3-8b", "h100", vllm_version="0.24").context
+    40960
     """
 
     shape: ModelShape
@@ -35,11 +35,6 @@ class Footprint:
     settings: Settings
     memory: Memory
     context: int
-
-    def __repr__(self) -> str:
-        tokens = f"{self.memory.kv_cache_tokens:,} tokens of KV cache"
-        fate = tokens if not self.refusals else "vLLM would not start"
-        return f"<Footprint of {self.shape.load_name} on {self.gpu.title}: {fate}>"
 
     def to_frame(self) -> "pd.DataFrame":
         """One row per part of a GPU's memory."""

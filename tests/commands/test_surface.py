@@ -137,7 +137,7 @@ def test_a_name_full_of_markup_is_no_markup_to_the_bar(monkeypatch) -> None:
     monkeypatch.setattr(console, "is_terminal", lambda: True)
     monkeypatch.setenv("FORCE_COLOR", "1")
     with console.progress() as bar:
-        bar.preparing("tok[/x]")
+        bar.phase("tok[/x]")
         bar.at(rows=1, tokens=2, bytes_read=3)
         bar.phase("measuring", "[/b]")
         bar.progress(1, 2)

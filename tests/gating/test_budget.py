@@ -14,6 +14,7 @@ from chunkscope.gating.gate import judge
 from chunkscope.gating.init import limit_of, starting_text, updated_text
 from chunkscope.lengths.profile import Sample
 from chunkscope.planning.emit import emit
+from chunkscope.report.words.gate import COMMENTS
 from chunkscope.vllm.enums import Target
 from tests.build import MIXED, run
 
@@ -89,7 +90,7 @@ def full(place):
 
 def start(place):
     path = place.folder / "chunkscope.toml"
-    path.write_text(starting_text(load_findings(place.reports), path))
+    path.write_text(starting_text(load_findings(place.reports), path, COMMENTS))
     return path
 
 

@@ -18,7 +18,7 @@ from chunkscope.lengths import on_ray
 from chunkscope.lengths.analyze import discovered
 from chunkscope.lengths.on_ray import CountedPart, Job, analyze_on_ray, joined, run_tasks
 from chunkscope.lengths.profile import DatasetProfile, Profile
-from chunkscope.lengths.scan import Listener, Scan
+from chunkscope.lengths.scan import Scan
 from chunkscope.sources.reader import split
 from tests.commands.helpers import analyze_apart, command, environment
 from tests.large_input import write_large_input
@@ -44,7 +44,7 @@ def counts(dataset: DatasetProfile) -> DatasetProfile:
 
 def test_parts_add_up_to_the_whole(place: Path) -> None:
     whole = analyze(place / "evals", options=OPTIONS)
-    with discovered(place / "evals", OPTIONS, Listener()) as sources:
+    with discovered(place / "evals", OPTIONS, Progress()) as sources:
         scan = Scan(OPTIONS)
         for source, dataset in zip(sources, whole.datasets, strict=True):
             parts = split(source, PART)
@@ -94,7 +94,7 @@ class Inline:
 def job_of(place: Path, files: int) -> Job:
     for number in range(files):
         (place / f"{number}.csv").write_text("prompt\n" + "hello there\n" * (number + 1))
-    with discovered(place, OPTIONS, Listener()) as sources:
+    with discovered(place, OPTIONS, Progress()) as sources:
         parts = [part for source in sources for part in split(source, PART)]
     return Job(str(place), str(place), parts, OPTIONS)
 
@@ -197,7 +197,7 @@ class TestRealCluster:
                 if self.seen == 1:
                     cluster.remove_node(doomed, allow_graceful=False)
 
-        listener = Listener(progress=Killing())
+        listener = Killing()
         there = analyze_on_ray(
             "evals", cluster.address, options=OPTIONS, listener=listener, part_bytes=PART
         )

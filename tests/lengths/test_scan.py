@@ -10,7 +10,7 @@ import pytest
 import chunkscope
 from chunkscope.console import Progress
 from chunkscope.lengths.analyze import analyze as run
-from chunkscope.lengths.scan import Listener, draw
+from chunkscope.lengths.scan import draw
 from chunkscope.sources.base import Chunk
 from tests.commands.helpers import prompts, write_jsonl
 
@@ -24,7 +24,7 @@ def test_progress_ends_at_what_was_counted_and_never_goes_back(
     if seen_before:
         run(tmp_path)
     progress = Mock(Progress)
-    profile = run(tmp_path, listener=Listener(progress=progress))
+    profile = run(tmp_path, listener=progress)
     told = [call.kwargs for call in progress.at.call_args_list]
     size = sum(file.stat().st_size for file in tmp_path.iterdir())
     total = {"rows": 321, "tokens": profile.overall.total, "bytes_read": size}

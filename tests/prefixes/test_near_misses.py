@@ -100,7 +100,7 @@ def test_what_is_lost_is_named_from_a_limit_on(alike, same, before, after, other
     if lost_tokens == 1_350 and before == 6:
         (one,) = near
         assert (one.position, one.other_position, one.same_before) == (10, 1, 0)
-        assert one.text == texts[9][:24]
+        assert texts[9].startswith(f"{one.text} ")  # cut between words
 
 
 @pytest.mark.parametrize("what", FINE)

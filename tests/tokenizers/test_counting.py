@@ -13,8 +13,9 @@ import pytest
 from tokenizers import normalizers
 
 from chunkscope import AnalyzeOptions
+from chunkscope.artefacts.note import Note
+from chunkscope.console import Progress
 from chunkscope.lengths.analyze import analyze
-from chunkscope.lengths.scan import Listener
 from chunkscope.tokenizers import check, fast
 from chunkscope.tokenizers import tokenizer as ours
 from chunkscope.tokenizers.fast import FastEngine, Fastokens, Splintr
@@ -236,12 +237,15 @@ def test_an_engine_that_is_wrong_on_the_users_rows_is_caught_and_they_are_counte
         patch.setattr(ours, "engines_for", lambda _: [])
         right = analyze(rows, options=options).overall
     loaded = install(lambda text: "zebra" in text)
-    recounted: list[str] = []
+    recounted: list[Note] = []
+    listener = Progress()
+    listener.tell = recounted.append
     for _ in ("this run", "the next one"):
-        profile = analyze(rows, options=options, listener=Listener(recounting=recounted.append))
+        profile = analyze(rows, options=options, listener=listener)
         assert profile.overall == right
         assert profile.tokenizer.engine.startswith("tokenizers ")
-    assert [name.split()[0] for name in recounted] == ["splintr-rs"]
+    (again,) = (one for one in recounted if one.code == "counting_again")
+    assert again.values["engine"].startswith("splintr-rs")
     assert len(loaded) == 1
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import chunkscope
 from chunkscope import AnalyzeOptions
+from chunkscope.console import Progress
 from chunkscope.errors import InputError
 from chunkscope.lengths.profile import Profile
 from chunkscope.prefixes.sharing import depths
@@ -36,7 +37,9 @@ def every_prompt(profile: Profile) -> Workload:
 
 def again(paths, profile, sent, **how):
     return real_prompts(
-        [str(path) for path in paths], profile, sent, **{"tokenizer": None, "seed": 0, **how}
+        [str(path) for path in paths],
+        *(profile, sent),
+        **{"tokenizer": None, "seed": 0, "listener": Progress(), **how},
     )
 
 

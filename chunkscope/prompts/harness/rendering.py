@@ -10,13 +10,14 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field
 from math import inf
 from pathlib import Path
 from typing import Any
 
+from chunkscope.artefacts.note import note
+from chunkscope.console import Tell
 from chunkscope.errors import ChunkscopeError, InputError, MissingError, UsageError
 from chunkscope.sources.base import Source, printable
 
@@ -45,7 +46,7 @@ class Rendering:
     chat: bool = False
     chat_template: Path | None = None
     trust_remote_code: bool = False
-    say: Callable[[str], None] = lambda _: None
+    tell: Tell = lambda _: None
 
     def sources(self, text: str) -> list[Source] | None:
         """The datasets behind `lm-eval:TASKS` or `inspect:TASKS`; None for anything else."""
@@ -57,7 +58,7 @@ class Rendering:
             raise UsageError(f"{text} names no task", hint="as in lm-eval:gsm8k,mmlu")
         request = json.dumps(self.request(harness, tasks))
         python = os.environ.get("CHUNKSCOPE_HARNESS_PYTHON") or sys.executable
-        self.say(f"{text}: running the code of its tasks, in a process of its own ({python})")
+        self.tell(note("running_tasks", tasks=text, python=python))
         temporary = tempfile.TemporaryDirectory(prefix="chunkscope-", ignore_cleanup_errors=True)
         folder = Path(self.folders.enter_context(temporary))
         (folder / "request.json").write_text(request, encoding="utf-8")

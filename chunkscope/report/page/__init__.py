@@ -89,10 +89,11 @@ def _templates() -> "Environment":
 def nobreak(words: str) -> "Markup":
     """A number and its unit, an option, a date stay on one line; backticks are for terminals.
 
-    >>> str(nobreak("1.04 s with `--tp <2>`"))
-    '1.04\\xa0s with <span class="whole">--tp</span> &lt;2&gt;'
+    >>> str(nobreak("1.04 s with `--tp <2>` and max_len"))
+    '1.04\\xa0s with <span class="whole">--tp</span> &lt;2&gt; and max_<wbr>len'
     """
     from markupsafe import Markup, escape
 
     safe = escape(unbroken(words).replace(NO_BREAK, "\xa0").replace("`", ""))
-    return Markup(WHOLE.sub(r'<span class="whole">\g<0></span>', str(safe)))  # noqa: S704
+    parts = WHOLE.sub(r'<span class="whole">\g<0></span>', str(safe).replace("_", "_<wbr>"))
+    return Markup(parts)  # noqa: S704

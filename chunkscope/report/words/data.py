@@ -1,8 +1,9 @@
 """What is said of data: files, prompts, harness logs, their lengths and what they share."""
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
+from chunkscope.artefacts.note import Note, note
 from chunkscope.artefacts.numbers import number, plural, share
 from chunkscope.lengths.profile import Profile
 from chunkscope.prefixes.reuse import PrefixReuse, reuse_together
@@ -12,19 +13,19 @@ LONG = 2_048  # tokens: shorter prompts fit a step of every setting people use
 MOST_NOTES = 20
 
 
-def _options(name: str, fields: Sequence[str]) -> str:
-    return " ".join(f"{name} {shlex.quote(field)}" for field in fields)
+def _options(name: str, dataset: str, *fields: str) -> str:
+    return " ".join(f"{name} {shlex.quote(f'{dataset}{field}')}" for field in fields)
 
 
-def _more_to_count(field: str, longer: str | None, more: list[str]) -> str:
+def _more_to_count(field: str, longer: str | None, more: list[str], dataset: str = "") -> str:
     what = f'"{longer}" holds more text' if longer else f'tools are in "{more[0][:-5]}"'
-    return f'counted only "{field}"; {what}: use {_options("--field", [*more, field])}'
+    return f'counted only "{field}"; {what}: use {_options("--field", dataset, *more, field)}'
 
 
-def _first_of_list_counted(field: str, longer: str | None) -> str:
+def _first_of_list_counted(field: str, longer: str | None, dataset: str = "") -> str:
     text = f'; "{longer}" holds more text' if longer else ""
-    fields = f" {_options('--field', [longer, field])}" if longer else ""
-    each = f"{_options('--each', [field])}{fields}"
+    fields = f" {_options('--field', dataset, longer, field)}" if longer else ""
+    each = f"{_options('--each', dataset, field)}{fields}"
     return f'counted only "{field}[0]", the first of a list{text}: {each} makes a prompt of each'
 
 
@@ -35,16 +36,16 @@ SENTENCES: dict[str, Template] = {
     "prefix_unused": "the prefix was not used: it goes before text prompts only",
     "nothing_to_score": "counted as generation: there are no choices to score",
     "choices_unused": "the choices were not used: they go after text prompts only",
-    "choices_uncounted": lambda fields: (
+    "choices_uncounted": lambda fields, dataset="": (
         "multiple choice, counted without the choices that an evaluation sends too: use "
-        + _options("--choices", [fields])
+        + _options("--choices", dataset, fields)
     ),
     "more_to_count": _more_to_count,
     "longer_field_beside_chat": 'counted only "{field}"; "{longer}" holds more text (--template '
     "joins fields)",
-    "first_conversation_counted": lambda field, count: (
+    "first_conversation_counted": lambda field, count, dataset="": (
         f'counted only "{field}[0]", the first of up to {count} conversations '
-        f"({_options('--field', [f'{field}[1]'])} counts the second)"
+        f"({_options('--field', dataset, f'{field}[1]')} counts the second)"
     ),
     "first_of_list_counted": _first_of_list_counted,
     "media_rows": "images, audio or video in {count:row}: only the text is counted",
@@ -72,7 +73,8 @@ def lengths(profile: Profile) -> Iterator[str]:
     overall = profile.overall
     p50, p95 = (number(overall.percentile(p)) for p in (50, 95))
     sampled = " (a sample)" if any(dataset.sample for dataset in profile.datasets) else ""
-    prompts = f"{plural(overall.count, 'prompt')} in {plural(len(profile.datasets), 'dataset')}"
+    sets = sum(dataset.rows > 0 for dataset in profile.datasets)
+    prompts = f"{plural(overall.count, 'prompt')} in {plural(sets, 'dataset')}"
     yield f"{prompts}{sampled}: median {p50} tokens, p95 {p95}, longest {number(overall.max)}."
     long = overall.share_over(LONG)
     matters = f"{share(long)} are longer than {LONG:,} tokens, where chunked prefill matters."
@@ -115,12 +117,15 @@ def counted_with(profile: Profile) -> str:
 
 def cautions(profile: Profile) -> Iterator[str]:
     """What may be missing or wrong, most important first."""
-    missing: dict[str, list[str]] = {}
+    missing: dict[str, list[tuple[Note, str]]] = {}
     for dataset in profile.datasets:
         for one in dataset.uncounted:
-            missing.setdefault(sentence(one), []).append(dataset.name)
-    for text, names in list(missing.items())[:MOST_NOTES]:
-        yield f"{named(names)}: {text}"
+            missing.setdefault(sentence(one), []).append((one, dataset.name))
+    for some in list(missing.values())[:MOST_NOTES]:
+        one, names = some[0][0], [name for _, name in some]
+        which = f"{names[0] if len(names) == 1 else 'NAME'}="
+        which = which if len(names) < len(profile.datasets) else ""
+        yield f"{named(names)}: {sentence(note(one.code, **one.values, dataset=which))}"
     yield from map(sentence, profile.tokenizer.notes)
     notes = [(dataset, one) for dataset in profile.datasets for one in dataset.notes]
     for dataset, one in notes[:MOST_NOTES]:

@@ -16,6 +16,26 @@ VALUES = {  # of a check that compares no numbers
 }
 
 
+COMMENTS = {  # of the budget that `gate --init` writes: its lines by table and key
+    "head": """# What `chunkscope gate` checks: it exits 1 when one of these fails.
+# Written by `chunkscope gate --init`; `today` is the value of that day, `limit` leaves some room.
+# In pyproject.toml the same tables are called [tool.chunkscope.gate...].
+""",
+    "left_out": "# Left out, because it fails today:",
+    "data.datasets": "must be there",
+    "data.max_model_len": "no prompt is refused at it; from the plan",
+    "drift.baseline": "the profile that is compared with",
+    "drift.content": 'no row is added, removed or changed; "any" switches it off',
+    "drift.p50": "relative change, either way; also of each dataset",
+    "drift.new_datasets": "at most",
+    "drift.vanished_datasets": "at most",
+    "settings.must_be": 'it fits, and is simulated within 3 % of the plan; or "equal"',
+    "freshness.data": "the files are those that were counted",
+    "freshness.plan": "made from this profile",
+    "freshness.verification": "measured with this plan",
+}
+
+
 def _rows_changed(added: int | None, removed: int | None, before: int, now: int) -> str:
     if added is None or removed is None:
         return f"{before:,} rows before, {now:,} now"

@@ -25,6 +25,7 @@ VARIATIONS = {  # by code: one case, and what it varies
 NAMES = {
     "default": "vLLM's default",
     "plan": "the plan",
+    "off": "chunking off",
     "asked": "your setting",
     "length-rule": "length rule",
     "best": "best found",
@@ -172,6 +173,7 @@ SENTENCES: dict[str, Template] = {
     "emit_spelled_out": lambda entry: (
         f"planned for {STARTED[entry]}: defaults that differ here are spelled out"
     ),
+    "emit_breaks_limits": "# does NOT keep the limits: {limits}",
     "emit_in_flight": "send at least {requests} requests at once to fill the server",
     "emit_fill_in": "replace {names} with your own",
     "emit_config_blank": "write `--config FILE` with a space: vLLM ignores `--config=FILE`",
@@ -270,7 +272,9 @@ def because(plan: Plan) -> str:
     if choice.basis is Basis.LENGTHS:
         lacking = [n for n, v in (("--model", plan.model), ("--gpu", plan.gpu)) if v is None]
         missing = f"without {' and '.join(lacking)}" if lacking else "for a GPU of unknown speed"
-        return f"nothing was simulated {missing}, so whether it pays is not known."
+        text = f"nothing was simulated {missing}, so whether it pays is not known."
+        cached = any(one.code == "shared_prefixes" for one in plan.notes)
+        return f"{text} The rule counts cached tokens, too." if cached else text
     if is_broken(plan):
         rate = f"About {choice.rate:,.3g} requests a second would keep them" if choice.rate else ""
         gpus = f"; {plan.request.arrivals} needs about {choice.gpus} GPUs" if choice.gpus else ""
@@ -365,7 +369,7 @@ def facts(plan: Plan) -> list[tuple[str, str, str]]:
         facts.append(("memory", f"{memory.requested_gib:.1f} GiB", parts))
     many = plan.requests_in_flight
     if many is not None and is_batch and not plan.request.concurrency:
-        facts.append(("requests", f"{many:,}", "send at least so many at once"))
+        facts.append(("requests", f"{many:,}", "send at least this many at once"))
     if (chunks := plan.chunks).prompts and chunks.size is not None and chunks.longest is not None:
         size = f"longer than {number(chunks.size)} tokens, read in up to {chunks.longest} chunks"
         facts.append(("long prompts", share(chunks.share), size))
@@ -374,7 +378,7 @@ def facts(plan: Plan) -> list[tuple[str, str, str]]:
         room += ": a server refuses them, lm-eval cuts them, the LLM class cuts the answers"
         facts.append(("too long", f"{plan.refused.prompts:,}", room))
     if times_preempted := plan.run.figures.preemptions if plan.run else None:
-        fp8 = "; --kv-cache-dtype fp8 holds twice as many tokens"
+        fp8 = "; fp8 holds twice as many tokens: try chunkscope simulate --kv-cache-dtype fp8"
         full = f"the KV cache is full{'' if 'fp8' in str(plan.effective.kv_cache_dtype) else fp8}"
         facts.append(("preempted", plural(times_preempted, "time"), full))
     return facts
@@ -430,7 +434,7 @@ def told(notes: Sequence[Note]) -> list[str]:
     """A sentence for each; what is assumed in one."""
     assumed = ", ".join(sentence(one) for one in notes if one.code in ASSUMED)
     others = [sentence(one) for one in notes if one.code not in ASSUMED]
-    return [f"assumed: {assumed}", *others] if assumed else others
+    return [f"assuming {assumed}", *others] if assumed else others
 
 
 def fits(footprint: Footprint) -> Iterator[str]:

@@ -1,8 +1,9 @@
 """What is said of runs, simulated and measured: what to do, why, for what, how sure that is."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
-from chunkscope.artefacts.figures import BY_KEY, TIGHTEST_LIMIT, Figure
+from chunkscope.artefacts.figures import BY_KEY, TIGHTEST_LIMIT, TTFT_P95, Figure
 from chunkscope.artefacts.numbers import change, per_second, plural, seconds, share
 from chunkscope.planning.plan import Plan
 from chunkscope.reference.demo import Demonstration
@@ -15,6 +16,7 @@ from chunkscope.verification.verdict import arguments, value, worse_figures
 from chunkscope.vllm.settings import Settings
 
 MOST_WORSE = 3  # figures that got worse, in a sentence
+SHORT_WAIT = replace(TTFT_P95, key="short.ttft_s.mean")
 WORTH = 0.03  # a smaller difference in time is no difference
 WAITS = 1.15  # times what the GPU computes: from there on the run waits for the host
 HOST_SPREAD = (-0.18, 0.29)  # of such runs from their median (reports/h200/qwen2.5-1.5b-mixed)
@@ -49,9 +51,10 @@ SENTENCES: dict[str, Template] = {
 # -- simulated runs ------------------------------------------------------------------------------
 
 
-def run_name(run: SimulatedRun) -> str:
+def run_name(run: SimulatedRun | Run) -> str:
     """`the plan (vLLM's default)`, or the arguments that tell a setting of a sweep apart."""
-    names = [NAMES.get(name, name) for name in (run.shown_as, *run.same_as)]
+    first = run.shown_as if isinstance(run, SimulatedRun) else run.setting
+    names = [NAMES.get(name, name) for name in (first, *run.same_as)]
     return f"{names[0]} ({', '.join(names[1:])})" if names[1:] else names[0]
 
 
@@ -161,14 +164,8 @@ def step_times(simulation: Simulation) -> str:
 # -- measured runs -------------------------------------------------------------------------------
 
 
-def titled(run: Run) -> str:
-    """A setting by all its names: the same arguments are measured once."""
-    return " = ".join((run.setting, *run.same_as))
-
-
 def failure(run: Run) -> str:
-    """`off: out of memory at 8,192 tokens per step, while loading: ...`"""
-    return f"{run.setting}: {_reason(run)}"
+    return f"{NAMES.get(run.setting, run.setting)}: {_reason(run)}"
 
 
 def _reason(run: Run) -> str:
@@ -178,12 +175,9 @@ def _reason(run: Run) -> str:
 def measured_answer(v: Verification) -> str:
     """What to do after measuring."""
     if v.measured is EngineKind.DEMO:
-        means = [
-            f"{seconds(run.figures.short.ttft_s.mean)} {run.setting}"
-            for run in v.runs
-            if run.figures and run.figures.short
-        ]
-        return f"Mean wait of short prompts for their first token: {', '.join(means)}."
+        means = sorted((value(run, SHORT_WAIT) or 0.0, run.setting) for run in v.runs)
+        ends = [f"{seconds(mean)} {name}" for mean, name in dict.fromkeys((means[-1], means[0]))]
+        return f"Mean wait of short prompts for their first token: {', '.join(ends)}."
     if v.run(PLAN) is None or v.verdict is None:
         return f"{plural(len(v.runs), 'setting')} measured, without a plan to judge."
     return f"{capital(': '.join(verdict(v)))}."
@@ -213,8 +207,8 @@ def verdict(v: Verification) -> tuple[str, str]:
         sets = listed(Settings.of(arguments(use))) or "vLLM's defaults"
         return f"use {sets} instead of the plan", _beside(use, plan, goal)
     if judged.conclusion is Conclusion.DROP_FLAGS and use is not None:
-        both = f"{_goal(plan, goal)} with, {_shown(goal, use)} without"
-        return f"leave out {' and '.join(judged.drop)}", f"a tie, {both} (measured)"
+        tie = f"a tie, {_goal(plan, goal)} with it, {_shown(goal, use)} without (measured)"
+        return f"leave out {' and '.join(judged.drop)}", tie
     if judged.conclusion is Conclusion.KEEP_DEFAULT:
         others = ", and no other setting is better" if len(v.runs) > 1 else ""
         needed = f" with {listed(plan.settings)}" if plan.settings.given() else ""

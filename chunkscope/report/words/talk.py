@@ -10,6 +10,9 @@ SENTENCES: dict[str, Template] = {
     "wrote_trace": "wrote {file}: requests that are sent all at once\nreplay it: vllm bench serve "
     "--backend vllm --model MODEL --dataset-name timed_trace --dataset-path {file} --num-prompts "
     "{requests:d} --timed-trace-chunk-hash-size {block:d} --timed-trace-sec-multiplier 0.001",
+    "preparing": "preparing the tokenizer {tokenizer} (once; later runs start at once)",
+    "running_tasks": "{tasks}: running the code of its tasks, in a process of its own ({python})",
+    "nothing_cached": "note: {why}; nothing is kept for the next run",
     "skipped": "skipped {file}: {reason}",
     "skipped_more": "skipped {count} more files",
     "counting_again": "note: {engine} counts this data differently from the reference; counting "
