@@ -7,8 +7,7 @@ machine, it is not installed, and not used.
 
 from base64 import b64encode
 from collections.abc import Callable
-from functools import cache, partial
-from importlib.metadata import PackageNotFoundError
+from functools import partial
 from itertools import compress, pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -48,9 +47,9 @@ class FastEngine:
             self.encode = self.load(file, by.pattern)
 
     def load(self, file: Path, pattern: str | None = None) -> Any:
-        """Of a tokenizer.json, or of tiktoken's ranks and their pattern: what encodes many texts.
+        """What encodes texts, of a tokenizer.json or of tiktoken's ranks with their pattern.
 
-        It gives all their ids, 4 bytes each, and where each text's begin and end, 8 bytes each.
+        It gives all ids (ID_BYTES each) and the edges of the texts among them (8 bytes each).
         """
         raise NotImplementedError
 
@@ -102,15 +101,7 @@ class Fastokens(FastEngine):
         return partial(tokenizer.encode_batch_flat, add_special_tokens=False)
 
 
-@cache
-def is_installed(package: str) -> bool:
-    try:
-        return bool(engine_name(package))
-    except PackageNotFoundError:
-        return False
-
-
 def engines_for(chars: float) -> list[type[FastEngine]]:
     """Those that are faster than the reference for so much text, the fastest one first."""
     order = (Fastokens, Splintr) if chars >= MUCH else (Splintr, Fastokens)
-    return [one for one in order if one.pays_from <= chars and is_installed(one.package)]
+    return [one for one in order if one.pays_from <= chars and engine_name(one.package)]

@@ -3,6 +3,7 @@
 import os
 from array import array
 from binascii import a2b_base64
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -21,10 +22,12 @@ _FEW_TEXTS = 8  # are encoded one by one: waking other threads would take longer
 
 @lru_cache
 def engine_name(package: str) -> str:
-    """A package with its version; asked for every dataset, and it reads a file each time."""
+    """A package with its version, "" if it is not installed. A file is read for it, once."""
     from importlib import metadata
 
-    return f"{package} {metadata.version(package)}"
+    with suppress(metadata.PackageNotFoundError):
+        return f"{package} {metadata.version(package)}"
+    return ""
 
 
 class Reference:
