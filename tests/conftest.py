@@ -9,16 +9,16 @@ not installed is skipped; in CI (CI=true) that is a failure.
 import json
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from chunkscope.tokenizers import resolve
-from chunkscope.tokenizers.reference import TiktokenReference
+from chunkscope.tokenizers.reference import TiktokenReference, TokenizersReference
 from tests.vllm.serve_flag_rows import known_flags
 
 REPOSITORY = Path(__file__).parents[1]
@@ -69,30 +69,28 @@ def missing(what: str) -> NoReturn:
 
 @pytest.fixture(scope="session", autouse=True)
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """One cache for the whole session: tokenizers are prepared once, and the user's is safe."""
-    patch = pytest.MonkeyPatch()
-    patch.setenv("CHUNKSCOPE_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
-    patch.setenv("HF_HUB_OFFLINE", os.environ.get("HF_HUB_OFFLINE", "1"))
-    yield
-    patch.undo()
+    """One cache for the whole session: tokenizers are prepared once, and the user's is safe.
 
+    Hundreds of tests count with the default tokenizer: its 130,000 tokens are read once, and so are
+    tokenizers that were prepared in this cache.
+    """
+    folder = tmp_path_factory.mktemp("cache")
 
-@pytest.fixture(scope="session", autouse=True)
-def _default_tokenizer_is_read_once() -> Iterator[None]:
-    """Hundreds of tests count with it, and to read its 130,000 tokens takes most of a second."""
-    patch = pytest.MonkeyPatch()
-    for place, name in ((TiktokenReference, "of_tekken"), (resolve, "sha256")):
-        read = getattr(place, name)
-        once = cache(read)
-        patch.setattr(
-            place,
-            name,
-            lambda file, *, read=read, once=once: (
-                once(file) if file.name == resolve.DEFAULT_FILE else read(file)
-            ),
+    def once(read: Callable[[Path], Any]) -> Callable[[Path], Any]:
+        first = cache(read)
+        return lambda file: (
+            first(file)
+            if file.name == resolve.DEFAULT_FILE or folder in file.parents
+            else read(file)
         )
-    yield
-    patch.undo()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CHUNKSCOPE_CACHE_DIR", str(folder))
+        patch.setenv("HF_HUB_OFFLINE", os.environ.get("HF_HUB_OFFLINE", "1"))
+        patch.setattr(TiktokenReference, "of_tekken", once(TiktokenReference.of_tekken))
+        patch.setattr(TokenizersReference, "of_file", once(TokenizersReference.of_file))
+        patch.setattr(resolve, "sha256", once(resolve.sha256))
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -15,10 +15,9 @@ import yaml
 
 from chunkscope.gating.budget import parse_budget
 from tests.conftest import REPOSITORY
-from tests.update_readme import GUIDE
 
 ACTION = REPOSITORY / ".github" / "actions" / "gate"
-PAGE = (GUIDE / "gate.md").read_text(encoding="utf-8")
+PAGE = (REPOSITORY / "chunkscope" / "guide" / "gate.md").read_text(encoding="utf-8")
 
 
 def block(language: str, holding: str) -> str:

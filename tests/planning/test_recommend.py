@@ -387,6 +387,10 @@ def test_a_kv_cache_of_8_bits_holds_twice_as_much_and_is_set():
         {"task": "speed"},
         {"objective": "latency"},
         {"arrivals": "4/s"},
+        {"slo": "ttft=1s"},
+        {"slo": "ttft_p95=1s", "arrivals": "often"},
+        *({"slo": "ttft_p95=1s", **other} for other in ({"model": None}, {"gpu": None})),
+        {"slo": "ttft_p95=1s", "mode": Mode.AGGRESSIVE},
     ],
     ids=str,
 )
