@@ -7,10 +7,12 @@ All run in one folder, which has no results at first.
 import json
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from chunkscope.verification.result import RunOutputs
 from chunkscope.verification.verdict import judged
 from tests import build
 from tests.commands.helpers import chunkscope
@@ -34,12 +36,14 @@ def logs(version: str, names: str) -> str:
     return " ".join(f"vllm-{version}-{name}.log" for name in names.split())
 
 
-OTHERS = (build.run("default", 12.0, 12.1, gap_s=0.005, settings=build.Settings()),)
+ANSWERS = RunOutputs(answers=((1, 2),) * 4, again=1.0)
+EQUAL = replace(ANSWERS, reference="default", equal=0.75)
+USUAL = build.run("default", 12.0, 12.1, gap_s=0.005, settings=build.Settings())
 RUNS = {  # of the plan and others
     "alone": (build.run("plan", 10.0, 10.2),),
-    "failed": (build.failed("plan"), *OTHERS),
-    "kept": (build.run("plan", 10.0, 10.2), *OTHERS, build.failed("off")),
-    "slower": (build.run("plan", 20.0, 20.1, kv_cache_tokens=None), *OTHERS),
+    "failed": (build.failed("plan"), USUAL),
+    "kept": (build.run("plan", 10.0, 10.2, outputs=EQUAL), replace(USUAL, outputs=ANSWERS)),
+    "slower": (build.run("plan", 20.0, 20.1, kv_cache_tokens=None), USUAL, build.failed("off")),
 }
 
 COMMANDS = "analyze prefixes recommend simulate verify report gate doctor memory demo"
