@@ -1,7 +1,6 @@
 """`recommend`, `simulate`, `verify`, `memory` and `prefixes` as a user meets them."""
 
 import json
-import shlex
 import sys
 from pathlib import Path
 
@@ -25,13 +24,6 @@ def planned(tmp_path_factory) -> Path:
 
 
 # -- recommend -----------------------------------------------------------------------------------
-
-
-def test_emit_prints_words_that_a_shell_can_split(planned) -> None:
-    run = chunkscope(planned, "recommend", *MACHINE, "--emit", "vllm-args")
-    plan = python.Plan.load(planned / "reports" / "plan.json")
-    assert run.code == 0, run.err
-    assert shlex.split(run.out) == plan.cli_args()
 
 
 def test_several_profiles_are_planned_for_together(tmp_path) -> None:
@@ -93,12 +85,6 @@ def test_a_plan_is_never_simulated_with_other_data(planned, tmp_path) -> None:
 
 
 # -- memory and prefixes -------------------------------------------------------------------------
-
-
-def test_python_says_how_much_memory_the_command_does(tmp_path) -> None:
-    run = chunkscope(tmp_path, "memory", "-m", "llama-3.1-8b", "--gpu", "h100", "--json")
-    tokens = json.loads(run.out)["memory"]["kv_cache_tokens"]
-    assert tokens == python.memory("llama-3.1-8b", "h100").memory.kv_cache_tokens
 
 
 def test_prefixes_say_how_much_is_served(tmp_path) -> None:

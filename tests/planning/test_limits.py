@@ -159,11 +159,3 @@ def test_limits_that_cannot_be_kept_are_emitted_only_anyway_with_a_comment(folde
     assert comment.startswith("#")
     assert "itl_p50" in comment
     assert first == "apiVersion: v1"
-
-
-def test_a_form_for_another_start_than_the_one_asked_for_is_a_usage_error(folder):
-    words = ("recommend", "--model", "qwen3-8b", "--gpu", "h100", "--entry", "llm")
-    assert run(folder, *words, "--emit", "vllm-args").code == 2
-    done = run(folder, *words, "--emit", "python")
-    assert done.code == 0
-    assert "max_num_batched_tokens" not in done.out, "its own default is no argument"
