@@ -151,7 +151,7 @@ def verify(
         entry=plan.deployment.entry.value,
         workload=workload,
         request=replace(plan.request, slo=options.slo or plan.request.slo),
-        warm_up=_warm_up(workload, plan, profile),
+        warm_up=warm_up(workload, plan, profile),
         repeats=options.repeats,
         timeout_s=options.timeout_s,
         prompts=[prompt.ids for prompt in prompts] or None,
@@ -358,7 +358,7 @@ def _max_model_len(plan: Plan) -> int:
     return plan.effective.max_model_len or plan.refused.room_tokens + plan.output_tokens
 
 
-def _warm_up(workload: Workload, plan: Plan, profile: Profile) -> list[tuple[int, int]]:
+def warm_up(workload: Workload, plan: Plan, profile: Profile) -> list[tuple[int, int]]:
     """The requests, their answers cut short, and the longest prompt of all: it decides the peak.
 
     Fewer will not do: vLLM compiles some kernels when it first meets a step of their size.

@@ -18,6 +18,7 @@ from chunkscope.verification.verify import (
     model_for_engine,
     resumed,
     verify_endpoint,
+    warm_up,
     workload_for,
 )
 from chunkscope.vllm.flags import release
@@ -50,6 +51,15 @@ def test_a_tokenizer_of_another_model_is_noticed_before_the_engine_dies_of_it() 
     check_vocabulary(prompts(0, SHAPE.vocab - 1), SHAPE)
     with pytest.raises(InputError, match=f"{SHAPE.vocab:,}"):
         check_vocabulary(prompts(SHAPE.vocab), SHAPE)
+
+
+def test_the_longest_prompt_and_the_requests_with_short_answers_warm_an_engine_up() -> None:
+    """The longest prompt decides the peak, though it may not be among the requests."""
+    data, long = profile(data=MIXED), replace(WORKLOAD.requests[0], output_tokens=300)
+    sent = replace(WORKLOAD, requests=(long, *WORKLOAD.requests))
+    assert warm_up(sent, plan(MIXED), data) == [(4_000, 1), (100, 16), (100, 8), (5_000, 8)]
+    short = plan(MIXED, max_model_len=3_000)
+    assert warm_up(sent, short, data)[0] == (2_999, 1), "as far as the context goes"
 
 
 def test_the_workload_fits_the_plans_context_and_keeps_its_concurrency() -> None:
