@@ -136,6 +136,14 @@ def workload(
 WORKLOAD = workload(100, 5_000, apart_s=0.5)
 
 
+def with_shared_prefix(
+    requests: Iterable[Request], tokens: int
+) -> tuple[tuple[Request, ...], tuple[Stretch, ...]]:
+    """All prompts begin with the same tokens: one stretch, as far as each of them goes."""
+    shared = (Stretch(parent=-1, tokens=tokens),) if tokens else ()
+    return tuple(replace(one, stretch=0 if shared else -1) for one in requests), shared
+
+
 def latency(p50: float) -> Percentiles:
     return Percentiles(p50=p50, p95=2 * p50, p99=3 * p50, max=4 * p50)
 

@@ -20,7 +20,8 @@ class Ranked:
 
     def __init__(self, counted: Iterable[tuple[float, int]]) -> None:
         ordered = sorted(filter(itemgetter(1), counted), key=itemgetter(0))
-        self.values, times = [value for value, _ in ordered], [times for _, times in ordered]
+        self.values: list[float] = list(map(itemgetter(0), ordered))
+        times: list[int] = list(map(itemgetter(1), ordered))
         self.up_to = list(accumulate(times))  # by value: so many, or less
         self.count = self.up_to[-1] if ordered else 0
         self.total: float = sum(map(mul, self.values, times))

@@ -14,7 +14,7 @@ from chunkscope.artefacts.note import Fact
 from chunkscope.planning.plan import BEST, DEFAULT, RULE, Advice, AdviceKind, Basis, Reason
 from chunkscope.planning.problem import FEWEST_SEARCHED, FEWEST_SEQS, LADDER, Problem
 from chunkscope.planning.rule import Decision
-from chunkscope.planning.simulator import NEAR, Simulator
+from chunkscope.planning.simulator import NEAR, NEVER, OPEN_REQUESTS, Simulator
 from chunkscope.simulation.result import SimulatedRun
 from chunkscope.simulation.sweep import UNIT_RATE, lone_run_that_breaks
 from chunkscope.vllm.deployment import OWN
@@ -27,7 +27,7 @@ WORTH_ROOM = 0.1  # of a limit: settings with less between them keep it about as
 BUDGET_STEPS = (0.25, 0.5, 1, 2, 4, 8)  # as multiples of vLLM's own
 LEAST_BUDGET = 64  # with less, steps are so many that nothing is gained
 MOST_ROUNDS = 3  # of looking near the best of the grid, and at its rate
-FAR = 1.5  # times another rate: then another setting may be the best
+FAR = 1.75  # times what vLLM's default serves: no setting serves so many
 THRESHOLDS = (512, 2_048)  # tried against gaps, where requests come while others decode
 MOST_CHECKED = 4  # settings that keep the limits with a part of the requests, tried with all
 NO_CPU_TIME = "no_cpu_time"  # a host that takes no time: every variation tries it, too
@@ -62,8 +62,10 @@ def by_simulation(p: Problem) -> tuple[Advice, Settings]:
 
     It comes back, too, whether it is advised or not."""
     every, default = p.simulator(), p.default
-    hopeless = p.request.slo and lone_run_that_breaks(*every.engine(default))
-    best = default if hopeless else _finalist(p)
+    hopeless, own = p.request.slo and lone_run_that_breaks(*every.engine(default)), None
+    if p.request.rate and (own := every.attempt(default)):  # does it serve far fewer than come?
+        own = own if p.request.rate > FAR * own.requests / own.figures.makespan_s else None
+    best = default if hopeless or own else _finalist(p)
     gain, least, doubt, chosen = None, None, None, best
     if p.request.slo and not every.keeps_limits(default):  # what keeps them is better, surely
         chosen = best if every.keeps_limits(best) else default
@@ -80,7 +82,7 @@ def by_simulation(p: Problem) -> tuple[Advice, Settings]:
     rate = gpus = None
     if p.request.slo and not every.keeps_limits(chosen):
         kind = AdviceKind.NO_SETTING
-        rate = None if hopeless else sustained(p, min(best, default, key=every.cost))
+        rate = None if hopeless else sustained(p, best if p.request.is_open else default)
     if rate and p.request.rate:  # replicas share the requests
         gpus = ceil(p.request.rate / rate) * p.base.parallel.gpus
     advice = Advice(
@@ -114,9 +116,8 @@ def search(simulator: Simulator, start: Settings) -> Settings:
         if near == chosen:
             break
         chosen = near
-    if not slo:
-        return chosen
-    return simulator.best([*_capped(chosen, simulator), *_capped(start, simulator)], chosen)
+    caps = [*_capped(chosen, simulator), *_capped(start, simulator)] if slo else []
+    return simulator.best(caps, chosen)
 
 
 def _near(settings: Settings, run: SimulatedRun | None) -> Iterator[Settings]:
@@ -145,7 +146,7 @@ def _finalist(p: Problem) -> Settings:
     """The best besides vLLM's default: against limits the first that keeps them with all requests,
     and rather one that keeps them whatever is varied, where vLLM's default breaks them."""
     part, every, default = p.part, p.simulator(), p.default
-    best, first = search(part, default), None
+    best = search(part, default)
     gaps = {one: ITL_MAX.value(run.figures) or 0.0 for one, run in part.running().items()}
     as_good = [one for one in gaps if part.against(one, best) <= 1]
     best = min(as_good, key=lambda one: (gaps[one], part.cost(one)), default=best)
@@ -157,26 +158,26 @@ def _finalist(p: Problem) -> Settings:
     candidates = [one for one in dict.fromkeys((best, *others)) if one != default]
     if not candidates or not p.request.slo or not part.keeps_limits(candidates[0]):
         return next(iter(candidates), default)
-    keeping = [one for one in candidates if part.keeps_limits(one)]
-    for _ in range(MOST_CHECKED):
+    keeping, doubtful = [one for one in candidates if part.keeps_limits(one)], set[Settings]()
+    for _ in range(2 * MOST_CHECKED):
         if not keeping:
             break
         settings = keeping.pop(0)
-        if not every.keeps_limits(settings):
-            # All have a longer tail than a part: the next has to have as much room.
+        is_new = settings not in doubtful and len(doubtful) < MOST_CHECKED
+        if is_new and not part.keeps_limits(default) and _breaks_with(p, settings):
+            doubtful.add(settings)  # only where no other does
+            keeping.append(settings)
+        elif every.keeps_limits(settings):
+            return settings
+        else:  # all have a longer tail than a part: the next has to have as much room
             tail = every.used(settings) / max(part.used(settings), 1e-9)
             keeping = [one for one in keeping if part.used(one) * tail <= 1]
-            continue
-        first = first or settings
-        if part.keeps_limits(default) or _breaks_with(p, settings) is None:
-            return settings
-    return first or candidates[0]
+    return candidates[0]
 
 
 def _breaks_with(p: Problem, settings: Settings) -> str | None:
     """A variation with which a setting breaks a limit."""
-    every = p.varied.items()
-    return next((code for code, one in every if not one.keeps_limits(settings)), None)
+    return next((code for code, one in p.varied.items() if not one.keeps_limits(settings)), None)
 
 
 def _least(p: Problem, best: Settings, gain: float) -> tuple[float, str | None]:
@@ -195,33 +196,40 @@ def _least(p: Problem, best: Settings, gain: float) -> tuple[float, str | None]:
 # -- the highest rate ------------------------------------------------------------------------------
 
 
-def fastest(problem: Problem, settings: Settings) -> tuple[Settings, float]:
+def fastest(p: Problem, settings: Settings, below: float = NEVER) -> tuple[Settings, float]:
     """The setting that keeps the limits at the highest rate, and about that rate: with some of the
-    requests, from this setting to what the search finds at its rate (or the lowest), and on."""
-    part, best, rate = _at(problem, UNIT_RATE).simulator(FEWEST_SEARCHED), settings, 0.0
+    requests, from this setting to what the search finds at its rate (or the lowest), and on to the
+    best of those that kept the limits there. At a rate of `below` none keeps them."""
+    part, best, rate = _at(p, UNIT_RATE).simulator(FEWEST_SEARCHED), settings, 0.0
+    keeping: list[Settings] = []
     for _ in range(MOST_ROUNDS):
         run = part.at_highest_rate(settings, start=rate, saturation=False)
         sustains = (run.rate and run.rate.rate_per_s) or run.requests / run.figures.makespan_s
         if sustains <= rate:
             break
-        is_far, best, rate = sustains > FAR * rate, settings, sustains * (1 + WORTH)
-        if not is_far:  # from the rate that was searched at
+        best, rate = settings, min(sustains * (1 + WORTH), below / (1 + WORTH))
+        if sustains > rate:
             break
-        faster = _at(problem, f"{rate!r}/s").simulator(FEWEST_SEARCHED)
-        if (settings := search(faster, problem.default)) == best:
+        faster = _at(p, f"{rate!r}/s").simulator(FEWEST_SEARCHED)
+        found = faster.best(keeping, best) if keeping else search(faster, p.default)
+        keeping = [one for one in faster.running() if faster.keeps_limits(one)]
+        if settings == found or found not in keeping:
             break
+        settings = found
     return best, rate
 
 
-def sustained(problem: Problem, settings: Settings) -> float | None:
+def sustained(p: Problem, settings: Settings) -> float | None:
     """The highest rate a second at which some setting keeps the limits."""
-    every, (best, start) = _at(problem, UNIT_RATE).simulator(), fastest(problem, settings)
-    rate = every.at_highest_rate(best, start=start, saturation=False).rate
+    best, start = fastest(p, settings, p.request.rate or NEVER)
+    rate = _at(p, UNIT_RATE).simulator().at_highest_rate(best, start=start, saturation=False).rate
     return rate.rate_per_s if rate else None
 
 
-def _at(problem: Problem, arrivals: str) -> Problem:
-    return replace(problem, request=replace(problem.request, arrivals=arrivals, concurrency=None))
+def _at(p: Problem, arrivals: str) -> Problem:
+    count = p.request.requests or OPEN_REQUESTS
+    request = replace(p.request, arrivals=arrivals, concurrency=None, requests=count)
+    return replace(p, request=request)
 
 
 # -- by lengths ----------------------------------------------------------------------------------

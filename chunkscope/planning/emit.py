@@ -96,14 +96,10 @@ def _model(plan: Plan) -> str:
 # -- vLLM --------------------------------------------------------------------------------------
 
 
-def _serve_words(plan: Plan) -> list[str]:
-    return command_line(plan.settings_for(Entry.SERVE).given())
-
-
 def _vllm_args(plan: Plan) -> str:
     """One line for `vllm serve MODEL $(chunkscope recommend --emit vllm-args)`: no word is quoted,
     since the shell would leave a quote as it is."""
-    return " ".join(_serve_words(plan))
+    return " ".join(command_line(plan.settings_for(Entry.SERVE).given()))
 
 
 def _vllm_yaml(plan: Plan) -> str:
@@ -211,7 +207,7 @@ def _filled(name: str, plan: Plan, **parts: object) -> str:
     return template.safe_substitute(
         image=f"vllm/vllm-openai{rocm}:v{dotted(plan.release.version)}",
         entrypoint=json.dumps(["vllm", "serve"]),
-        words=_interpolated([_folder(plan) or _model(plan), *_serve_words(plan)]),
+        words=_interpolated([_folder(plan) or _model(plan), *_vllm_args(plan).split()]),
         gpus=plan.settings.parallel.gpus,
         vendor=_vendor(plan),
         **parts,

@@ -68,10 +68,7 @@ class Reason(Note):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
-    """Prompts that leave no room for the output of their dataset; all have it up to `room_tokens`.
-
-    A server refuses them, lm-eval cuts them, the LLM class ends their answers early.
-    """
+    """Prompts that leave no room for the output of their dataset; all fit up to `room_tokens`."""
 
     prompts: int
     of: int
@@ -216,11 +213,8 @@ class Plan(Artefact):
 
     @property
     def requests_in_flight(self) -> int | None:
-        """How many requests a client must keep open to fill the engine; None if nobody knows.
-
-        As many as ran at once in the simulation; else what vLLM allows and the KV cache holds of
-        the usual length. More only wait in the engine's queue; fewer leave it idle.
-        """
+        """How many requests a client must keep open to fill the engine; None if nobody knows. As
+        many as ran in the simulation; else what vLLM allows and the KV cache holds."""
         full, run = self.effective, self.run
         allowed = full.most_running * full.parallel.data
         held = run.most_running if run else self.requests_of(self.decision.p50)
@@ -228,10 +222,7 @@ class Plan(Artefact):
         return max(1, min(most, most if held is None else held)) if allowed else None
 
     def profile_files(self, folder: Path) -> list[Path]:
-        """Where several profiles are now: as they were named, or in `folder`; empty if one is gone.
-
-        Put together in this order they have the digest that the plan was made from.
-        """
+        """Where several profiles are now: as named, or in `folder`; empty if one is gone."""
         named = [Path(path) for path in self.source.profiles]
         places = [path if path.exists() else folder / path.name for path in named]
         return places if all(map(Path.exists, places)) else []

@@ -173,7 +173,8 @@ class Problem:
         mean = round(self.lengths.mean or 0) + self.output_tokens
         held = self.deployment.requests_of(mean, memory, self.base) * data if memory else 0
         held = 0 if self.request.slo else held
-        count = max(FEWEST_SEARCHED, 2 * running, min(running + held, MOST_SEARCHED))
+        most = round((1.5 if self.request.is_open else 2) * running)
+        count = max(FEWEST_SEARCHED, most, min(running + held, MOST_SEARCHED))
         if run is not None and run.backlog is not None and not run.queue_grows:
             count = FEWEST_SEARCHED
         return every if 2 * count >= len(every.workload.requests) else self.simulator(count)

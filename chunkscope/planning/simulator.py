@@ -15,7 +15,7 @@ from chunkscope.lengths.profile import DatasetProfile
 from chunkscope.planning.request import PlanRequest
 from chunkscope.simulation.loop import Scenario, run_setting
 from chunkscope.simulation.result import SimulatedRun
-from chunkscope.simulation.sweep import find_rate
+from chunkscope.simulation.sweep import enough_requests, find_rate
 from chunkscope.simulation.workload import Workload, draw_workload, served_prompts
 from chunkscope.vllm.deployment import Deployment
 from chunkscope.vllm.enums import ChunkPolicy
@@ -23,7 +23,7 @@ from chunkscope.vllm.rules import Rules
 from chunkscope.vllm.settings import KvPool, Settings
 
 MOST_REQUESTS = 20_000  # a profile may hold millions of prompts; so many show what a setting does
-OPEN_REQUESTS = 4_096  # at a rate: with as few as may run at once nobody would ever wait
+OPEN_REQUESTS = 4_096  # at a high rate: with as few as may run at once nobody would ever wait
 NEAR = 0.01  # of two settings that differ by less, the first is as good
 NEVER = float("inf")
 BROKEN_S = 1e9  # longer than any run that keeps its limits
@@ -51,8 +51,9 @@ def draw(
     """The requests that are sent: all prompts that fit `room` tokens with their output, up to a
     limit; or `count` of them. Prompts, and outputs that are assumed, are so many times as long."""
     outputs = request.outputs(datasets)
-    most = OPEN_REQUESTS if request.is_open else served_prompts(datasets, outputs, room)
-    wanted = request.requests or min(most, MOST_REQUESTS)
+    rate = request.rate
+    most = enough_requests(rate) if rate else served_prompts(datasets, outputs, room)
+    wanted = request.requests or min(most, OPEN_REQUESTS if rate else MOST_REQUESTS)
     drawn = draw_workload(
         datasets,
         outputs,
@@ -151,12 +152,14 @@ class Simulator:
         return {settings: run for settings, run in self.runs.items() if run}
 
     def used(self, settings: Settings) -> float:
-        """Of the tightest limit: over 1 it is broken, and where the queue grows it will be. It is
-        where nothing runs."""
+        """Of the tightest limit: over 1 it is broken, and where the queue grows it will be, the
+        sooner the more come than are served. It is where nothing runs."""
         run = self.attempt(settings)
         if run is None:
             return NEVER
-        return (run.slo.use if run.slo else 0.0) + run.queue_grows
+        used = run.slo.use if run.slo else 0.0
+        times = (self.request.rate or 0.0) * run.figures.makespan_s / run.requests
+        return max(used, times, 1 + NEAR) if run.queue_grows else used
 
     def keeps_limits(self, settings: Settings) -> bool:
         """True without limits, where it runs."""

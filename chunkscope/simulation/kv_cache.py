@@ -53,10 +53,8 @@ NO_HIT = CacheHit()
 
 
 class GroupBlocks:
-    """A row is the blocks of `full` + `sliding` groups for the same tokens.
-
-    Groups with a window give back the rows that left it. A state takes its blocks once.
-    """
+    """A row is the blocks of `full` + `sliding` groups for the same tokens. Groups with a window
+    give back the rows that left it. A state takes its blocks once."""
 
     def __init__(self, settings: Settings, pool: KvPool, rules: Rules) -> None:
         kinds = [group.kind for group in pool.groups]
@@ -153,9 +151,7 @@ class KvCache:
         full_sequence_must_fit: bool = False,
     ) -> bool:
         """Room for so many more tokens; a waiting request brings what it hit. False: no room.
-
-        `in_flight`: computed tokens whose step still runs.
-        """
+        `in_flight`: computed tokens whose step still runs."""
         groups, computed = self.groups, request.num_computed_tokens
         if groups.window and hit is None:
             skipped = groups.skipped(computed - in_flight)

@@ -83,10 +83,7 @@ class RequestState:
 
 
 class WaitingQueue:
-    """First come, first served, a preempted request at the front; or the smallest priority first.
-
-    A heap of (place, request) in either case.
-    """
+    """First come, first served, a preempted request at the front; or the least priority first."""
 
     def __init__(self, *, by_priority: bool) -> None:
         self._by_priority = by_priority

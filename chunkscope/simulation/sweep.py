@@ -32,6 +32,7 @@ UNIT_RATE = "1/s"  # how the requests come that `find_rate` is given
 NEAR_ENOUGH = 1.03  # of the rate that is kept to the one that is not
 LOWEST, HIGHEST = 1 / 128, 4.0  # of what is done in a second when all come at once
 ALONE, BY_FAR = 64, 0.8
+FEWEST, SEEN_S = 1_024, 300
 GROWING = "queue"  # instead of a limit's name: the queue grows
 
 
@@ -50,8 +51,10 @@ def find_rate(
     @cache
     def run(rate: float) -> SimulatedRun:
         tick()
-        coming = tuple(replace(r, arrival_s=r.arrival_s / rate) for r in scenario.requests)
-        return run_setting(replace(scenario, requests=coming), settings, pool)
+        nth = max(1, len(scenario.requests) // enough_requests(rate))
+        some = _every(scenario, nth)
+        coming = tuple(replace(r, arrival_s=r.arrival_s / nth / rate) for r in some.requests)
+        return run_setting(replace(some, requests=coming), settings, pool)
 
     def breaks_at(rate: float) -> str | None:
         """The tightest limit, where it is broken; or the queue, where it grows."""
@@ -68,27 +71,28 @@ def find_rate(
     first, factor = (start, NEAR_ENOUGH) if start else (most / 2, 2.0)
     highest, broken = _between(lambda rate: not breaks_at(rate), first, most, factor)
     calm = _between(lambda rate: not run(rate).queue_grows, most, most) if saturation else None
-    sustained = SustainedRate(
-        rate_per_s=highest,
-        breaks=breaks_at(broken) if broken else None,
-        saturation_per_s=calm[1] if calm else None,
-    )
-    return replace(run(highest or most * LOWEST), rate=sustained)
+    breaks, saturates = breaks_at(broken) if broken else None, calm[1] if calm else None
+    rate = SustainedRate(rate_per_s=highest, breaks=breaks, saturation_per_s=saturates)
+    return replace(run(highest or most * LOWEST), rate=rate)
+
+
+def enough_requests(rate: float) -> int:
+    """To see whether a queue grows: what comes in five minutes, and enough for a percentile."""
+    return max(FEWEST, round(rate * SEEN_S))
+
+
+def _every(scenario: Scenario, nth: int) -> Scenario:
+    """Each n-th of the requests."""
+    scored = frozenset(place // nth for place in scenario.scored if place % nth == 0)
+    return replace(scenario, requests=scenario.requests[::nth], scored=scored)
 
 
 def lone_run_that_breaks(
     scenario: Scenario, settings: Settings, pool: KvPool
 ) -> SimulatedRun | None:
-    """Some of the requests one by one, where even they break a limit by far: no rate keeps it.
-
-    Low rates take long to simulate, so this is asked first.
-    """
-    every = max(1, len(scenario.requests) // ALONE)
-    some, scored = scenario.requests[::every], (n for n in scenario.scored if n % every == 0)
-    one_by_one = replace(
-        scenario, requests=some, scored=frozenset(n // every for n in scored), concurrency=1
-    )
-    run = run_setting(one_by_one, settings, pool)
+    """Some of the requests one by one, where even they break a limit by far: no rate keeps it."""
+    some = _every(scenario, max(1, len(scenario.requests) // ALONE))
+    run = run_setting(replace(some, concurrency=1), settings, pool)
     if run.slo is None or run.slo.use < 1 / BY_FAR:
         return None
     rate = SustainedRate(rate_per_s=None, breaks=run.slo.tightest.name, saturation_per_s=None)

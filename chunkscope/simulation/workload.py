@@ -5,7 +5,7 @@ The same workload is sent to a real engine by `verify` and to the scheduler's tw
 
 import random
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -36,15 +36,6 @@ class Request:
     output_tokens: int
     arrival_s: float = 0.0
     stretch: int = NOTHING  # the last that its prompt shares with others
-
-
-def with_shared_prefix(
-    requests: Iterable[Request], tokens: int
-) -> tuple[tuple[Request, ...], tuple[Stretch, ...]]:
-    """All prompts begin with the same tokens: one stretch, as far as each of them goes."""
-    stretches = (Stretch(parent=NOTHING, tokens=tokens),) if tokens else ()
-    stretch = 0 if stretches else NOTHING
-    return tuple(replace(request, stretch=stretch) for request in requests), stretches
 
 
 def read_together(requests: Sequence[Request], stretches: Sequence[Stretch]) -> float:
@@ -259,8 +250,10 @@ def draw_workload(
         )
         for prompt, size, time in zip(chosen, tokens, times, strict=True)
     )
-    if shared_prefix is not None:
-        requests, stretches = with_shared_prefix(requests, shared_prefix)
+    if shared_prefix is not None:  # all begin with the same tokens: one stretch, or none
+        stretches = (Stretch(parent=NOTHING, tokens=shared_prefix),) if shared_prefix else ()
+        stretch = 0 if shared_prefix else NOTHING
+        requests = tuple(replace(request, stretch=stretch) for request in requests)
     scored = [place for place, prompt in enumerate(chosen) if outputs[prompt.dataset].is_scored]
     every = len(scored) == len(chosen)
     return Workload(

@@ -10,10 +10,11 @@ from chunkscope.models.layers import KvKind
 from chunkscope.simulation.loop import Scenario, run_setting
 from chunkscope.simulation.result import SimulatedRun
 from chunkscope.simulation.slo import read_slo
-from chunkscope.simulation.workload import Request, with_shared_prefix
+from chunkscope.simulation.workload import Request
 from chunkscope.vllm.flags import release
 from chunkscope.vllm.rules import Rules
 from chunkscope.vllm.settings import NAMES, KvPool, Settings
+from tests.build import with_shared_prefix
 
 STEP = StepModel(fixed_s=1.0, per_token_s=0.001, per_prefill_pair_s=0.0, per_decode_context_s=0.0)
 Engine = dict[str, Any]  # settings and the KV cache, by vLLM's names

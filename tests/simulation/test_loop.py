@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from chunkscope.errors import InputError, UsageError
 from chunkscope.hardware.step_time import READ_AGAIN, Host, StepModel
-from chunkscope.simulation.workload import Request, with_shared_prefix
+from chunkscope.simulation.workload import Request
 from chunkscope.vllm.enums import ChunkPolicy
+from tests.build import with_shared_prefix
 from tests.simulation.common import ARGS, STEP, args, arriving, simulate
 
 

@@ -15,7 +15,8 @@ from chunkscope.simulation.sweep import (
     find_rate,
     points,
 )
-from chunkscope.simulation.workload import Request, arrival_times, with_shared_prefix
+from chunkscope.simulation.workload import Request, arrival_times
+from tests.build import with_shared_prefix
 from tests.simulation.common import ARGS, STEP, args, parts_of
 
 BASE = args(max_num_batched_tokens=4_096, max_num_seqs=512, kv_cache_tokens=400_000)

@@ -10,7 +10,6 @@ import pytest
 from chunkscope.console import Progress
 from chunkscope.errors import InputError
 from chunkscope.models import find_model
-from chunkscope.simulation.workload import with_shared_prefix
 from chunkscope.verification.calibrate import (
     COLUMNS,
     bursts_for,
@@ -24,7 +23,7 @@ from chunkscope.verification.settings import SettingRow
 from chunkscope.vllm.enums import Task
 from chunkscope.vllm.log.failures import Status
 from chunkscope.vllm.settings import Settings
-from tests.build import WORKLOAD, failed, run, workload
+from tests.build import WORKLOAD, failed, run, with_shared_prefix, workload
 
 STEPS = {
     "prefill_tokens": [10, 0],
