@@ -1,8 +1,7 @@
 """The fast engines: they count ten to thirty times as fast as the reference, and take time to load.
 
-Each is used for a tokenizer only after `check` found no difference. splintr loads in a third of a
-second; fastokens takes two, and then counts twice as fast. Where there is no wheel of one for a
-machine, it is not installed, and not used.
+splintr loads in a third of a second; fastokens takes two, and then counts twice as fast. Each is
+used for a tokenizer only after `check` found no difference, and where a wheel of it is installed.
 """
 
 from base64 import b64encode
@@ -79,13 +78,15 @@ class Splintr(FastEngine):
 
         if pattern is not None:
             return splintr.Tokenizer(str(file), pattern).encode_batch_flat
-        # It puts special tokens around each text unless the file declares none.
-        document = {**orjson.loads(file.read_bytes()), "post_processor": None}
-        if document["normalizer"] == {"type": "NFC"}:
+        head, key, model = file.read_bytes().partition(b'"model":{')  # the bulk, not parsed here
+        settings = orjson.loads(head.rstrip(b",") + b"}")
+        settings["post_processor"] = None  # else special tokens are put around each text
+        if settings.get("normalizer") == {"type": "NFC"}:
             # By younger tables of Unicode than the reference's. Text that is in NFC by these
             # (Python's are) is changed by neither, as Unicode never takes back a composition.
-            document["normalizer"], self.only_nfc = None, True
-        return splintr.from_json_bytes(orjson.dumps(document)).encode_batch_flat
+            settings["normalizer"], self.only_nfc = None, True
+        plain = orjson.dumps(settings)[:-1] + b"," + key + model
+        return splintr.from_json_bytes(plain).encode_batch_flat
 
 
 class Fastokens(FastEngine):
@@ -101,7 +102,7 @@ class Fastokens(FastEngine):
         return partial(tokenizer.encode_batch_flat, add_special_tokens=False)
 
 
-def engines_for(chars: float) -> list[type[FastEngine]]:
+def engines_for(chars: int) -> list[type[FastEngine]]:
     """Those that are faster than the reference for so much text, the fastest one first."""
     order = (Fastokens, Splintr) if chars >= MUCH else (Splintr, Fastokens)
     return [one for one in order if one.pays_from <= chars and engine_name(one.package)]

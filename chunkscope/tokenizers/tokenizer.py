@@ -4,7 +4,6 @@ Texts are counted by the reference, large inputs by a fast engine where it is pr
 """
 
 import datetime
-import math
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -23,7 +22,7 @@ from chunkscope.tokenizers.check import (
     proved_engine,
     record_verdict,
 )
-from chunkscope.tokenizers.fast import FastEngine, engines_for
+from chunkscope.tokenizers.fast import MUCH, FastEngine, engines_for
 from chunkscope.tokenizers.foreign import TokenizerError, foreign_errors
 from chunkscope.tokenizers.mistral import MistralChat
 from chunkscope.tokenizers.prepare import TokenizerFacts, facts_before, prepare
@@ -174,7 +173,7 @@ class Tokenizer:
             return None
         template = repr(self._template or facts.chat_template)
         day = self.chat_day.isoformat() if "strftime_now" in template else ""
-        verdicts = {one.package: known_verdict(one, facts) for one in engines_for(math.inf)}
+        verdicts = {one.package: known_verdict(one, facts) for one in engines_for(MUCH)}
         barred = repr([name for name, one in verdicts.items() if one and not one.agrees])
         parts = (self.digest, engine_name(facts.package), barred, template, day)
         return sha256("\n".join(parts).encode()).hexdigest()
