@@ -113,4 +113,4 @@ def _update(reports: Path, config: Path | None) -> None:
         opt.tell("wrote_limits", file=file.path)
     if not result.passed:
         console.show(lambda out: terminal.draw(remedies(result), out))
-        raise GateBroken(f"moving limits does not help: {failure(result)}")
+        raise GateBroken(f"with the limits moved, {failure(result)}")

@@ -70,7 +70,7 @@ def limit_of(key: Key, value: float) -> int | str | None:
         return max(1, least) if value > 0 else None
     most = round(value * (1 + room), 6)
     if spec.unit is SECONDS:
-        return f"{ceil(most * 1000)}ms"
+        return f"{ceil(most * 1000)}ms" if most < 10 else f"{ceil(most * 10) / 10}s"
     return f"{ceil(most * 1000) / 1000}GiB" if spec.unit is SIZE else ceil(most)
 
 
@@ -192,6 +192,11 @@ def updated_text(file: BudgetFile, findings: Findings) -> str:
     for check in judge(file, findings).checks:
         if isinstance(check.value, int | float) and not (check.cause or check.of_a_part):
             _move_limit(document, file.prefix, check, check.value)
+        elif check.name == "data.datasets" and not check.passed:  # one that is gone
+            tables = document
+            for name in file.prefix:
+                tables = tables[name]
+            tables["data"]["datasets"].remove(check.subject)
     return tomlkit.dumps(document)
 
 

@@ -72,6 +72,7 @@ def discovered(paths: Paths, options: AnalyzeOptions, listener: Progress) -> Ite
             exclude=options.exclude,
             options=options.read,
             tasks=rendering.sources,
+            tell=listener.tell,
         )
         for file in skipped[:MOST_SKIPPED]:
             listener.tell(note("skipped", file=file.path, reason=file.reason))

@@ -24,7 +24,7 @@ SHORT = {
     "gap p99": ITL_P99,
     "longest gap": ITL_MAX,
 }
-DEMO = {"short prompts' first token": words.SHORT_WAIT, "time": MAKESPAN, "longest gap": ITL_MAX}
+DEMO = {"first token, short": words.SHORT_WAIT, "time": MAKESPAN, "longest gap": ITL_MAX}
 LOOKS = {Outcome.BETTER: "good", Outcome.WORSE: "worse"}
 MOST_NAMED = 2
 PARTS = {  # of a GPU's memory, as vLLM tells them

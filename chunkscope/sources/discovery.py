@@ -17,7 +17,8 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path, PurePosixPath
 
-from chunkscope.console import say
+from chunkscope.artefacts.note import note
+from chunkscope.console import Tell
 from chunkscope.errors import InputError, UsageError
 from chunkscope.sources.base import (
     ReadOptions,
@@ -64,13 +65,14 @@ def discover(
     exclude: Sequence[str] = (),
     options: ReadOptions,
     tasks: TaskSources | None = None,
+    tell: Tell = lambda _: None,
 ) -> tuple[list[Source], list[Skipped]]:
     """All datasets behind `paths`, with unique names, and the files that were left out."""
     formats = sorted({*BY_SUFFIX.values()})  # "saved" and "hub" show by themselves
     if options.input_format and options.input_format not in formats:
         hint = f"one of {', '.join(formats)}"
         raise UsageError(f"unknown input_format: {options.input_format}", hint=hint)
-    search = _Search(options.input_format, tuple(include), tuple(exclude), tasks)
+    search = _Search(options.input_format, tuple(include), tuple(exclude), tasks, tell)
     for path in paths:
         search.argument(path)
     sources = search.sources
@@ -104,6 +106,7 @@ class _Search:
     include: tuple[str, ...]
     exclude: tuple[str, ...]
     tasks: TaskSources | None
+    tell: Tell
     sources: list[Source] = field(default_factory=list)
     skipped: list[Skipped] = field(default_factory=list)
     filtered: int = 0
@@ -114,7 +117,7 @@ class _Search:
             raise InputError("a path is empty", hint="was a shell variable not set?")
         if text == "-":
             if sys.stdin is not None and sys.stdin.isatty():
-                say("reading from the terminal: type or paste the data, then Ctrl-D")
+                self.tell(note("reading_terminal"))
             stdin = Source(name="stdin", path="-", is_read_once=True)
             self._add(replace(stdin, format=self.input_format or ""), "-")
         elif os.path.isdir(text):  # noqa: PTH112

@@ -163,3 +163,16 @@ def test_data_where_a_profile_is_wanted_is_told_apart(place) -> None:
         assert run.code == 3
         assert "data.jsonl" in run.err
         assert "chunkscope analyze" in run.err or "chunkscope recommend" in run.err
+
+
+def test_a_path_may_be_for_one_dataset_of_several_by_its_name_or_a_pattern(place) -> None:
+    write_jsonl(
+        place / "d/quiz.jsonl", [{"question": "Why?", "a": "b c", "other": "one two three"}]
+    )
+    write_jsonl(place / "d/texts.jsonl", [{"question": "Why not?"}])
+    fields = [
+        {one.name: one.field for one in python.analyze(place / "d", field=field).datasets}
+        for field in ("qu*=other", ["quiz=a", "question"])
+    ]
+    assert fields == [{"quiz": "other", "texts": "question"}, {"quiz": "a", "texts": "question"}]
+    assert analyze(place, "d", "--choices", "nobody=a").code == 2

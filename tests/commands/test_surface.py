@@ -10,6 +10,7 @@ from typer.main import get_command
 
 from chunkscope.cli import application
 from chunkscope.commands.options import pages
+from chunkscope.console import progress
 from tests.commands.helpers import analyze, analyze_apart, chunkscope, prompts, write_jsonl
 
 COMMANDS = get_command(application()).commands  # type: ignore[attr-defined]
@@ -114,6 +115,18 @@ def test_any_width_works(place, columns: str, monkeypatch) -> None:
     assert run.code == 0
     if columns == "200":
         assert all(len(line) <= 200 for line in run.out.splitlines())
+
+
+def test_a_rate_is_called_arrivals(tmp_path) -> None:
+    run = chunkscope(tmp_path, "recommend", "--rate", "5")
+    assert (run.code, "--arrivals" in run.err) == (2, True)
+
+
+def test_a_log_has_a_phase_once(capsys) -> None:
+    with progress() as lines:
+        for name in ("loading", "calibrating", "calibrating"):
+            lines.phase(name)
+    assert len(capsys.readouterr().err.splitlines()) == 2
 
 
 def test_a_name_full_of_markup_is_no_markup_to_the_bar(monkeypatch) -> None:

@@ -161,6 +161,14 @@ def test_update_moves_what_init_wrote_and_what_fails_and_leaves_the_rest(place):
     assert again == text, "nothing is left to move"
 
 
+def test_update_no_longer_asks_for_a_dataset_that_is_gone(place):
+    place.save_profile(stays=[10], goes=[10])
+    path = start(place)
+    place.save_profile(stays=[10])
+    text = updated_text(parse_budget(path.read_text(), path), load_findings(place.reports))
+    assert tomllib.loads(text)["gate"]["data"]["datasets"] == ["stays"]
+
+
 def test_update_does_not_take_figures_of_other_data(place):
     made = place.save_profile(data=MIXED)
     place.save_plan(made)

@@ -23,6 +23,7 @@ HERE = Path(__file__).parent
 LIBRARIES = (("d3.min.js", "d3.LICENSE"), ("plot.umd.min.js", "plot.LICENSE"))
 # The page's own, one after the other in a scope of their own.
 OWN = ("draw.js", "lengths.js", "measured.js", "buttons.js", "start.js")
+LONG = re.compile(r"\w{20,}")  # a name that may be broken, at an underscore
 WHOLE = re.compile(r"--\w[\w-]*|\d{4}-\d\d-\d\d")  # options and dates: a line has all of it
 
 
@@ -89,11 +90,11 @@ def _templates() -> "Environment":
 def nobreak(words: str) -> "Markup":
     """A number and its unit, an option, a date stay on one line; backticks are for terminals.
 
-    >>> str(nobreak("1.04 s with `--tp <2>` and max_len"))
-    '1.04\\xa0s with <span class="whole">--tp</span> &lt;2&gt; and max_<wbr>len'
+    >>> str(nobreak("1.04 s with `--tp <2>`"))
+    '1.04\\xa0s with <span class="whole">--tp</span> &lt;2&gt;'
     """
     from markupsafe import Markup, escape
 
     safe = escape(unbroken(words).replace(NO_BREAK, "\xa0").replace("`", ""))
-    parts = WHOLE.sub(r'<span class="whole">\g<0></span>', str(safe).replace("_", "_<wbr>"))
-    return Markup(parts)  # noqa: S704
+    parts = LONG.sub(lambda name: name[0].replace("_", "_<wbr>"), str(safe))
+    return Markup(WHOLE.sub(r'<span class="whole">\g<0></span>', parts))  # noqa: S704

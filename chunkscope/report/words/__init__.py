@@ -54,7 +54,7 @@ def named(names: Sequence[str], most: int = 2) -> str:
     ('a and b', 'a, b and 1 more')
     """
     if len(names) <= most:
-        return " and ".join(names)
+        return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
     return f"{', '.join(names[:most])} and {len(names) - most:,} more"
 
 

@@ -18,7 +18,7 @@ VALUES = {  # of a check that compares no numbers
 
 COMMENTS = {  # of the budget that `gate --init` writes: its lines by table and key
     "head": """# What `chunkscope gate` checks: it exits 1 when one of these fails.
-# Written by `chunkscope gate --init`; `today` is the value of that day, `limit` leaves some room.
+# Written by `chunkscope gate --init`; `today` is the value of that day (times in s).
 # In pyproject.toml the same tables are called [tool.chunkscope.gate...].
 """,
     "left_out": "# Left out, because it fails today:",

@@ -11,6 +11,7 @@ SENTENCES: dict[str, Template] = {
     "--backend vllm --model MODEL --dataset-name timed_trace --dataset-path {file} --num-prompts "
     "{requests:d} --timed-trace-chunk-hash-size {block:d} --timed-trace-sec-multiplier 0.001",
     "preparing": "preparing the tokenizer {tokenizer} (once; later runs start at once)",
+    "reading_terminal": "reading from the terminal: type or paste the data, then Ctrl-D",
     "running_tasks": "{tasks}: running the code of its tasks, in a process of its own ({python})",
     "nothing_cached": "note: {why}; nothing is kept for the next run",
     "skipped": "skipped {file}: {reason}",
