@@ -15,7 +15,6 @@ from typing import Any, cast
 import orjson
 
 from chunkscope.artefacts.files import cache_folder, write_atomically
-from chunkscope.console import say
 from chunkscope.errors import InputError
 from chunkscope.tokenizers.cache import cache_file, prune_cache, read_cached, sha256
 from chunkscope.tokenizers.reference import (
@@ -95,15 +94,13 @@ def prepare(
     elif files.kind is TokenizerKind.RAW:
         raw = orjson.loads(files.files[0].read_bytes())
         document = orjson.dumps({**raw, "truncation": None, "padding": None})
-    try:
+    with suppress(InputError):  # without a cache it only takes longer, as `analyze` says
         if document:
             facts = replace(facts, json_sha256=hashlib.sha256(document).hexdigest())
             write_atomically(cast("Path", facts.json_file), document)
         data = orjson.dumps(asdict(facts))
         write_atomically(cache_file("tokenizers", _key(files, digest)), data)
         prune_cache()
-    except InputError as error:
-        say(f"{error.message}; going on without the cache")
         facts = replace(facts, json_sha256="")
     return facts, reference
 

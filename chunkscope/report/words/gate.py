@@ -103,7 +103,6 @@ def answer(result: GateResult) -> str:
 
 
 def failure(result: GateResult) -> str:
-    """The error of a gate that says no."""
     titles = [printable(check.title) for check in result.failed]
     return f"{plural(len(titles), 'check')} failed: {named(titles, 3)}"
 

@@ -258,7 +258,6 @@ def measured_on(v: Verification) -> str:
 
 
 def method(v: Verification) -> str:
-    """For those who check it."""
     workload = v.workload
     left = f", {workload.left_out:,} too long and left out" if workload.left_out else ""
     prompts = "real prompts" if v.source.datasets else "random tokens"
