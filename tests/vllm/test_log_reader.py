@@ -278,6 +278,8 @@ def test_steps_are_added_up() -> None:
         "Engine 000: " + STEP.format(p=1, t=256, d=0, ms="20.00") + ", GPU KV cache usage: 0.0%",
     ).steps
     assert (steps.slowdown, steps.longest_ms) == pytest.approx((8.0, 80.0))
+    quick = engine(BEGUN, stamped(STEP.format(p=0, t=0, d=4, ms="0.40"))).steps
+    assert (quick.slowdown, quick.longest_ms, quick.longest_line) == (None, 0.4, 2)
 
 
 # -- what went wrong -----------------------------------------------------------------------------
@@ -469,6 +471,12 @@ def test_nothing_of_a_prompt_or_a_key_is_kept() -> None:
 )
 def test_a_refusal_is_told_by_its_cause(log: str, text: str) -> None:
     assert cause_in(log, started=False) == (Status.REFUSED, text)
+
+
+@pytest.mark.parametrize(("before", "cause"), [(59, "odd"), (60, "fatal")])
+def test_an_error_that_was_long_survived_is_not_the_cause(before: int, cause: str) -> None:
+    log = ["AssertionError: odd", *["INFO x"] * (before - 1), TROUBLES[-1][1]]
+    assert cause in cause_in("\n".join(log), started=True)[1]
 
 
 def test_an_assertion_in_the_middle_is_no_refusal_and_a_silent_log_says_nothing() -> None:
