@@ -126,7 +126,7 @@ BUDGETS = {
     "models": 1_049,
     "hardware": 1_300,
     "vllm": 1_895,
-    "simulation": 2_293,
+    "simulation": 2_297,
     "planning": 2_385,
     "verification": 3_424,
     "diagnosis": 725,

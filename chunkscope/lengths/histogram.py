@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate, pairwise
+from itertools import accumulate, pairwise, starmap
 from operator import itemgetter, mul
 
 from chunkscope.artefacts.figures import Percentiles
@@ -21,10 +21,9 @@ class Ranked:
     def __init__(self, counted: Iterable[tuple[float, int]]) -> None:
         ordered = sorted(filter(itemgetter(1), counted), key=itemgetter(0))
         self.values: list[float] = list(map(itemgetter(0), ordered))
-        times: list[int] = list(map(itemgetter(1), ordered))
-        self.up_to = list(accumulate(times))  # by value: so many, or less
+        self.up_to = list(accumulate(map(itemgetter(1), ordered)))  # by value: so many, or less
         self.count = self.up_to[-1] if ordered else 0
-        self.total: float = sum(map(mul, self.values, times))
+        self.total: float = sum(starmap(mul, ordered))
 
     def percentile(self, percent: float) -> float:
         """Linear between ranks, to the last bit as `numpy.percentile` does it.

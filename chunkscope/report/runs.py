@@ -174,8 +174,7 @@ def _limited(limit: LatencyLimit, run: SimulatedRun) -> Written:
 
 def steps_table(steps: Sequence[TimelineStep]) -> Table | None:
     """The first steps of a run; a letter for each prompt that takes several."""
-    chunks = [chunk for step in steps for chunk in step.chunks]
-    split = dict.fromkeys(c.request for c in chunks if c.end - c.start < c.prompt_tokens)
+    split = dict.fromkeys(c.request for step in steps for c in step.chunks if not c.is_whole)
     letters = {request: chr(ord("A") + place % 26) for place, request in enumerate(split)}
 
     def prompts(step: TimelineStep) -> str:

@@ -6,11 +6,13 @@ from functools import cache
 
 import pytest
 
+from chunkscope.errors import InputError
 from chunkscope.planning.choose import WORTH, search
 from chunkscope.planning.plan import AdviceKind, Plan
 from chunkscope.planning.predict import SimulateOptions, predict
 from chunkscope.planning.problem import Problem
 from chunkscope.planning.recommend import recommend
+from chunkscope.planning.simulator import Simulator
 from chunkscope.report.words.plan import answer as advice
 from tests.build import LONG, MIXED, advised, profile
 from tests.commands.helpers import chunkscope as run
@@ -117,6 +119,21 @@ def test_a_queue_that_grows_keeps_no_limit():
     assert made.advice.kind is AdviceKind.NO_SETTING
     assert made.default_run.slo.is_met
     assert made.default_run.backlog.grows
+    assert made.tried == (made.default_run,), "no setting serves so many: none was searched for"
+
+
+def test_a_setting_that_a_variation_cannot_run_is_in_doubt(monkeypatch):
+    """The least of no runs was asked for."""
+    run, longest = Simulator.run, DATA.datasets[0].lengths.max
+
+    def refuse(self, settings, **how):
+        if self.workload.longest > longest:
+            raise InputError("too long")
+        return run(self, settings, **how)
+
+    monkeypatch.setattr(Simulator, "run", refuse)
+    made = served.__wrapped__("ttft_p95=1s,itl_p99=40ms")
+    assert (made.advice.kind, made.advice.doubt) == (AdviceKind.SET, "longer_prompts")
 
 
 def test_the_headline_names_what_vllm_needs_to_start_though_no_setting_keeps_the_limits():

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from chunkscope.artefacts.figures import ITL_MAX
 from chunkscope.artefacts.note import Note
 from chunkscope.artefacts.numbers import as_written, by, number, plural, seconds, share
-from chunkscope.planning.plan import DEFAULT, AdviceKind, Basis, Cost, Plan, Saving
+from chunkscope.planning.plan import AdviceKind, Basis, Cost, Plan, Saving
 from chunkscope.report.words import Template, capital, sentence
 from chunkscope.simulation.result import SimulatedRun
 from chunkscope.vllm.enums import Entry
@@ -260,7 +260,7 @@ def advice(plan: Plan) -> str:
     if choice.basis is Basis.MODE:
         return f"{text}, as --mode {plan.request.mode} asks"
     if choice.basis is Basis.LENGTHS:
-        return f"By the length rule alone, {text[0].lower()}{text[1:]}"
+        return f"By prompt lengths alone: nothing was simulated. {text}"
     return text
 
 
@@ -272,7 +272,7 @@ def because(plan: Plan) -> str:
     if choice.basis is Basis.LENGTHS:
         lacking = [n for n, v in (("--model", plan.model), ("--gpu", plan.gpu)) if v is None]
         missing = f"without {' and '.join(lacking)}" if lacking else "for a GPU of unknown speed"
-        text = f"nothing was simulated {missing}, so whether it pays is not known."
+        text = f"whether it pays is not known {missing}."
         cached = any(one.code == "shared_prefixes" for one in plan.notes)
         return f"{text} The rule counts cached tokens, too." if cached else text
     if is_broken(plan):
@@ -416,10 +416,12 @@ def after_plan(plan: Plan, typed: list[str]) -> str:
 
 def tried_name(plan: Plan, run: SimulatedRun) -> str:
     """What it is; of one that is better and not advised, why not."""
-    name, gain = NAMES[run.setting], plan.advice.gain or 0
+    name, gain = NAMES[run.setting], 0 if plan.request.is_open else plan.advice.gain or 0
     why_not = "not in every case" if plan.advice.doubt else "gain under 3 %"
-    is_better = run.setting != DEFAULT and run is not plan.run and not run.slo and gain > 0
-    return f"{name} ({why_not})" if is_better else name
+    better = (
+        gain > 0 and run not in (plan.run, plan.default_run) and (not run.slo or run.slo.is_met)
+    )
+    return f"{name} ({why_not})" if better else name
 
 
 def cautions(plan: Plan) -> Iterator[str]:
