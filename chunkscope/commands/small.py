@@ -39,8 +39,10 @@ def memory(
     max_num_batched_tokens: int | None = SETTING("Tokens per step. [default: vLLM's]", "N", min=1),
     max_num_seqs: int | None = SETTING("Requests at once. [default: vLLM's]", "N", min=1),
     max_model_len: int | None = SETTING("Longest context. [default: the model's]", "N", min=1),
-    long_prefill_token_threshold: int | None = SETTING("[default: none]", "N", min=0),
-    gpu_memory_utilization: float | None = SETTING("[default: vLLM's]", "SHARE"),
+    long_prefill_token_threshold: int | None = SETTING(
+        "Tokens of one prompt per step. [default: no limit]", "N", min=0
+    ),
+    gpu_memory_utilization: float | None = SETTING("vLLM's part. [default: vLLM's]", "SHARE"),
     task: Task | None = WORKLOAD("Generate answers or score choices."),
     json: bool = opt.JSON,
 ) -> None:
@@ -123,7 +125,7 @@ def doctor(
     json: bool = opt.JSON,
     output: Path = opt.output(opt.REPORTS / "doctor.json"),
 ) -> None:
-    """What limits a vLLM, from its log or a running server.
+    """What limits vLLM, from its log or a running server.
 
     Example: chunkscope doctor vllm.log
     """
