@@ -418,10 +418,8 @@ def tried_name(plan: Plan, run: SimulatedRun) -> str:
     """What it is; of one that is better and not advised, why not."""
     name, gain = NAMES[run.setting], 0 if plan.request.is_open else plan.advice.gain or 0
     why_not = "not in every case" if plan.advice.doubt else "gain under 3 %"
-    better = (
-        gain > 0 and run not in (plan.run, plan.default_run) and (not run.slo or run.slo.is_met)
-    )
-    return f"{name} ({why_not})" if better else name
+    better = gain > 0 and run not in (plan.run, plan.default_run)
+    return f"{name} ({why_not})" if better and (not run.slo or run.slo.is_met) else name
 
 
 def cautions(plan: Plan) -> Iterator[str]:
