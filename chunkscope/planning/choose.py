@@ -158,15 +158,15 @@ def _finalist(p: Problem) -> Settings:
     candidates = [one for one in dict.fromkeys((best, *others)) if one != default]
     if not candidates or not p.request.slo or not part.keeps_limits(candidates[0]):
         return next(iter(candidates), default)
-    keeping, doubtful = [one for one in candidates if part.keeps_limits(one)], set[Settings]()
+    keeping, doubtful = [one for one in candidates if part.keeps_limits(one)], list[Settings]()
     for _ in range(2 * MOST_CHECKED):
         if not keeping:
             break
         settings = keeping.pop(0)
         is_new = settings not in doubtful and len(doubtful) < MOST_CHECKED
         if is_new and not part.keeps_limits(default) and _breaks_with(p, settings):
-            doubtful.add(settings)  # only where no other does
-            keeping.append(settings)
+            doubtful.append(settings)  # only where no other does
+            keeping = [*keeping, settings] if len(doubtful) < MOST_CHECKED else [*doubtful]
         elif every.keeps_limits(settings):
             return settings
         else:  # all have a longer tail than a part: the next has to have as much room
