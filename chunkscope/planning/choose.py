@@ -14,7 +14,7 @@ from chunkscope.artefacts.note import Fact
 from chunkscope.planning.plan import BEST, DEFAULT, RULE, Advice, AdviceKind, Basis, Reason
 from chunkscope.planning.problem import FEWEST_SEARCHED, FEWEST_SEQS, LADDER, Problem
 from chunkscope.planning.rule import Decision
-from chunkscope.planning.simulator import NEAR, NEVER, OPEN_REQUESTS, Simulator
+from chunkscope.planning.simulator import NEAR, NEVER, Simulator
 from chunkscope.simulation.result import SimulatedRun
 from chunkscope.simulation.sweep import UNIT_RATE, lone_run_that_breaks
 from chunkscope.vllm.deployment import OWN
@@ -227,9 +227,7 @@ def sustained(p: Problem, settings: Settings) -> float | None:
 
 
 def _at(p: Problem, arrivals: str) -> Problem:
-    count = p.request.requests or OPEN_REQUESTS
-    request = replace(p.request, arrivals=arrivals, concurrency=None, requests=count)
-    return replace(p, request=request)
+    return replace(p, request=replace(p.request, arrivals=arrivals, concurrency=None))
 
 
 # -- by lengths ----------------------------------------------------------------------------------

@@ -97,8 +97,7 @@ def predict(
         if (options.requests or OPEN_REQUESTS) < OPEN_REQUESTS:
             few = f"--find-rate needs at least {OPEN_REQUESTS:,} requests to see a queue"
             raise UsageError(few)
-        count = request.requests or OPEN_REQUESTS
-        request = replace(request, arrivals=UNIT_RATE, concurrency=None, requests=count)
+        request = replace(request, arrivals=UNIT_RATE, concurrency=None)
     if options.trace is not None:
         workload, notes = _of_trace(options.trace, options, request, full.max_model_len)
     else:

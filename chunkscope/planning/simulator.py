@@ -15,7 +15,7 @@ from chunkscope.lengths.profile import DatasetProfile
 from chunkscope.planning.request import PlanRequest
 from chunkscope.simulation.loop import Scenario, run_setting
 from chunkscope.simulation.result import SimulatedRun
-from chunkscope.simulation.sweep import enough_requests, find_rate
+from chunkscope.simulation.sweep import find_rate
 from chunkscope.simulation.workload import Workload, draw_workload, served_prompts
 from chunkscope.vllm.deployment import Deployment
 from chunkscope.vllm.enums import ChunkPolicy
@@ -23,7 +23,7 @@ from chunkscope.vllm.rules import Rules
 from chunkscope.vllm.settings import KvPool, Settings
 
 MOST_REQUESTS = 20_000  # a profile may hold millions of prompts; so many show what a setting does
-OPEN_REQUESTS = 4_096  # at a high rate: with as few as may run at once nobody would ever wait
+OPEN_REQUESTS = 4_096  # at a rate: with as few as may run at once nobody would ever wait
 NEAR = 0.01  # of two settings that differ by less, the first is as good
 NEVER = float("inf")
 BROKEN_S = 1e9  # longer than any run that keeps its limits
@@ -52,8 +52,8 @@ def draw(
     limit; or `count` of them. Prompts, and outputs that are assumed, are so many times as long."""
     outputs = request.outputs(datasets)
     rate = request.rate
-    most = enough_requests(rate) if rate else served_prompts(datasets, outputs, room)
-    wanted = request.requests or min(most, OPEN_REQUESTS if rate else MOST_REQUESTS)
+    most = OPEN_REQUESTS if rate else min(MOST_REQUESTS, served_prompts(datasets, outputs, room))
+    wanted = request.requests or most
     drawn = draw_workload(
         datasets,
         outputs,

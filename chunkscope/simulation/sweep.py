@@ -32,7 +32,6 @@ UNIT_RATE = "1/s"  # how the requests come that `find_rate` is given
 NEAR_ENOUGH = 1.03  # of the rate that is kept to the one that is not
 LOWEST, HIGHEST = 1 / 128, 4.0  # of what is done in a second when all come at once
 ALONE, BY_FAR = 64, 0.8
-FEWEST, SEEN_S = 1_024, 300
 GROWING = "queue"  # instead of a limit's name: the queue grows
 
 
@@ -51,10 +50,8 @@ def find_rate(
     @cache
     def run(rate: float) -> SimulatedRun:
         tick()
-        nth = max(1, len(scenario.requests) // enough_requests(rate))
-        some = _every(scenario, nth)
-        coming = tuple(replace(r, arrival_s=r.arrival_s / nth / rate) for r in some.requests)
-        return run_setting(replace(some, requests=coming), settings, pool)
+        coming = tuple(replace(r, arrival_s=r.arrival_s / rate) for r in scenario.requests)
+        return run_setting(replace(scenario, requests=coming), settings, pool)
 
     def breaks_at(rate: float) -> str | None:
         """The tightest limit, where it is broken; or the queue, where it grows."""
@@ -74,11 +71,6 @@ def find_rate(
     breaks, saturates = breaks_at(broken) if broken else None, calm[1] if calm else None
     rate = SustainedRate(rate_per_s=highest, breaks=breaks, saturation_per_s=saturates)
     return replace(run(highest or most * LOWEST), rate=rate)
-
-
-def enough_requests(rate: float) -> int:
-    """To see whether a queue grows: what comes in five minutes, and enough for a percentile."""
-    return max(FEWEST, round(rate * SEEN_S))
 
 
 def _every(scenario: Scenario, nth: int) -> Scenario:

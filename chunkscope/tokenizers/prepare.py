@@ -94,13 +94,14 @@ def prepare(
     elif files.kind is TokenizerKind.RAW:
         raw = orjson.loads(files.files[0].read_bytes())
         document = orjson.dumps({**raw, "truncation": None, "padding": None})
-    with suppress(InputError):  # without a cache it only takes longer, as `analyze` says
+    try:
         if document:
             facts = replace(facts, json_sha256=hashlib.sha256(document).hexdigest())
             write_atomically(cast("Path", facts.json_file), document)
         data = orjson.dumps(asdict(facts))
         write_atomically(cache_file("tokenizers", _key(files, digest)), data)
         prune_cache()
+    except InputError:  # without a cache it only takes longer, as `analyze` says
         facts = replace(facts, json_sha256="")
     return facts, reference
 

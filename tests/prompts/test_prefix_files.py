@@ -46,13 +46,20 @@ def test_each_dataset_has_its_prefix(place: Path, given: list[str], added: list[
 
 
 @pytest.mark.parametrize(
-    "given", [["one.txt", "two.txt"], ["d=one.txt"], ["a=one.txt", "a=two.txt"]], ids=str
+    ("given", "named"),
+    [
+        (["one.txt", "two.txt"], "--prefix-file"),
+        (["d=one.txt"], " d\n"),
+        (["a=one.txt", "a=two.txt"], "--prefix-file"),
+    ],
 )
-def test_what_does_not_fit_the_datasets_is_a_usage_error(place: Path, given: list[str]) -> None:
+def test_what_does_not_fit_the_datasets_is_a_usage_error(
+    place: Path, given: list[str], named: str
+) -> None:
     words = [word for file in given for word in ("--prefix-file", file)]
     run = analyze(place, "a.jsonl", "b.jsonl", "c.jsonl", *words)
     assert run.code == 2
-    assert "--prefix-file" in run.err
+    assert named in run.err
 
 
 @pytest.mark.parametrize("file", ["gone.txt", "a=gone.txt", "latin.txt", "."])
