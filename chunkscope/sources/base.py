@@ -90,7 +90,7 @@ class Problems:
 
     def bad(self, position: int, reason: str) -> None:
         self.count += 1
-        insort(self.rows, BadRow(position, reason), key=attrgetter("position"))
+        insort(self.rows, BadRow(position, printable(reason)), key=attrgetter("position"))
         del self.rows[self.keep :]
 
 

@@ -66,7 +66,12 @@ def test_a_log_of_inspect(tmp_path: Path) -> None:
             survives(tmp_path / "x.json")
 
     headers = st.just(HEADER) | changed(HEADER)
-    explore(check, headers, changed(INSPECT), past=[(5, INSPECT), (HEADER, [])])
+    explore(
+        check,
+        headers,
+        changed(INSPECT),
+        past=[(5, INSPECT), (HEADER, []), (HEADER, {**INSPECT, "epoch": "\ud800"})],
+    )
 
 
 @pytest.mark.parametrize("name", ["x.jsonl", "x.csv", "x.json"])

@@ -104,8 +104,8 @@ def _best_rate(runs: Sequence[SimulatedRun]) -> str:
         best = default
     others = f"; {NAMES['default']} {per_second(rates[default])}" if default else ""
     others = "; no other setting sustains 3 % more" if best is default else others
-    size = f"{best.settings.step_tokens:,} tokens per step"
-    return f"Best: {size}, {per_second(rates[best])} (simulated){others}."
+    name = listed(best.settings.changed_from(runs[0].settings)) or run_name(runs[0])
+    return f"Best: {name}, {per_second(rates[best])} (simulated){others}."
 
 
 def _best_of_sweep(simulation: Simulation) -> str:
