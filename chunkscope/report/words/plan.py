@@ -426,7 +426,7 @@ def cautions(plan: Plan) -> Iterator[str]:
     """Of how many requests the simulations are, where that is not all; and the plan's notes."""
     total = plan.refused.of
     if plan.tried and (sent := plan.tried[0].requests) < total:
-        yield f"simulated on a sample of {sent:,} of {total:,} requests"
+        yield f"the table is of a sample, {sent:,} of {total:,} requests"
     yield from told(plan.notes)
 
 
