@@ -27,7 +27,7 @@ WORTH_ROOM = 0.1  # of a limit: settings with less between them keep it about as
 BUDGET_STEPS = (0.25, 0.5, 1, 2, 4, 8)  # as multiples of vLLM's own
 LEAST_BUDGET = 64  # with less, steps are so many that nothing is gained
 MOST_ROUNDS = 3  # of looking near the best of the grid, and at its rate
-FAR = 1.75  # times what vLLM's default serves: no setting serves so many
+FAR = 1.75  # times what vLLM's default serves: assumed; the most gained in 48 cases was 1.37 times
 THRESHOLDS = (512, 2_048)  # tried against gaps, where requests come while others decode
 MOST_CHECKED = 4  # settings that keep the limits with a part of the requests, tried with all
 NO_CPU_TIME = "no_cpu_time"  # a host that takes no time: every variation tries it, too
@@ -62,10 +62,10 @@ def by_simulation(p: Problem) -> tuple[Advice, Settings]:
 
     It comes back, too, whether it is advised or not."""
     every, default = p.simulator(), p.default
-    hopeless, own = p.request.slo and lone_run_that_breaks(*every.engine(default)), None
-    if p.request.rate and (own := every.attempt(default)):  # does it serve far fewer than come?
-        own = own if p.request.rate > FAR * own.requests / own.figures.makespan_s else None
-    best = default if hopeless or own else _finalist(p)
+    hopeless = p.request.slo and lone_run_that_breaks(*every.engine(default))
+    own = every.attempt(default) if p.request.rate else None
+    floods = own and (p.request.rate or 0) > FAR * own.requests / own.figures.makespan_s
+    best = default if hopeless or floods else _finalist(p)
     gain, least, doubt, chosen = None, None, None, best
     if p.request.slo and not every.keeps_limits(default):  # what keeps them is better, surely
         chosen = best if every.keeps_limits(best) else default

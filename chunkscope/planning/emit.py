@@ -12,6 +12,7 @@ from string import Template
 import orjson
 
 from chunkscope.artefacts.note import Note, note, one_of
+from chunkscope.artefacts.numbers import SECONDS
 from chunkscope.errors import EngineError, UsageError
 from chunkscope.hardware.gpus import GIB
 from chunkscope.planning.plan import AdviceKind, Plan
@@ -39,6 +40,9 @@ def emit(plan: Plan, target: Target | str, *, anyway: bool = False) -> Emission:
     target = one_of(Target, target, "target")
     breaks_limits = plan.advice.kind is AdviceKind.NO_SETTING
     limits = ", ".join(map(str, plan.request.slo))
+    if breaks_limits and plan.nearest_run and (slo := plan.nearest_run.slo):
+        first = slo.tightest
+        limits += f" ({first} breaks first, at {SECONDS.brief(slo.found_of(first))}, simulated)"
     if breaks_limits and not anyway:
         rate = plan.advice.rate
         less = f"{rate:.3g} requests a second would keep them" if rate else "no rate keeps them"
@@ -46,10 +50,9 @@ def emit(plan: Plan, target: Target | str, *, anyway: bool = False) -> Emission:
             f"no setting that was tried keeps the limits: {limits}",
             hint=f"{less}; use more GPUs, or pass --anyway to write it nevertheless",
         )
-    text, comment = EMITTERS[target](plan), None
-    if breaks_limits and target not in WITHOUT_COMMENTS:
-        comment = note("emit_breaks_limits", limits=limits)
-    return Emission(text=text, comment=comment, notes=tuple(_notes(plan, target)))
+    says_so = breaks_limits and target not in WITHOUT_COMMENTS
+    comment = note("emit_breaks_limits", limits=limits) if says_so else None
+    return Emission(text=EMITTERS[target](plan), comment=comment, notes=tuple(_notes(plan, target)))
 
 
 WITHOUT_COMMENTS = (Target.VLLM_ARGS, Target.JSON)

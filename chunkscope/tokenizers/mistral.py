@@ -17,15 +17,9 @@ class MistralChat:
     def __init__(self, path: Path) -> None:
         from mistral_common.protocol.instruct.request import ChatCompletionRequest
         from mistral_common.tokens.tokenizers.mistral import MistralTokenizer
-        from mistral_common.tokens.tokenizers.tekken import Tekkenizer
 
         self._request = ChatCompletionRequest
-        # On loading it spells out the whole vocabulary, most of the time for nobody.
-        spell, Tekkenizer.id_to_piece = Tekkenizer.id_to_piece, lambda *_: ""
-        try:
-            self._tokenizer = MistralTokenizer.from_file(str(path))
-        finally:
-            Tekkenizer.id_to_piece = spell
+        self._tokenizer = MistralTokenizer.from_file(str(path))
 
     def count(self, chat: Conversation) -> tuple[list[int], int]:
         """The token ids, and how many characters they stand for.

@@ -196,7 +196,7 @@ class Tokenizer:
     @cached_property
     def mistral_chat(self) -> MistralChat:
         """Where `counts_chats_itself`: what does."""
-        with self._loading, foreign_errors(self._title):
+        with foreign_errors(self._title):
             return MistralChat(self._files.files[0])
 
     @property

@@ -53,7 +53,8 @@ def test_the_command_as_it_is_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     whole, chunked = (run.figures for run in read.runs)
     assert (whole.chunks_max, chunked.chunks_max) == (1, 12)
     assert (whole.chunked_prompts, chunked.chunked_prompts) == (0, 2)
-    assert whole.short.ttft_s.mean > chunked.short.ttft_s.mean  # four times, on an idle machine
+    assert whole.short.ttft_s.mean > 3 * chunked.short.ttft_s.mean
+    assert whole.itl_s.max > chunked.itl_s.max  # one gap: three times, unless others take the core
 
 
 @pytest.fixture(scope="module")
