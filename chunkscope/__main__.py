@@ -1,6 +1,8 @@
 """`chunkscope` and `python -m chunkscope`: Ctrl-C is answered from the first moment on."""
 
+import atexit
 import os
+import sys
 
 
 def main() -> None:
@@ -14,7 +16,13 @@ def main() -> None:
         _end()
     from chunkscope.cli import main as run
 
-    run()
+    try:
+        run()
+    except SystemExit as ended:
+        # Not Python's own end, which frees every object first: up to a tenth of the time.
+        atexit._run_exitfuncs()
+        sys.stdout.flush()
+        os._exit(int(ended.code or 0))
 
 
 def _end(*_: object) -> None:

@@ -111,9 +111,9 @@ def _drop_output() -> None:
 
 def _mend_streams() -> None:
     """Python has no stream where the shell closed one (`2>&-`), and may have one for ASCII only."""
-    for name in ("stdout", "stderr"):
+    for name in ("stdin", "stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
-            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115
+            setattr(sys, name, open(os.devnull, "r+", encoding="utf-8"))  # noqa: PTH123, SIM115
         elif name == "stdout" and hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")

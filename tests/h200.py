@@ -46,7 +46,7 @@ def _row(name: str, v: Verification, run: Run) -> str:
     cells = (
         name if first else "",
         setting,
-        f"{run.activation_peak_gib:.2f} ({run.predicted.activation_gib:.2f})",
+        f"{run.activation_peak_gib:.2f} ({run.predicted_activation_gib:.2f})",
         number(run.kv_cache_tokens),
         _took(run),
         f"{_time(run, 'ttft_s.p50')} / {_time(run, 'ttft_s.p95')}",

@@ -28,7 +28,7 @@ DOCTOR = "doctor vllm-0.28-cpu-kv-bound.log"
 OFF = "recommend --model qwen2.5-7b --gpu mi300x --tp 2 --mode off"
 FAILS = f"{PAYS} --arrivals 20/s --slo ttft_p95=1s,itl_p99=80ms"
 LOADS = "client-bound kv-bound loglikelihood max-num-seqs preemptions small-step steps"
-STARTS = "bad-arguments blocks-override does-not-fit killed refused unknown-argument"
+STARTS = "bad-arguments blocks-override died does-not-fit killed refused unknown-argument"
 NEWER = "client-bound does-not-fit kv-bound loglikelihood refused steps"
 
 
@@ -212,10 +212,11 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def steady(text: str, place: Path) -> str:
-    """Without what differs from run to run: dates, folders, last digits."""
+    """Without what differs from run to run or machine: dates, folders, last digits, versions."""
     text = text.replace(str(place), "PLACE")
     text = re.sub(r"\d{4}-\d\d-\d\dT?[ \d:.]*(\+00:00|Z)?", "DATE", text)
     text = re.sub(r"(?<!\d-)\b\d+\.\d{6,}(e-\d+)?", lambda number: f"{float(number[0]):.6g}", text)
+    text = re.sub(r"(mistral-common|tiktoken|tokenizers) \d[\d.]*\d", r"\1 VERSION", text)
     return re.sub(r"[0-9a-f]{64}", "DIGEST", text)
 
 

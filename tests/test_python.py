@@ -56,7 +56,10 @@ def test_values_are_frames_and_tables(plan):
     for value in values:
         assert len(value.to_frame()), type(value)
         assert "\n" not in repr(value)
-    assert escape(answer(plan)) in plan._repr_html_(), "as a notebook shows it"
+    kept = chunkscope.Plan.load(PROFILE.with_name("plan.json"))
+    assert not kept.settings.given(), "nothing is set, and it says so, too"
+    for one in (plan, kept):
+        assert escape(answer(one)) in one._repr_html_(), "as a notebook shows it"
 
 
 # Of the terminal alone, and what Python does with the value that it gets back.

@@ -91,7 +91,7 @@ def read(path: Path, schema: str, made_by: str) -> dict[str, Any]:
     written = document.get("schema") if isinstance(document, dict) else None
     if document is None or written != schema:
         what = f"has schema {written!r}, not {schema!r}" if written else "is data, not a result"
-        raise InputError(f"{path} {what}", hint=f"run `{made_by}` first, and give what it writes")
+        raise InputError(f"{path} {what}", hint=f"run `{made_by}` first and pass its file")
     if document.get("sha256") != checksum(document):
         raise InputError(f"{path} is damaged: its checksum is wrong", hint=f"run `{made_by}` again")
     return dict(document)
@@ -137,14 +137,14 @@ class Artefact(Shown):
         return document
 
     def save(self, path: Name | None = None) -> bytes:
-        """Write it; what was written comes back."""
+        """Write it. Returns what was written."""
         data = dumped(self.to_json(), PRETTY)
         write_atomically(Path(path or self.default_path).expanduser(), data)
         return data
 
     @classmethod
     def load(cls, path: Self | Name | None = None) -> Self:
-        """From its file; an artefact that was loaded before is that."""
+        """Read it from its file; an artefact is returned as it is."""
         if isinstance(path, cls):
             return path
         file = Path(path or cls.default_path).expanduser()  # type: ignore[arg-type]
@@ -157,12 +157,12 @@ class Artefact(Shown):
         return value
 
     def digest(self) -> str:
-        """What it is by its content: the same whenever, wherever and however it was made."""
+        """A hash of its content: the same whenever, wherever and however it was made."""
         data = orjson.dumps(_identity(self), option=orjson.OPT_SORT_KEYS, default=str)
         return hashlib.sha256(data).hexdigest()
 
     def figures(self) -> dict[str, Any]:
-        """What follows from the fields and is written besides, for people and jq."""
+        """Values computed from the fields and written with them, for people and jq."""
         return {}
 
 

@@ -2,7 +2,6 @@
 
 import atexit
 import os
-import secrets
 import shutil
 import tempfile
 from collections.abc import Iterable, Sequence
@@ -29,7 +28,7 @@ def write_atomically(path: Path, data: bytes | Iterable[bytes]) -> None:
     """Replace `path` by `data` in one step, so that a full disk or a kill leaves the old file."""
     parts = [data] if isinstance(data, bytes) else data
     path = Path(os.path.realpath(path))  # a link is followed, not replaced
-    temporary = path.parent / f"{path.name[:200]}.{secrets.token_hex(4)}"
+    temporary = path.parent / f"{path.name[:200]}.{os.urandom(4).hex()}"
     try:
         if path.exists() and not path.is_file() and not path.is_dir():  # -o /dev/stdout
             temporary = path

@@ -81,20 +81,19 @@ def analyze(
         raise UsageError("--model or --tokenizer is empty", hint="was a shell variable not set?")
     if model and tokenizer:
         raise UsageError("--model and --tokenizer both name a tokenizer", hint="use one of them")
+    tasks = any(path.startswith(("lm-eval:", "inspect:")) for path in paths)
+    if not tasks and (shots, limit) != (None, None):
+        hint = "--sample N counts some rows of a file"
+        raise UsageError("--shots and --limit are for tasks, and none is named", hint=hint)
     options = opt.settled(analyze, given, AnalyzeOptions)
     skip_bad_rows = options.pop("skip_bad_rows", False)
     export_trace = options.pop("export_trace", None)
     if options.get("ray") and export_trace is not None:
-        both = "--ray and --export-trace cannot be used together"
-        raise UsageError(both, hint="leave one of them out")
+        raise UsageError("--ray and --export-trace cannot be used together")
     if export_trace is not None and not options.get("prefixes", True):
-        raise UsageError(
-            "--export-trace needs shared prefixes, but chunkscope.toml has prefixes = false",
-            hint="leave one of them out",
-        )
+        raise UsageError("--export-trace needs shared prefixes; in chunkscope.toml they are false")
     if export_trace and export_trace.resolve() in [Path(path).resolve() for path in paths]:
-        hint = "name another file"
-        raise UsageError(f"--export-trace {export_trace} would replace the data", hint=hint)
+        raise UsageError(f"--export-trace {export_trace} would replace the data")
     export = TraceExport() if export_trace else None
     with console.progress(quiet=quiet, tell=opt.told) as progress:
         profile = api.analyze(export=export, listener=progress, **options)
@@ -111,8 +110,7 @@ def analyze(
     for line in bad_rows(profile):
         console.say(line)
     if export and export_trace:
-        export.write(export_trace)
-        sizes = {"requests": export.requests, "block": export.block_size}
+        sizes = {"requests": export.write(export_trace), "block": export.block_size}
         opt.tell("wrote_trace", file=shlex.quote(str(export_trace)), **sizes)
     after = f"chunkscope recommend{opt.quoted(output, usual=PROFILE)}"
     opt.tell("wrote_next", file=output, after=after)

@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
-from chunkscope.errors import MissingError, UsageError
+from chunkscope.errors import InputError, MissingError, UsageError
 
 if TYPE_CHECKING:
     from chunkscope.console import Progress
@@ -68,13 +68,15 @@ def analyze(
     return profile
 
 
-def recommend(profiles: "Profile | Name | Sequence[Profile | Name]", **given: Any) -> "Plan":
+def recommend(
+    profiles: "Profile | Name | Sequence[Profile | Name] | None" = None, **given: Any
+) -> "Plan":
     """Recommend vLLM settings: `recommend("profile.json", model="qwen3-8b", gpu="h100")`.
 
     Several profiles are planned as one run. `gpu` is this machine's by default, if it has one.
     """
     from chunkscope.hardware.gpus import LOCAL, find_gpu
-    from chunkscope.lengths.profile import joined
+    from chunkscope.lengths.profile import Profile, joined
     from chunkscope.planning.recommend import recommend as run
     from chunkscope.planning.rule import LengthRule
 
@@ -84,11 +86,11 @@ def recommend(profiles: "Profile | Name | Sequence[Profile | Name]", **given: An
     if "gpu" not in given:
         with suppress(MissingError):
             given["gpu"] = find_gpu(LOCAL)
-    return run(joined(profiles), **given)
+    return run(Profile.load() if profiles is None else joined(profiles), **given)
 
 
 def simulate(
-    plan: "Plan | Name",
+    plan: "Plan | Name | None" = None,
     profile: "Profile | Name | Sequence[Profile | Name] | None" = None,
     *,
     calibration: Name | Sequence[Name] = (),
@@ -97,14 +99,13 @@ def simulate(
 ) -> "Simulation":
     """Predict what a setting does, without a GPU: `simulate(plan, profile, max_num_seqs=64)`."""
     from chunkscope.hardware.calibration import Calibration, together
-    from chunkscope.lengths.profile import joined
     from chunkscope.planning.plan import Plan
     from chunkscope.planning.predict import SimulateOptions, predict
 
     files = [calibration] if isinstance(calibration, str | os.PathLike) else calibration
     return predict(
         Plan.load(plan),
-        joined(profile) if profile is not None else None,
+        None if profile is None and "trace" in given else profile_of(plan, profile),
         filled(SimulateOptions, given, "simulate"),
         calibration=together([Calibration.load(Path(f)) for f in files]) if files else None,
         tick=tick,
@@ -112,8 +113,8 @@ def simulate(
 
 
 def verify(
-    plan: "Plan | Name",
-    profile: "Profile | Name | Sequence[Profile | Name]",
+    plan: "Plan | Name | None" = None,
+    profile: "Profile | Name | Sequence[Profile | Name] | None" = None,
     *,
     model: str | None = None,
     endpoint: str | None = None,
@@ -122,11 +123,12 @@ def verify(
     **given: Any,
 ) -> "Verification":
     """Measure the plan on a real engine, or a running server at `endpoint`."""
-    from chunkscope.lengths.profile import joined
+    from chunkscope.planning.plan import Plan
     from chunkscope.verification.verify import VerifyOptions, verify_endpoint
     from chunkscope.verification.verify import verify as run
 
-    profile, options = joined(profile), filled(VerifyOptions, given, "verify")
+    profile, options = profile_of(plan, profile), filled(VerifyOptions, given, "verify")
+    plan = Plan.load(plan)
     if endpoint is not None:
         return verify_endpoint(endpoint, plan, profile, options, model=model, report=report)
     return run(plan, profile, options, model=model, report=report, resume=resume)
@@ -135,7 +137,7 @@ def verify(
 def report(
     folder: Name = "reports", new: Name | None = None, *, output: Name | None = None
 ) -> Path:
-    """Write one HTML page of a folder's results, or of what changed in `new`; its path."""
+    """Write one HTML page of a folder's results, or of what changed in `new`. Returns its path."""
     from chunkscope.artefacts.files import write_atomically
     from chunkscope.findings import load_findings
     from chunkscope.report.folder import compare
@@ -149,6 +151,25 @@ def report(
 
 
 # -- options -------------------------------------------------------------------------------------
+
+
+def profile_of(
+    plan: "Plan | Name | None", named: "Profile | Name | Sequence[Profile | Name] | None" = None
+) -> "Profile":
+    """The profile or profiles that were named, else what the plan was made from."""
+    from chunkscope.lengths.profile import Profile, joined
+    from chunkscope.planning.plan import Plan
+
+    if named is not None:
+        return joined(named)
+    planned, usual = Plan.load(plan), Profile.default_path
+    folder = Path(plan).parent if isinstance(plan, str | os.PathLike) else usual.parent
+    for files in (planned.profile_files(folder), [folder / usual.name], [usual]):
+        profile = joined(files) if files and all(map(Path.exists, files)) else None
+        if profile is not None and profile.digest() == planned.source.profile_digest:
+            return profile
+    hint = "name it with --profile, or run `chunkscope recommend` again"
+    raise InputError("the profile that the plan was made from is not here", hint=hint)
 
 
 def tokenizer_of(model: Name) -> str:

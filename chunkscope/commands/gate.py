@@ -83,7 +83,9 @@ def _init(reports: Path, path: Path, *, force: bool) -> None:
         opt.tell("wrote_baseline", file=baseline)
     text = starting_text(findings, path, COMMENTS)
     if path.exists():
-        opt.tell("old_budget", file=path, old=path.replace(path.with_name(f"{path.name}.old")))
+        old = path.with_name(f"{path.name}.old")
+        write_atomically(old, path.read_bytes())
+        opt.tell("old_budget", file=path, old=old)
     write_atomically(path, text.encode())
     where = "" if path == CONFIG else f" --config {path}"
     opt.tell("wrote_next", file=path, after=f"chunkscope gate{where}")

@@ -21,8 +21,6 @@ from chunkscope.errors import InputError, UsageError
 
 if TYPE_CHECKING:
     from chunkscope.artefacts.note import Note
-    from chunkscope.lengths.profile import Profile
-    from chunkscope.planning.plan import Plan
 
 REPORTS = Path("reports")
 PROFILE, PLAN = REPORTS / "profile.json", REPORTS / "plan.json"
@@ -63,7 +61,7 @@ class GroupedCommand(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         for word in {"--rate", "--request-rate"} & {word.partition("=")[0] for word in args}:
             if any("--arrivals" in parameter.opts for parameter in self.params):
-                raise UsageError(f"there is no {word}", hint="write --arrivals 4/s")
+                raise UsageError(f"there is no option {word}", hint="write --arrivals 4/s")
         return super().parse_args(ctx, args)
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
@@ -71,7 +69,7 @@ class GroupedCommand(TyperCommand):
         for parameter in self.get_params(ctx):
             if (record := parameter.get_help_record(ctx)) is not None:
                 group = getattr(parameter, "rich_help_panel", None) or "Output"
-                text = re.sub(r"  \[(x>=[\d.]+|required)\]$", "", record[1])
+                text = re.sub(r"  \[([\d.]+<=x<=\d+|required)\]$", "", record[1])
                 groups.setdefault(group, []).append((record[0], text))
         for group, records in groups.items():
             with formatter.section(group):
@@ -84,6 +82,7 @@ def group(name: str) -> Callable[..., Any]:
     def option(text: str, *words: str, **how: Any) -> Any:
         metavar = next((word for word in words if not word.startswith("-")), None)
         how |= {"metavar": metavar, "show_default": False, "rich_help_panel": name}
+        how.setdefault("max", 2**53 if "min" in how else None)
         names = [word for word in words if word != metavar]
         return typer.Option(how.pop("default", None), *names, help=text, **how)
 
@@ -154,6 +153,8 @@ def settled(
     for name, value in table.items():
         table[name] = _checked(command.__name__, name, value, types)
     typed = {n: v for n, v in given.items() if v is not None and v is not False and v != []}
+    for name in (name for name, value in typed.items() if value != value):  # nan
+        raise UsageError(f"--{name.replace('_', '-')} is nan")
     return table | {name: value for name, value in typed.items() if name not in SHOWN}
 
 
@@ -240,23 +241,6 @@ def show(
 def check_format(form: str | None, *, json: bool) -> None:
     if json and form not in (None, "text"):
         raise UsageError("--json and --format cannot be used together", hint="use one of them")
-
-
-def loaded_plan(path: Path | None, profiles: list[Path] | None) -> "tuple[Plan, Profile]":
-    """The plan, and the profiles that were named, else the one that the plan was made from."""
-    from chunkscope.lengths.profile import joined
-    from chunkscope.planning.plan import Plan
-
-    path = path or PLAN
-    plan = Plan.load(path)
-    if profiles:
-        return plan, joined(profiles)
-    for files in (plan.profile_files(path.parent), [path.with_name("profile.json")], [PROFILE]):
-        profile = joined(files) if files and all(map(Path.exists, files)) else None
-        if profile is not None and profile.digest() == plan.source.profile_digest:
-            return plan, profile
-    hint = "name it with --profile, or run `chunkscope recommend` again"
-    raise InputError(f"the profile that {path} was made from is not here", hint=hint)
 
 
 def quoted(*words: object, usual: Path | None = None) -> str:

@@ -52,10 +52,6 @@ def simulate(
     from chunkscope.planning.predict import SimulateOptions
 
     options = opt.settled(simulate, given, SimulateOptions)
-    if "trace" in options:
-        options["plan"] = plan or opt.PLAN
-    else:
-        options["plan"], options["profile"] = opt.loaded_plan(plan, profile)
     with console.simulating() as tick:
         simulation = api.simulate(tick=tick, **options)
     simulation = replace(simulation, command=console.command())

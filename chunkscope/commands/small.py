@@ -42,7 +42,7 @@ def memory(
     long_prefill_token_threshold: int | None = SETTING(
         "Tokens of one prompt per step. [default: no limit]", "N", min=0
     ),
-    gpu_memory_utilization: float | None = SETTING("vLLM's part. [default: vLLM's]", "SHARE"),
+    gpu_memory_utilization: float | None = SETTING("GPU memory to use. [default: vLLM's]", "SHARE"),
     task: Task | None = WORKLOAD("Generate answers or score choices."),
     json: bool = opt.JSON,
 ) -> None:

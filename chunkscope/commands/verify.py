@@ -61,11 +61,12 @@ def verify(
     Example: chunkscope verify --model llama-3.1-8b --load-format dummy
     """
     given = locals()
+    from chunkscope.planning.plan import Plan
     from chunkscope.report.words.runs import failure, measured_elsewhere
     from chunkscope.verification.verify import Report, VerifyOptions
 
     options = opt.settled(verify, given, VerifyOptions)
-    options["plan"], options["profile"] = opt.loaded_plan(plan, profile)
+    options["profile"] = api.profile_of(plan, profile or None)
     options["resume"] = output if resume and output.exists() else None
     try:
         with console.progress(quiet=quiet, tell=opt.told) as listener:
@@ -77,7 +78,7 @@ def verify(
             opt.tell("rows_are_kept", file=output, again=again)
         raise
     opt.show(verification, details=details, json=json)
-    for note in measured_elsewhere(options["plan"], verification):
+    for note in measured_elsewhere(Plan.load(plan), verification):
         console.say(f"note: {note}")
     folder = opt.quoted(output.parent, usual=REPORTS)
     opt.tell("wrote_next", file=output, after=f"chunkscope report{folder}")

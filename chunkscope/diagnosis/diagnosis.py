@@ -72,7 +72,7 @@ class EngineReport(EngineStart):
 class Diagnosis(Artefact):
     """What `doctor` answers."""
 
-    schema: ClassVar = "chunkscope/doctor/6"
+    schema: ClassVar = "chunkscope/doctor/7"
     made_by: ClassVar = "chunkscope doctor vllm.log"
 
     engines: tuple[EngineReport, ...]
@@ -84,7 +84,7 @@ class Diagnosis(Artefact):
 
     @property
     def symptoms(self) -> tuple[Symptom, ...]:
-        """Of all engines, the gravest first."""
+        """Those of all engines, the worst first."""
         symptoms = [symptom for engine in self.engines for symptom in engine.symptoms]
         return tuple(sorted(symptoms, key=lambda symptom: -symptom.effect))
 

@@ -17,10 +17,11 @@ from chunkscope.lengths.profile import Profile
 from chunkscope.models import find_model
 from chunkscope.planning.engine_log import read_log
 from chunkscope.planning.plan import Plan
-from chunkscope.vllm.deployment import OWN, Deployment
+from chunkscope.vllm.deployment import Deployment
 from chunkscope.vllm.flags import release
 from chunkscope.vllm.log.facts import EngineFacts
 from chunkscope.vllm.log.reader import EngineStart, LogReader
+from chunkscope.vllm.settings import OWN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,10 +10,11 @@ from chunkscope.diagnosis.phases import FULL, Bound, LoadPhase
 from chunkscope.lengths.profile import Profile
 from chunkscope.prefixes.reuse import reuse_together
 from chunkscope.verification.endpoint.metrics import FIXED_SIZES
+from chunkscope.vllm.flags import GPU_CLASSES
 from chunkscope.vllm.log.failures import Failure
 from chunkscope.vllm.log.reader import EngineStart, LogWindow
 
-SMALLEST_DEFAULT = 2_048  # the least token budget that any version takes by itself
+SMALLEST_DEFAULT = min(budget for *_, (budget, _), _ in GPU_CLASSES)  # of any GPU and version
 LITTLE = 0.05  # of the busy time: not worth a word
 _STARVED = 3.0  # times as long: a decode step with a prompt in it
 _STORM = 0.05  # preemptions for each request that ran
@@ -63,7 +64,8 @@ class Engine:
         """How the KV cache could be larger: by the argument that fixed it, else by the device."""
         fixed = next((name for name in FIXED_SIZES if name in self.start.arguments), None)
         if fixed:
-            return note("change_fixed_size", argument=fixed)
+            unsure = fixed == FIXED_SIZES[1] and not self.start.last_line
+            return note("change_fixed_size", argument=fixed, or_on_cpu=unsure)
         return note("change_more_kv_cpu") if self.on_cpu else on_gpu
 
 
@@ -123,7 +125,7 @@ def _bad_requests(engine: Engine) -> Symptom | None:
     if refused is None or refused.unexplained <= refused.count:
         return None
     evidence = [note("answers_400", count=refused.unexplained)]
-    limit = engine.start.facts.max_model_len
+    limit = engine.start.settings.max_model_len
     if longest is not None and limit is not None and longest >= limit:
         evidence.append(note("longest_and_limit", longest=longest, limit=limit))
     change = "change_bad_requests"
@@ -177,7 +179,9 @@ def _queue_bound(engine: Engine) -> Symptom | None:
     change = "change_queue" if told else "change_queue_budget_unknown"
     if engine.small_steps or max(map(engine.share_of, (Bound.KV, Bound.SEQS))) >= LITTLE:
         change = "change_queue_last"
-    return _held_back(engine, Bound.PREFILL, change, weight=0.5)
+    between = all(phase.burst for phase in engine.phases if phase.bound is Bound.PREFILL)
+    more = (note("came_at_once"),) if between else ()
+    return _held_back(engine, Bound.PREFILL, change, *more, weight=0.5)
 
 
 def _small_step(engine: Engine) -> Symptom | None:
@@ -234,7 +238,7 @@ def _hit_rate(engine: Engine) -> Symptom | None:
     shareable = reuse_together(reuses).hit_rate if reuses else None
     if not windows or not shareable or shareable < LITTLE:
         return None
-    last, off = windows[-1], engine.start.facts.enable_prefix_caching is False
+    last, off = windows[-1], engine.start.settings.enable_prefix_caching is False
     rate = last.hit_rate or 0.0
     if rate >= shareable / 2:
         return None

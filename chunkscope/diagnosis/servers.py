@@ -23,6 +23,7 @@ from chunkscope.verification.endpoint.server import (
 )
 from chunkscope.vllm.log.facts import EngineFacts
 from chunkscope.vllm.log.reader import EngineStart, LogWindow
+from chunkscope.vllm.settings import Settings
 
 _READINGS = 60  # at most, over the whole time
 _RUNNING = ("vllm:num_requests_running",)
@@ -53,8 +54,8 @@ async def _read(address: str, seconds: float) -> ServerReading:
         server = await meet(connection, None)
         if server.metrics is None:
             raise MissingError(
-                f"{address} has no /metrics of vLLM",
-                hint="is it vLLM's own port, and not a proxy that hides /metrics?",
+                f"{address} serves no vLLM metrics at /metrics",
+                hint="name vLLM's port: a proxy may hide /metrics",
             )
         begun, readings = time.monotonic(), [(0.0, server.metrics)]
         pause = max(1.0, seconds / _READINGS)
@@ -73,15 +74,13 @@ def reading_of(
     windows = [_window(one, other) for one, other in pairwise(readings)]
     before, after = readings[0][1], readings[-1][1]
     cache = metrics.kv_cache(after, server.max_model_len)
-    on = cache.engine.get("enable_prefix_caching")
+    told = Settings.of({**cache.engine, "max_model_len": server.max_model_len})
     facts = EngineFacts(
         version=server.version,
         model=server.model,
-        max_model_len=server.max_model_len,
         kv_cache_tokens=cache.tokens,
         kv_concurrency=cache.concurrency,
-        gpu_memory_utilization=cache.engine.get("gpu_memory_utilization"),
-        enable_prefix_caching=bool(on) if on is not None else None,
+        settings=told,
     )
     rate = metrics.prefix_hit_rate(before, after)
     if windows and rate is not None:

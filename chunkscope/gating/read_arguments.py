@@ -15,11 +15,11 @@ from typing import Any
 
 from chunkscope.artefacts.files import read_text
 from chunkscope.errors import InputError
-from chunkscope.vllm.deployment import OWN, Refusal
+from chunkscope.vllm.deployment import Refusal
 from chunkscope.vllm.enums import Entry
 from chunkscope.vllm.flags import ServeFlag, flags_of, parse_words, why_unknown
 from chunkscope.vllm.rules import Version
-from chunkscope.vllm.settings import NAMES, Settings
+from chunkscope.vllm.settings import NAMES, OWN, Settings
 
 SERVE = re.compile(r"\bvllm\s+serve\b|\bvllm\.entrypoints\.openai\.api_server\b")
 COMMENT = re.compile(r"(?m)(?:^|(?<=[ \t]))#.*$")
@@ -30,9 +30,9 @@ VARIABLE = re.compile(r"\b(VLLM_(?!LOG|API_KEY|HOST|PORT)\w+)=")
 HARNESS_COMMAND = re.compile(r"\blm[_-]eval\b")
 
 
-def refusal(argument: str, why: str, code: str = "argument_refused") -> Refusal:
+def refusal(argument: str, code: str, **values: Any) -> Refusal:
     """Why vLLM would not take an argument, or not take it as it is meant."""
-    return Refusal(argument=argument, code=code, values={"why": why})
+    return Refusal(argument=argument, code=code, values=values)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +77,7 @@ def _form_of(path: Path, text: str) -> str:
 def _commands(text: str) -> str:
     """As a shell reads them: without comments, and then lines that go on joined."""
     if "\\\r\n" in text or REDEFINED.search(text):
-        raise ValueError("it has a `\\` before a CRLF, or a `vllm` of its own")
+        raise ValueError("a `\\` stands before a Windows line end, or it redefines `vllm`")
     return COMMENT.sub("", text).replace("\\\n", " ")
 
 
@@ -108,7 +108,7 @@ def _from_list(
     try:
         given, unknown = parse_words(words, version)
     except ValueError as error:
-        faults.append(refusal("arguments", str(error)))
+        faults.append(refusal("arguments", "argument_refused", why=str(error)))
         given, unknown = {}, []
     for name, value in given.items():
         if isinstance(value, bool):
@@ -120,7 +120,7 @@ def _from_list(
             try:
                 values[name] = known[name].read(word)
             except ValueError as error:
-                faults.append(refusal(name, str(error)))
+                faults.append(refusal(name, "argument_refused", why=str(error)))
     faults += _take_unknown(unknown, written, version)
     others = {name: text for name, text in written.items() if name not in (*NAMES, "model")}
     for name in known.keys() & others.keys():  # of no effect, or what is done anyway
@@ -145,11 +145,11 @@ def _take_unknown(words: list[str], written: dict[str, str], version: Version) -
         elif word.startswith("-"):
             name = flag.lstrip("-").replace("-", "_")
             written[name] = value
-            yield refusal(name, why_unknown(flag, version), "argument_unknown")
+            yield refusal(name, "argument_unknown", **why_unknown(flag, version))
         elif name:
             written[name] = f"{written[name]} {word}".strip()
         else:
-            yield refusal(word, f"vLLM does not know what to do with the word {word!r}")
+            yield refusal(word, "argument_stray", word=word)
 
 
 # -- YAML ----------------------------------------------------------------------------------------
@@ -215,14 +215,14 @@ def from_model_args(text: str, version: Version) -> CommittedArguments:
         name, value = HARNESS_NAMES.get(key, key), str(given)
         flag = flags_of(version).get(name)
         if name != key and name in pairs:
-            refusals.append(refusal(key, f"lm-eval takes it or {name}, not both"))
+            refusals.append(refusal(key, "argument_twice", other=name))
         elif name in HARNESS_KEYS:
             if HARNESS_KEYS[name] not in (None, value.lower()):
                 others[name] = value
         elif flag is None or flag.server:
-            refusals.append(refusal(name, "vLLM's LLM class has no such argument"))
+            refusals.append(refusal(name, "argument_not_of_llm"))
         elif flag.takes.startswith(("size", "length")) and not value.isdecimal():
-            refusals.append(refusal(name, f"{value!r} is no whole number"))  # nor `4K`, nor `auto`
+            refusals.append(refusal(name, "argument_no_number", value=value))  # as `4K`, `auto`
         else:
             words += _keyword(flag, json.dumps(given) if isinstance(given, dict | list) else value)
     read = _from_list(words, version, refusals)

@@ -67,7 +67,7 @@ def together(calibrations: Sequence[Calibration]) -> Calibration:
         values = dict.fromkeys(str(attrgetter(name)(one)) for one in calibrations)
         if len(values) > 1:
             raise InputError(
-                f"the calibrations are of different engines: {name} {' and '.join(values)}",
+                f"the calibrations come from different engines: {name} {' and '.join(values)}",
                 hint="pass those of one GPU, model and vLLM version",
             )
     columns = {

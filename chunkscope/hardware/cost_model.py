@@ -119,8 +119,8 @@ def _scaled(step: StepModel, here: CostTarget, there: CostTarget, other_model: b
     old, new = there.roofline, here.roofline
     if old is None or new is None:
         raise InputError(
-            f"the calibration is of {there.gpu.title}, the plan is for {here.gpu.title}, and the "
-            "speed of one of them is not known: it cannot be scaled",
+            f"a calibration for {there.gpu.title} cannot be scaled to {here.gpu.title}: the speed "
+            "of one of them is not known",
             hint="calibrate on the GPU of the plan: `chunkscope verify`",
         )
     launch_s = step.host.ungraphed_s * new.host.ungraphed_s / old.host.ungraphed_s

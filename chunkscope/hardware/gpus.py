@@ -75,7 +75,7 @@ def find_gpu(name: str) -> Gpu:
             raise UsageError(f"--gpu: {error}") from None
         if not size:
             raise UsageError("the memory of --gpu is 0", hint=f"write it like {SIZE.accepted}")
-        return Gpu(name=f"{size:g}GiB", title=f"a GPU with {size:g} GiB", memory_gib=size)
+        return Gpu(name=f"{size:g}GiB", title=f"a GPU with {size:.4g} GiB", memory_gib=size)
     near = [f"did you mean {one}? " for one in get_close_matches(_slug(name), TABLE, n=1)]
     hint = f"{''.join(near)}known: {', '.join(TABLE)}; or its memory: --gpu 80GiB"
     raise UsageError(f"unknown GPU: {name}", hint=hint)

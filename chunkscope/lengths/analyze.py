@@ -39,8 +39,7 @@ def analyze(
     >>> analyze("sample_data/math_word_problems.jsonl").overall
     <LengthHistogram of 200: p50 101, p95 170, longest 205 tokens>
     """
-    options = options or AnalyzeOptions()
-    listener = listener or Progress()
+    options, listener = options or AnalyzeOptions(), listener or Progress()
     with discovered(paths, options, listener) as sources:
         total_bytes = sum(source.bytes or 0 for source in sources)
         scan = Scan(options, expected_bytes=total_bytes, listener=listener, export=export)
@@ -88,7 +87,6 @@ def discovered(paths: Paths, options: AnalyzeOptions, listener: Progress) -> Ite
 def info_of(scan: Scan) -> TokenizerInfo:
     """The tokenizer that counted, with how its counts were checked."""
     tokenizer, options, template = scan.tokenizer, scan.options, scan.options.chat_template
-    reference = engine_name(tokenizer.facts.package)
     # What comes through a pipe can be read only once.
     digest = hashlib.sha256(template.read_bytes()) if template and template.is_file() else None
     return TokenizerInfo(
@@ -96,10 +94,10 @@ def info_of(scan: Scan) -> TokenizerInfo:
         digest=tokenizer.digest,
         kind=tokenizer.kind,
         engine="none",
-        reference=reference,
+        reference=engine_name(tokenizer.facts.package),
         special_tokens_added=tokenizer.facts.special_added if options.special_tokens else 0,
         chat_template=digest.hexdigest() if digest else None,
-        notes=(note("counted_again", reference=reference),) if tokenizer.only_reference else (),
+        notes=tuple(tokenizer.notes),
     )
 
 
@@ -115,8 +113,7 @@ def profile_of(
             if failure := dataset.failure:
                 raise InputError(failure.message, hint=failure.hint)
         for dataset in datasets:
-            if dataset.bad_rows:
-                first = dataset.bad_rows[0]
+            for first in dataset.bad_rows[:1]:
                 raise InputError(
                     f"none of the {dataset.skipped:,} rows of {dataset.path} could be used; "
                     f"{dataset.unit} {first.position}: {first.reason}",
@@ -125,9 +122,8 @@ def profile_of(
         names = ", ".join(dataset.path for dataset in datasets[:3])
         raise InputError(f"there are no rows in {names}", hint="is the file empty?")
     engines = engines_of(datasets)
-    used = replace(info, engine=engines) if info and engines else NO_TOKENIZER
     return Profile(
-        tokenizer=used,
+        tokenizer=replace(info, engine=engines) if info and engines else NO_TOKENIZER,
         datasets=tuple(datasets),
         options=options.recorded(),
         paths=tuple(printable(without_secrets(path)) for path in several(paths)),

@@ -1,6 +1,6 @@
 """What is in a dataset, as a digest of its records: the same in any order, file and file format."""
 
-import json
+import marshal
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -58,14 +58,14 @@ def content_changes(before: Content, now: Content) -> tuple[int, int] | None:
     return (new - old).total(), (old - new).total()
 
 
-def _canonical(record: Any) -> bytes:
+def _canonical(row: Any) -> bytes:
     """One spelling for each record, whether it comes from JSON, a CSV or parquet."""
-    if type(record) is dict and ({*map(type, record.values())} != {str} or "" in record.values()):
-        record = _as_text(record)
     try:
-        return orjson.dumps(record, option=orjson.OPT_SORT_KEYS)
-    except TypeError:  # a lone surrogate, or nested too deeply for orjson
-        return json.dumps(record, sort_keys=True, default=str).encode()
+        if type(row) is dict and ({*map(type, row.values())} != {str} or "" in row.values()):
+            row = _as_text(row)
+        return orjson.dumps(row, option=orjson.OPT_SORT_KEYS)
+    except (TypeError, RecursionError):  # a lone surrogate, or nested too deeply
+        return marshal.dumps(row, 2)
 
 
 def _as_text(value: Any) -> Any:

@@ -28,7 +28,7 @@ from chunkscope.tokenizers.reference import ID_BYTES, engine_name
 from chunkscope.tokenizers.tokenizer import Tokenizer
 
 _GROUP_CHARS = 1 << 17  # at least, for which it is worth to ask a thread
-_MOST_UNDER_WAY = 4
+_MOST_UNDER_WAY = 12  # enough to count while a tokenizer is loaded, when nobody can read
 _MOST_CHOICES = 32  # that are letters or words; more are sentences, and not looked at
 
 

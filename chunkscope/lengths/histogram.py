@@ -61,7 +61,7 @@ class LengthHistogram:
 
     @property
     def line(self) -> str:
-        """The figures that are asked for first."""
+        """Median, p95 and longest, in one line."""
         p50, p95 = number(self.percentile(50)), number(self.percentile(95))
         return f"p50 {p50}, p95 {p95}, longest {number(self.max)} tokens"
 
@@ -109,7 +109,7 @@ class LengthHistogram:
         return self.over(length) / self.count if self.count else None
 
     def doubling(self) -> list[tuple[int, int, int]]:
-        """From, up to, and how many, in doubling steps from the shortest to the longest.
+        """(from, up to, count) in doubling steps, from the shortest to the longest prompt.
 
         >>> LengthHistogram.of([3, 100, 200]).doubling()
         [(0, 64, 1), (64, 128, 1), (128, 256, 1)]

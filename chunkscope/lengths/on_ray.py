@@ -202,7 +202,8 @@ def run_tasks(
         lengths = together(part.dataset for part in counted)
         done = sum(job.parts[part.place].part_bytes or 0 for part in counted)
         tell({"rows": lengths.count, "tokens": lengths.total, "bytes_read": done})
-    if not by_reference and any(part.tokenizer and part.tokenizer.notes for part in counted):
+    notes = [one.code for part in counted if part.tokenizer for one in part.tokenizer.notes]
+    if not by_reference and "counted_again" in notes:
         return run_tasks(ray, job, tell, by_reference=True)
     return sorted(counted, key=lambda part: part.place)
 

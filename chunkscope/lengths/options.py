@@ -30,7 +30,7 @@ PER_DATASET = ("fields", "each", "choices")  # of SelectOptions: PATH, or NAME=P
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnalyzeOptions:
-    """Everything `analyze` can be told."""
+    """The options of `analyze`."""
 
     tokenizer: str | None = None
     select: SelectOptions = field(default_factory=SelectOptions)
@@ -70,16 +70,18 @@ class AnalyzeOptions:
             object.__setattr__(self, name, several(getattr(self, name)))
 
     def for_dataset(self, dataset: str) -> tuple[str, SelectOptions]:
-        """The text before its prompts, and where they are: what names it goes before the rest."""
-        pairs: dict[str, Any] = {"": [(file.dataset, file) for file in self.prefix_files]}
-        pairs |= {name: map(for_one, getattr(self.select, name)) for name in PER_DATASET}
-        chosen: dict[str, Any] = {}
-        for option, given in pairs.items():
-            fitting = [(name, value) for name, value in given if fnmatchcase(dataset, name or "*")]
-            named = [value for name, value in fitting if name]
-            chosen[option] = tuple(named or [value for _, value in fitting])
-        files = chosen.pop("")
-        return files[0].content if files else "", replace(self.select, **chosen)
+        """The prefix text and prompt fields of one dataset; options that name it win."""
+
+        def chosen(given: list[tuple[Any, Any]]) -> Any:
+            own = [value for name, value in given if name and fnmatchcase(dataset, name)]
+            return own or [value for name, value in given if not name]
+
+        files = chosen([(file.dataset, file) for file in self.prefix_files])
+        given = {name: [*map(for_one, getattr(self.select, name))] for name in PER_DATASET}
+        select = self.select
+        if any(name for pairs in given.values() for name, _ in pairs):
+            select = replace(select, **{name: chosen(pairs) for name, pairs in given.items()})
+        return files[0].content if files else "", select
 
     def cache_key(self, prefix: str = "", select: SelectOptions | None = None) -> str:
         """Every option that can change the profile of a dataset with that prefix and prompt."""
@@ -90,7 +92,7 @@ class AnalyzeOptions:
         return json.dumps(kept, sort_keys=True, default=str)  # not orjson: numbers of any size
 
     def recorded(self) -> "AnalyzeOptions":
-        """What a profile says of them: not what each run decides anew, nor the text of files.
+        """The options as a profile keeps them, without those of one run and without texts.
 
         The digest of a given chat template is beside the tokenizer.
         """

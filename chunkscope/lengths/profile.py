@@ -103,8 +103,7 @@ class DatasetProfile:
     @property
     def failed_because(self) -> str:
         """One line, without the fields to choose from."""
-        message = self.failure.message if self.failure else ""
-        return message.partition("\n")[0].removesuffix("; there are:")
+        return self.failure.message.partition("\n")[0] if self.failure else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

@@ -4,6 +4,7 @@ Sources are read one after the other. Only where there is much to read, or it co
 machine, some are read at the same time.
 """
 
+import hashlib
 import os
 import threading
 from collections.abc import Iterable, Iterator, Sequence
@@ -35,9 +36,9 @@ from chunkscope.prompts.harness.lm_eval import results_file
 from chunkscope.prompts.harness.log import LONGEST_FIRST, LogSummary
 from chunkscope.prompts.select import selected
 from chunkscope.prompts.selection import Selection
-from chunkscope.sources.base import Chunk, Problems, Source, cannot_read, printable
+from chunkscope.sources.base import CHUNK_BYTES, Chunk, Problems, Source, cannot_read, printable
 from chunkscope.sources.reader import READERS, RecordReader, format_of_name
-from chunkscope.sources.streams import close_archives
+from chunkscope.sources.streams import Stream, close_archives, decompressed
 from chunkscope.tokenizers.cache import cache_file, prune_cache, read_cached, sha256
 from chunkscope.tokenizers.check import Reservoir
 from chunkscope.tokenizers.foreign import TokenizerError
@@ -80,6 +81,7 @@ class Scan:
         self.positions = 0  # of the part that was counted last
         self.selections: dict[Any, Selection] = {}  # of small files, by their shape
         self.options_key = cache(options.cache_key)  # by the prefix of a dataset
+        self.digest = cache(lambda file, _changed_ns: sha256(file))  # an archive has many members
         self.counting_key: str | None = None
         self._counted: list[tuple[str, DatasetProfile]] = []  # to be kept
         self._stop = threading.Event()
@@ -188,9 +190,9 @@ class DatasetScan:
         if self.source.is_read_once or self.source.url:  # it may take long
             yield None
         try:
-            self._look_up()
+            data = self._look_up()
             with ExitStack() as opened:
-                for batch in self._read(opened) if self.earlier is None else ():
+                for batch in self._read(opened, data) if self.earlier is None else ():
                     yield self, batch
         except OSError as error:
             self.error = cannot_read(self.source.path, error)
@@ -200,14 +202,19 @@ class DatasetScan:
             self.error = error
         yield self, None
 
-    def _look_up(self) -> None:
-        """The digest of the file, and what the cache has of it."""
-        source, options, scan = self.source, self.options, self.scan
-        if source.file and not source.is_read_once and not self.is_later:
-            self.changed_ns = source.file.stat().st_mtime_ns
-            self.sha256 = sha256(source.file)
+    def _look_up(self) -> bytes | None:
+        """The digest of the file, and what the cache has of it; its bytes, if it is small."""
+        source, options, scan, data = self.source, self.options, self.scan, None
+        file = None if source.is_read_once or self.is_later else source.file
+        self.changed_ns = file.stat().st_mtime_ns if file else 0
+        is_whole = not (source.member or source.part or source.format == "saved")
+        if file and is_whole and (source.bytes or 0) <= CHUNK_BYTES:
+            data = file.read_bytes()  # once: its records are read from them
+            self.sha256 = hashlib.sha256(data).hexdigest()
+        elif file:
+            self.sha256 = scan.digest(file, self.changed_ns)
         if not self.sha256 or not options.use_cache or source.part is not None:
-            return
+            return data
         # A harness's settings change what is counted; a .tsv is rather split at tabs than a .csv.
         results, suffix = results_file(source), format_of_name(source.path)[1]
         beside = (results and sha256(results), source.member, source.format, suffix)
@@ -222,13 +229,16 @@ class DatasetScan:
                 scan.advance((0, 0, 0), (earlier.rows, earlier.lengths.total, source.bytes or 0))
                 name, group, path = source.name, source.group, source.path
                 self.earlier, self.entry = replace(earlier, name=name, group=group, path=path), None
+        return data
 
-    def _read(self, opened: ExitStack) -> Iterator[Batch]:
+    def _read(self, opened: ExitStack, data: bytes | None) -> Iterator[Batch]:
         """Read and select; what is opened on the way is closed by the caller."""
         source, options = self.source, self.options
         whole = replace(source, part=None) if source.part else source
         self.reader = reader = RecordReader(whole, options.read, self.problems)
         opened.enter_context(reader)
+        if data is not None:
+            reader.plain = decompressed(Stream(iter((data,))), source.path)
         if not (head := reader.head()):
             return
         prefix, paths = options.for_dataset(source.name)
@@ -349,10 +359,9 @@ class DatasetScan:
         if counter.begun_twice:
             begin = tokenizer.facts.begin_text
             yield note("begun_twice", begin=begin, count=counter.begun_twice)
-        if counter.ignored_tools:
-            yield note("tools_ignored", count=counter.ignored_tools)
-        if counter.media_rows:
-            yield note("media_rows", count=counter.media_rows)
+        counts = {"tools_ignored": counter.ignored_tools, "media_rows": counter.media_rows}
+        counts["empty_prompts"] = counter.lengths[0]
+        yield from (note(code, count=count) for code, count in counts.items() if count)
 
 
 def columns_without_media(head: Sequence[Any]) -> set[str]:

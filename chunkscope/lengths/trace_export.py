@@ -31,13 +31,9 @@ class SentPrompt(NamedTuple):
     output_cap: int | None = None
 
 
-class TraceRow(NamedTuple):
-    """A request; of a prompt of which only the length is known there are no blocks."""
-
-    tokens: int
-    output: int
-    is_assumed: bool  # the output
-    blocks: list[bytes]  # for each, a hash of it and all before it
+# A request: its tokens, those of its answer and, for each block, a hash of it and all before it.
+# Of a prompt of which only the length is known there are no blocks.
+TraceRow = tuple[int, int, list[bytes]]
 
 
 class TraceRows:
@@ -54,19 +50,18 @@ class TraceRows:
         for prompt in prompts:
             past, blocks = blake2b(digest_size=8), []
             ids, output = prompt.ids or b"", prompt.output
-            if output is None and not prompt.reads:
-                output = 1
+            if output is None:
+                output = prompt.output_cap or DEFAULT_OUTPUT if prompt.reads else 1
             for start in range(0, len(ids), size):
                 past.update(ids[start : start + size])
                 blocks.append(past.digest())
-            answer = output if output is not None else prompt.output_cap or DEFAULT_OUTPUT
-            self._rows.append(TraceRow(prompt.tokens, answer, output is None, blocks))
+            self._rows.append((prompt.tokens, output, blocks))
 
     def in_order(self) -> list[TraceRow]:
         """As they are sent; of equal length, those that begin alike one after the other."""
         if not self.longest_first:
             return self._rows
-        return sorted(self._rows, key=lambda row: (-row.tokens, row.blocks))
+        return sorted(self._rows, key=lambda row: (-row[0], row[2]))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -75,26 +70,25 @@ class TraceExport:
 
     block_size: int = MOONCAKES_BLOCK
     datasets: dict[str, TraceRows] = field(default_factory=dict)
-    requests: int = 0  # that were written
-    assumed_outputs: int = 0  # of those, without an answer in the data
 
     def rows(self, name: str) -> TraceRows:
         """For a dataset that is about to be counted, perhaps once more."""
         self.datasets[name] = TraceRows(self.block_size)
         return self.datasets[name]
 
-    def write(self, path: Path) -> None:
+    def write(self, path: Path) -> int:
+        """How many requests were written."""
         rows = [row for dataset in self.datasets.values() for row in dataset.in_order()]
-        self.requests, self.assumed_outputs = len(rows), sum(row.is_assumed for row in rows)
         write_atomically(path, self._lines(rows))
+        return len(rows)
 
     def _lines(self, rows: Sequence[TraceRow]) -> Iterator[bytes]:
         numbers: dict[bytes, int] = {}  # by the hash of a block, as they occur
         alone = 0  # blocks of prompts of which only the length is known: nobody else has them
-        for row in rows:
-            ids = [numbers.setdefault(block, alone + len(numbers)) for block in row.blocks]
-            if row.tokens and not row.blocks:
-                start, count = alone + len(numbers), -(-row.tokens // self.block_size)
+        for tokens, output, blocks in rows:
+            ids = [numbers.setdefault(block, alone + len(numbers)) for block in blocks]
+            if tokens and not blocks:
+                start, count = alone + len(numbers), -(-tokens // self.block_size)
                 ids, alone = [*range(start, start + count)], alone + count
-            line = {"timestamp": 0, "input_length": row.tokens, "output_length": row.output}
+            line = {"timestamp": 0, "input_length": tokens, "output_length": output}
             yield orjson.dumps({**line, "hash_ids": ids}, option=orjson.OPT_APPEND_NEWLINE)

@@ -138,7 +138,7 @@ def _experts(fields: Fields, layers: tuple[Layer, ...]) -> Experts | None:
         shared += fields.maybe("shared_expert_intermediate_size") or 0
     return Experts(
         count=count,
-        active=fields.maybe("active") or 2,
+        active=min(fields.maybe("active") or 2, count),
         intermediate=routed,
         layers=sparse,
         shared_intermediate=shared,

@@ -96,7 +96,7 @@ class Fields:
             value = self.config.get(key)
             if value is None or value == "auto":
                 continue
-            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+            if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**53:
                 raise InputError(
                     f"the config.json of {self.name} has {key} = {value!r:.40}, not a whole number"
                 )

@@ -66,9 +66,8 @@ def _signs(fields: Fields) -> list[str] | None:
         return None
     if len(signs) != fields.layers or not set(signs) <= set(_BY_SIGN):
         raise InputError(
-            f"the config.json of {fields.name} describes {fields.layers} layers, and not each of "
-            "them by a known sign",
-            hint="M, *, - or E in hybrid_override_pattern, a word in layers_block_type",
+            f"the config.json of {fields.name} does not name each of its {fields.layers} layers",
+            hint="hybrid_override_pattern may have M, *, - and E, one for each layer",
         )
     return signs
 

@@ -7,6 +7,7 @@ outputs that nobody knows.
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain
 from math import ceil
 
 from chunkscope.artefacts.figures import ITL_MAX
@@ -14,20 +15,18 @@ from chunkscope.artefacts.note import Fact
 from chunkscope.planning.plan import BEST, DEFAULT, RULE, Advice, AdviceKind, Basis, Reason
 from chunkscope.planning.problem import FEWEST_SEARCHED, FEWEST_SEQS, LADDER, Problem
 from chunkscope.planning.rule import Decision
-from chunkscope.planning.simulator import NEAR, NEVER, Simulator
+from chunkscope.planning.simulator import NEAR, Simulator
 from chunkscope.simulation.result import SimulatedRun
 from chunkscope.simulation.sweep import UNIT_RATE, lone_run_that_breaks
-from chunkscope.vllm.deployment import OWN
 from chunkscope.vllm.enums import Mode
 from chunkscope.vllm.flags import flags_of
-from chunkscope.vllm.settings import NAMES, Settings
+from chunkscope.vllm.settings import NAMES, OWN, Settings
 
 WORTH = 0.03  # an argument that gains less of the aim is not set
 WORTH_ROOM = 0.1  # of a limit: settings with less between them keep it about as well
 BUDGET_STEPS = (0.25, 0.5, 1, 2, 4, 8)  # as multiples of vLLM's own
 LEAST_BUDGET = 64  # with less, steps are so many that nothing is gained
 MOST_ROUNDS = 3  # of looking near the best of the grid, and at its rate
-FAR = 1.75  # times what vLLM's default serves: assumed; the most gained in 48 cases was 1.37 times
 THRESHOLDS = (512, 2_048)  # tried against gaps, where requests come while others decode
 MOST_CHECKED = 4  # settings that keep the limits with a part of the requests, tried with all
 NO_CPU_TIME = "no_cpu_time"  # a host that takes no time: every variation tries it, too
@@ -63,9 +62,10 @@ def by_simulation(p: Problem) -> tuple[Advice, Settings]:
     It comes back, too, whether it is advised or not."""
     every, default = p.simulator(), p.default
     hopeless = p.request.slo and lone_run_that_breaks(*every.engine(default))
-    own = every.attempt(default) if p.request.rate else None
-    floods = own and (p.request.rate or 0) > FAR * own.requests / own.figures.makespan_s
-    best = default if hopeless or floods else _finalist(p)
+    best = default if hopeless or _floods(p) else _finalist(p)
+    kept, rate, gpus = any(map(every.keeps_limits, (default, best))), None, None
+    if p.request.slo and not hopeless and not kept:
+        best, rate = _fastest_instead(p, best)
     gain, least, doubt, chosen = None, None, None, best
     if p.request.slo and not every.keeps_limits(default):  # what keeps them is better, surely
         chosen = best if every.keeps_limits(best) else default
@@ -79,10 +79,7 @@ def by_simulation(p: Problem) -> tuple[Advice, Settings]:
         least, doubt = _least(p, best, gain) if is_worth else (gain, None)
         chosen = best if is_worth and least > 0 else default
     kind = AdviceKind.SET if chosen != default else AdviceKind.KEEP
-    rate = gpus = None
-    if p.request.slo and not every.keeps_limits(chosen):
-        kind = AdviceKind.NO_SETTING
-        rate = None if hopeless else sustained(p, best if p.request.is_open else default)
+    kind = kind if every.keeps_limits(chosen) or not p.request.slo else AdviceKind.NO_SETTING
     if rate and p.request.rate:  # replicas share the requests
         gpus = ceil(p.request.rate / rate) * p.base.parallel.gpus
     advice = Advice(
@@ -116,7 +113,7 @@ def search(simulator: Simulator, start: Settings) -> Settings:
         if near == chosen:
             break
         chosen = near
-    caps = [*_capped(chosen, simulator), *_capped(start, simulator)] if slo else []
+    caps = chain(_capped(chosen, simulator), _capped(start, simulator)) if slo else ()
     return simulator.best(caps, chosen)
 
 
@@ -167,12 +164,21 @@ def _finalist(p: Problem) -> Settings:
         if is_new and not part.keeps_limits(default) and _breaks_with(p, settings):
             doubtful.append(settings)  # only where no other does
             keeping = [*keeping, settings] if len(doubtful) < MOST_CHECKED else [*doubtful]
-        elif every.keeps_limits(settings):
+        elif every.keeps_limits(settings, None if settings == candidates[0] else 1.0):
             return settings
-        else:  # all have a longer tail than a part: the next has to have as much room
-            tail = every.used(settings) / max(part.used(settings), 1e-9)
-            keeping = [one for one in keeping if part.used(one) * tail <= 1]
+        else:  # all have a longer tail than a part: the next has to have more room
+            keeping = [one for one in keeping if part.used(one) < part.used(settings)]
     return candidates[0]
+
+
+def _floods(p: Problem) -> bool:
+    """Come more than the GPU could compute if steps took no longer than what is in them does?"""
+    every, rate, replicas = p.simulator(), p.request.rate or 0.0, p.default.parallel.data
+    run, step = every.attempt(p.default) if rate else None, every.scenario(p.default).step
+    if run is None or not run.queue_grows:
+        return False
+    weights_s = (run.figures.steps or 0) / replicas * (step.fixed_s + step.experts_s)
+    return rate * (run.gpu_s - weights_s) > run.requests  # which are read in each step
 
 
 def _breaks_with(p: Problem, settings: Settings) -> str | None:
@@ -196,34 +202,33 @@ def _least(p: Problem, best: Settings, gain: float) -> tuple[float, str | None]:
 # -- the highest rate ------------------------------------------------------------------------------
 
 
-def fastest(p: Problem, settings: Settings, below: float = NEVER) -> tuple[Settings, float]:
+def fastest(p: Problem) -> tuple[Settings, float]:
     """The setting that keeps the limits at the highest rate, and about that rate: with some of the
-    requests, from this setting to what the search finds at its rate (or the lowest), and on to the
-    best of those that kept the limits there. At a rate of `below` none keeps them."""
-    part, best, rate = _at(p, UNIT_RATE).simulator(FEWEST_SEARCHED), settings, 0.0
-    keeping: list[Settings] = []
+    requests, from vLLM's default to what is best at its rate, and on among what is kept there."""
+    part, settings, rate = _at(p, UNIT_RATE).simulator(FEWEST_SEARCHED), p.default, 0.0
+    best, keeping = settings, list[Settings]()
     for _ in range(MOST_ROUNDS):
-        run = part.at_highest_rate(settings, start=rate, saturation=False)
-        sustains = (run.rate and run.rate.rate_per_s) or run.requests / run.figures.makespan_s
+        found, run = part.highest_rate(settings, start=rate * (1 + WORTH) or None, saturation=False)
+        sustains = found.rate_per_s or run().requests / run().figures.makespan_s
         if sustains <= rate:
             break
-        best, rate = settings, min(sustains * (1 + WORTH), below / (1 + WORTH))
-        if sustains > rate:
-            break
+        best, rate = settings, sustains * (1 + WORTH)
         faster = _at(p, f"{rate!r}/s").simulator(FEWEST_SEARCHED)
-        found = faster.best(keeping, best) if keeping else search(faster, p.default)
+        settings = faster.best(keeping, best) if keeping else search(faster, p.default)
         keeping = [one for one in faster.running() if faster.keeps_limits(one)]
-        if settings == found or found not in keeping:
+        if settings == best or settings not in keeping:
             break
-        settings = found
     return best, rate
 
 
-def sustained(p: Problem, settings: Settings) -> float | None:
-    """The highest rate a second at which some setting keeps the limits."""
-    best, start = fastest(p, settings, p.request.rate or NEVER)
-    rate = _at(p, UNIT_RATE).simulator().at_highest_rate(best, start=start, saturation=False).rate
-    return rate.rate_per_s if rate else None
+def _fastest_instead(p: Problem, best: Settings) -> tuple[Settings, float | None]:
+    """Where neither the default nor the best keeps the limits: the fastest setting if that does,
+    else the best, and the highest rate a second at which some setting would."""
+    fast, rate = fastest(p)
+    if p.simulator().keeps_limits(fast, 1.0):
+        return fast, None
+    every = _at(p, UNIT_RATE).simulator()
+    return best, every.highest_rate(fast, start=rate, saturation=False)[0].rate_per_s
 
 
 def _at(p: Problem, arrivals: str) -> Problem:

@@ -165,10 +165,10 @@ def _beginnings(p: Problem, settings: Settings) -> Iterator[Saving]:
 
 
 def _repeated(p: Problem, cost: Cost) -> Iterator[Saving]:
-    """Records that occur more than once; a harness that repeats its requests means to."""
+    """Rows that occur more than once: lengths alone are none, and a harness repeats on purpose."""
     for dataset in p.datasets:
         content = dataset.content
-        if content is None or not content.hashes or dataset.log:
+        if content is None or not content.hashes or dataset.log or dataset.kind == "lengths":
             continue
         share = (content.rows - len({*content.hashes})) / content.rows
         if share:
@@ -190,9 +190,12 @@ def _few_in_flight(p: Problem, settings: Settings, cost: Cost) -> Iterator[Savin
     free = replace(p, request=replace(p.request, concurrency=None))
     kept = replace(p, request=replace(p.request, concurrency=few))
     at_once = free.simulator().attempt(settings)
-    some = kept.simulator(max(CLIENT_REQUESTS, CLIENT_ROUNDS * few)).attempt(settings)
+    count = None if p.request.concurrency else max(CLIENT_REQUESTS, CLIENT_ROUNDS * few)
+    some = kept.simulator(count).attempt(settings)
     if at_once is None or some is None or at_once.most_running <= few:
         return
+    if at_once.slo is not None and not at_once.slo.is_met:
+        return  # more at once would break the limits
     hours = some.figures.makespan_s / some.requests * cost.requests / HOUR_S
     hours -= at_once.figures.makespan_s / at_once.requests * cost.requests / HOUR_S
     yield _saving(

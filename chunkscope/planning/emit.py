@@ -42,7 +42,7 @@ def emit(plan: Plan, target: Target | str, *, anyway: bool = False) -> Emission:
     limits = ", ".join(map(str, plan.request.slo))
     if breaks_limits and plan.nearest_run and (slo := plan.nearest_run.slo):
         first = slo.tightest
-        limits += f" ({first} breaks first, at {SECONDS.brief(slo.found_of(first))}, simulated)"
+        limits += f" ({first.name} breaks first: {SECONDS.brief(slo.found_of(first))}, simulated)"
     if breaks_limits and not anyway:
         rate = plan.advice.rate
         less = f"{rate:.3g} requests a second would keep them" if rate else "no rate keeps them"
@@ -81,8 +81,9 @@ def _notes(plan: Plan, target: Target) -> Iterator[Note]:
         yield note("emit_node_folder", folder=folder) if folder else note("emit_token_secret")
     if target is Target.DOCKER_COMPOSE:
         yield note("emit_token_variable")
-    served = target.entry is Entry.SERVE and not plan.request.is_open
-    if served and (many := plan.requests_in_flight):
+    served = Entry.SERVE is (entry if target is Target.JSON else target.entry)
+    asked = plan.request.is_open or plan.request.concurrency
+    if served and not asked and (many := plan.requests_in_flight):
         yield note("emit_in_flight", requests=many)
 
 

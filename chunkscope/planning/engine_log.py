@@ -85,15 +85,16 @@ def _check(life: EngineStart, name: str, there: Deployment, base: Settings) -> N
             hint="name them: --model llama-3.1-8b --gpu h200",
         )
     mine, its = there.release, release(facts.version or there.release.text)
-    tp, dp = facts.tensor_parallel_size or 1, facts.data_parallel_size or 1
-    dtype, device = life.settings.kv_cache_dtype, facts.device_gib or bill.total_gib
+    its_gpus, dtype = life.settings.parallel, life.settings.kv_cache_dtype
+    device = facts.device_gib or bill.total_gib
     predicted = bill.line("weights").gib
     weights = facts.weights_gib or predicted
     others = {
         f"vLLM {its.text}, and the plan is for {mine.text}": its.version[:2] != mine.version[:2],
         f"an engine on a {facts.device}, not on a GPU": facts.device not in (None, "cuda"),
-        f"an engine with --tp {tp} and --dp {dp}": (tp, dp)
-        != (base.parallel.tensor, base.parallel.data),
+        f"an engine with --tp {its_gpus.tensor} and --dp {its_gpus.data}": (
+            (its_gpus.tensor, its_gpus.data) != (base.parallel.tensor, base.parallel.data)
+        ),
         "an engine in pipeline stages, which plans do not have": (
             (facts.pipeline_parallel_size or 1) > 1
         ),
@@ -107,7 +108,7 @@ def _check(life: EngineStart, name: str, there: Deployment, base: Settings) -> N
     }
     for what, differs in others.items():
         if differs:
-            raise UsageError(f"{name} is of {what}", hint="plan for the same engine")
+            raise UsageError(f"{name} is the log of {what}", hint="plan for the same engine")
 
 
 # -- as bytes ------------------------------------------------------------------------------------
@@ -125,8 +126,8 @@ def read_log(name: str, reader: LogReader) -> tuple[Note, ...]:
         try:
             while data := stream.read(_PIECE):
                 reader.feed(data)
-        except InputError as error:  # what came before it counts
-            notes.append(note("log_cut", why=error.message))
+        except InputError:  # what came before it counts
+            notes.append(note("log_cut", log=shown))
         reader.feed(b"", last=True)
     if not reader.understood:
         raise InputError(

@@ -149,7 +149,7 @@ class Plan(Artefact):
     version: str = ""
 
     def to_frame(self) -> "pd.DataFrame":
-        """Of what was tried, simulated."""
+        """One row per setting that was simulated."""
         return runs_frame(self.tried)
 
     @property
@@ -166,7 +166,7 @@ class Plan(Artefact):
 
     @property
     def output_tokens(self) -> int:
-        """Room that is left for an answer: the most of any dataset."""
+        """Tokens kept free for an answer: the most of any dataset."""
         return max(output.tokens for output in self.outputs)
 
     @property
@@ -176,7 +176,7 @@ class Plan(Artefact):
 
     @property
     def default(self) -> Settings:
-        """vLLM's default beside it: with what was asked for and what it needs to start."""
+        """vLLM's default settings, with what was asked for and what it needs to start."""
         return self.deployment.effective(self.advice.needed.over(self.request.settings))
 
     @property
@@ -189,7 +189,7 @@ class Plan(Artefact):
 
     @property
     def run(self) -> SimulatedRun | None:
-        """What was simulated of it; None where nothing was."""
+        """Its simulated run; None if nothing was simulated."""
         return next((run for run in self.tried if run.settings == self.effective), None)
 
     @property
@@ -198,7 +198,7 @@ class Plan(Artefact):
 
     @property
     def nearest_run(self) -> SimulatedRun | None:
-        """Of the setting that comes nearest to the limits."""
+        """The simulated run that is nearest to the limits."""
         limited = (run for run in self.tried if run.slo)
         return min(limited, key=lambda run: run.figures.slo_use or 0.0, default=None)
 
@@ -228,7 +228,7 @@ class Plan(Artefact):
         return places if all(map(Path.exists, places)) else []
 
     def settings_for(self, entry: Entry) -> Settings:
-        """The same engine started another way: defaults that differ there are spelled out."""
+        """Its settings for another entry: defaults that differ there are written out."""
         return self.deployment.started_as(entry, self.settings)
 
     def cli_args(self) -> list[str]:

@@ -25,13 +25,13 @@ from chunkscope.simulation.slo import Slo
 from chunkscope.simulation.sweep import UNIT_RATE, points
 from chunkscope.simulation.traces import read_trace
 from chunkscope.simulation.workload import AS_IN_TRACE, Workload, arrival_times
-from chunkscope.vllm.deployment import OWN, Deployment
+from chunkscope.vllm.deployment import Deployment
 from chunkscope.vllm.enums import ChunkPolicy, SendOrder
 from chunkscope.vllm.flags import release
-from chunkscope.vllm.settings import Settings
+from chunkscope.vllm.settings import OWN, Settings
 
 PLAN, ASKED = "plan", "asked"
-RATED = "at the highest rate of each setting"
+RATED = "highest"  # the rate that each setting sustains
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,9 +112,10 @@ def predict(
     )
     runs: dict[tuple[Settings, ChunkPolicy], SimulatedRun] = {}
     left_out: list[Note] = []
-
-    def rates() -> list[float]:
-        return [one.rate.rate_per_s for one in runs.values() if one.rate and one.rate.rate_per_s]
+    fast = start = None
+    if options.find_rate and profile is not None:  # as recommend does, from the same rate
+        problem = Problem.of(profile, request, there)
+        fast, start = fastest(replace(problem, needed=plan.advice.needed, tick=tick))
 
     def add(name: str, settings: Settings) -> None:
         """One run for settings with the same arguments. What is asked for has the chunk policy and
@@ -128,14 +129,15 @@ def predict(
             return
         try:
             if options.find_rate:
-                run = trying.at_highest_rate(settings, start=max(rates(), default=None))
+                rate, figures = trying.highest_rate(settings, start=start)
+                run = replace(figures(), rate=rate)
             else:
                 run = trying.run(settings, timeline=options.timeline if is_asked else 0)
-        except InputError as error:
+        except InputError:
             if name == options.name and not options.sweep:
                 raise
-            shown = name or f"a budget of {settings.step_tokens:,}"
-            left_out.append(note("setting_left_out", setting=shown, why=error.message))
+            shown = name or f"max_num_batched_tokens={settings.step_tokens}"
+            left_out.append(note("setting_left_out", setting=shown))
         else:
             runs[key] = replace(run, setting=name)
 
@@ -146,9 +148,9 @@ def predict(
         same = ("data_parallel_size", "kv_cache_dtype")
         asked = Settings.of({name: getattr(options.asked, name) for name in same})
         add(DEFAULT, asked.over(plan.advice.needed).over(plan.request.settings))
-    if profile is not None and (most := max(rates(), default=0.0)):
-        problem = replace(Problem.of(profile, request, there), needed=plan.advice.needed)
-        add(BEST, fastest(replace(problem, tick=tick), full)[0])
+    if fast is not None:
+        most = max(run.rate.rate_per_s or 0.0 for run in runs.values() if run.rate)
+        add(BEST, fast)
         key, run = list(runs.items())[-1]
         if run.setting == BEST and run.rate and (run.rate.rate_per_s or 0.0) <= most:
             del runs[key]  # with all requests it is not

@@ -17,9 +17,9 @@ from chunkscope.planning.plan import Advice
 from chunkscope.planning.request import PlanRequest, chosen_datasets
 from chunkscope.planning.simulator import VARIATIONS, Simulator, draw
 from chunkscope.simulation.workload import DatasetOutput
-from chunkscope.vllm.deployment import OWN, Deployment
+from chunkscope.vllm.deployment import Deployment
 from chunkscope.vllm.enums import Entry, Mode
-from chunkscope.vllm.settings import Settings
+from chunkscope.vllm.settings import OWN, Settings
 
 LADDER = (512, 1_024, 2_048, 4_096, 8_192, 16_384, 32_768, 65_536)
 FEWEST_SEQS = 8
@@ -63,12 +63,12 @@ class Problem:
         if limit and context and context > limit:
             raise UsageError(
                 f"max_model_len {context:,} is over the model's limit of {limit:,}",
-                hint="leave it out: vLLM takes the model's own",
+                hint="leave it out: vLLM uses the model's limit",
             )
         if problem.refused == problem.lengths.count:
             raise InputError(
-                f"every prompt is longer than the model takes: {problem.context:,} tokens, "
-                f"{problem.output_tokens:,} of them for the output",
+                f"no prompt fits the model's context of {problem.context:,} tokens with "
+                f"{problem.output_tokens:,} for the output",
                 hint="choose a model with a longer context, or lower --max-output",
             )
         return problem
@@ -117,10 +117,11 @@ class Problem:
         """The longest that is taken; where no model is known, what is needed."""
         return self.default.max_model_len or round_up(self.need)
 
-    @property
+    @cached_property
     def longest(self) -> int:
         """The longest prompt that is served: longer ones are refused."""
-        return max(1, *(min(d.lengths.max or 0, self.context - o.tokens) for d, o in self.pairs))
+        rooms = [(d.lengths.counts, self.context - output.tokens) for d, output in self.pairs]
+        return max((n for counts, room in rooms for n in counts if 0 < n <= room), default=1)
 
     @property
     def can_simulate(self) -> bool:
@@ -139,8 +140,7 @@ class Problem:
         return memory is None or memory.holds(self.context)
 
     def fitted(self) -> "Problem":
-        """With what vLLM needs to start on this GPU; InputError where nothing helps, UsageError
-        where chunking cannot be off."""
+        """With what vLLM needs to start here; InputError, or UsageError where chunks must stay."""
         fitted = _with_budget(_with_safe_logprobs(_with_room(self)))
         return _unchunked(fitted) if self.request.mode is Mode.OFF else fitted
 
@@ -227,17 +227,13 @@ def _does_not_fit(p: Problem, memory: Memory | None) -> InputError:
     if shape is None or gpu is None or memory is None:
         raise AssertionError("memory is known only with a model and a GPU")
     why = (
-        f"of {memory.requested_gib:,.1f} GiB per GPU the weights take "
-        f"{memory.line('weights').gib:,.1f}, and {max(0.0, memory.kv_cache_gib):,.1f} GiB of KV "
-        f"cache are too few for a request of {p.need:,} tokens"
+        f"the weights need {memory.line('weights').gib:,.1f} of {memory.requested_gib:,.1f} GiB "
+        f"per GPU, and {max(0.0, memory.kv_cache_gib):,.1f} GiB of KV cache are too few for a "
+        f"request of {p.need:,} tokens"
     )
     hint = "take a larger GPU, a quantized checkpoint or a smaller model; or shorten the prompts"
-    for tp in (2, 4, 8, 16):
-        if tp > parallel.tensor and shape.attention.heads % tp == 0:
-            split = p.memory(replace(LEAST, tensor_parallel_size=tp))
-            if split is not None and split.kv_cache_tokens >= p.need:
-                hint = f"--tp {tp} would fit; or take a larger GPU, or a quantized checkpoint"
-                break
+    if tp := p.deployment.fitting_tp(LEAST.over(p.base), p.need):
+        hint = f"--tp {tp} would fit; or take a larger GPU, or a quantized checkpoint"
     many = f"{parallel.gpus} x " if parallel.gpus > 1 else ""
     return InputError(f"{shape.name} does not fit {many}{gpu.title}: {why}", hint=hint)
 

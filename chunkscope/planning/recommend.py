@@ -71,7 +71,7 @@ def recommend(
         model = model or local_model(name) or local_model(Path(name).name)
         if model is None:
             hint = "say what it is: --model llama-3.1-8b, or a folder with its config.json"
-            raise UsageError(f"the log is of {name}, which is not known here", hint=hint)
+            raise UsageError(f"the model in the log is not known: {name}", hint=hint)
     if model is None:
         model = local_model(profile.tokenizer.name.partition("@")[0])  # whose tokenizer counted
     outputs = request.outputs(chosen_datasets(profile, request.dataset))
@@ -134,7 +134,7 @@ def _check_limits(p: Problem) -> None:
         )
     if p.request.slo and p.request.mode is not None:
         raise UsageError(
-            f"--slo and --mode {p.request.mode} both decide",
+            f"--slo and --mode {p.request.mode} cannot be used together",
             hint="leave one out: --mode forces the length rule",
         )
     if p.request.slo and not p.can_simulate:

@@ -12,9 +12,8 @@ from chunkscope.lengths.profile import DEFAULT_OUTPUT, DatasetProfile, Profile
 from chunkscope.planning.rule import DEFAULT_RULE, LengthRule
 from chunkscope.simulation.slo import Slo, read_slo
 from chunkscope.simulation.workload import BATCH, DatasetOutput, arrival_rate, dataset_output
-from chunkscope.vllm.deployment import OWN
 from chunkscope.vllm.enums import KvCacheType, Mode, SendOrder, Task
-from chunkscope.vllm.settings import Settings
+from chunkscope.vllm.settings import OWN, Settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,8 +55,8 @@ class PlanRequest:
             ("dp", fixed.data_parallel_size),
         )
         for name, count in counts:
-            if count is not None and count < 1:
-                raise UsageError(f"--{name} must be at least 1, not {count}")
+            if count is not None and not 1 <= count <= 10**7:
+                raise UsageError(f"--{name} must be 1 to 10,000,000, not {count}")
 
     @classmethod
     def of(

@@ -7,15 +7,16 @@ same plan gives the same figures everywhere.
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any
 
 from chunkscope.errors import InputError, MissingError
 from chunkscope.hardware.step_time import StepModel, step_model
 from chunkscope.lengths.profile import DatasetProfile
 from chunkscope.planning.request import PlanRequest
-from chunkscope.simulation.loop import Scenario, run_setting
-from chunkscope.simulation.result import SimulatedRun
-from chunkscope.simulation.sweep import find_rate
+from chunkscope.simulation.loop import Scenario, run_setting, simulated
+from chunkscope.simulation.result import SimulatedRun, SustainedRate
+from chunkscope.simulation.sweep import Figures, find_rate
 from chunkscope.simulation.workload import Workload, draw_workload, served_prompts
 from chunkscope.vllm.deployment import Deployment
 from chunkscope.vllm.enums import ChunkPolicy
@@ -94,8 +95,8 @@ class Simulator:
         self.tick()
         return run_setting(*self.engine(settings), watch=timeline)
 
-    def at_highest_rate(self, settings: Settings, **how: Any) -> SimulatedRun:
-        """At the highest rate that keeps the limits; the workload's requests come one a second."""
+    def highest_rate(self, settings: Settings, **how: Any) -> tuple[SustainedRate, Figures]:
+        """That keeps the limits, and the run at it; the workload's requests come one a second."""
         return find_rate(*self.engine(settings), tick=self.tick, **how)
 
     def engine(self, settings: Settings) -> tuple[Scenario, Settings, KvPool]:
@@ -108,15 +109,17 @@ class Simulator:
         pool = pool or self.deployment.kv_pool(full, tokens or 1)
         return self.scenario(settings), full, pool
 
-    def attempt(self, settings: Settings) -> SimulatedRun | None:
-        """None where vLLM would not start with it, or the memory model rules it out."""
+    def attempt(self, settings: Settings, give_up: float | None = None) -> SimulatedRun | None:
+        """None where vLLM would not start with it, or a limit is broken, `give_up` times over."""
         full = self.deployment.effective(settings)
         if full not in self.runs:
             memory, run = self.deployment.memory(full, longest=self.workload.longest), None
             fits = memory is not None and memory.holds(full.max_model_len or 0)
             if fits and not self.deployment.refusals(full):
+                self.tick()
                 with suppress(InputError):  # the longest request is as large as the cache
-                    run = self.run(full)
+                    known, figures = simulated(*self.engine(full), give_up=give_up)
+                    run = None if known.broken else figures()
             self.runs[full] = run
         return self.runs[full]
 
@@ -161,9 +164,9 @@ class Simulator:
         times = (self.request.rate or 0.0) * run.figures.makespan_s / run.requests
         return max(used, times, 1 + NEAR) if run.queue_grows else used
 
-    def keeps_limits(self, settings: Settings) -> bool:
-        """True without limits, where it runs."""
-        return self.used(settings) <= 1
+    def keeps_limits(self, settings: Settings, give_up: float | None = None) -> bool:
+        """True without limits, where it runs; of what is shown, the run must not be given up."""
+        return self.attempt(settings, give_up) is not None and self.used(settings) <= 1
 
     def cost(self, settings: Settings) -> float:
         """What the aim wants small: the use of the tightest limit, or the time that all take."""
@@ -174,20 +177,25 @@ class Simulator:
 
     def against(self, settings: Settings, other: Settings) -> float:
         """How many times the cost of the other; where that is nothing, one more than this costs.
-
-        How fast the host is, is assumed: without limits it counts as what it is at its worst, with
-        that host or with one that takes no time, when all take as long as the GPU computes.
+        How fast the host is, is assumed: where no limit decides it counts as what it is at its
+        worst, with that host or with one that takes no time, when the GPU computes all the time.
         """
         ours, theirs = self.attempt(settings), self.attempt(other)
         if ours is None or theirs is None:
             return NEVER if ours is None else 0.0
         cost, base = self.cost(settings), self.cost(other)
         times = cost / base if base else 1 + cost
-        return times if self.request.slo else max(times, ours.gpu_s / theirs.gpu_s)
+        decides = self.request.is_open or max(self.used(settings), self.used(other)) > 1
+        return times if decides else max(times, ours.gpu_s / theirs.gpu_s)
 
     def best(self, settings: Iterable[Settings], unless: Settings) -> Settings:
-        """The cheapest, or the first that is as good, and rather `unless`."""
-        running = [one for one in (unless, *settings) if self.attempt(one) is not None]
+        """The cheapest, or the first that is as good, and rather `unless`; others are given up."""
+        running, used = list[Settings](), list[float]()
+        for one in chain((unless,), settings):
+            over = max(1.0, min(used)) if used and self.request.slo else None
+            if self.attempt(one, over) is not None:
+                running.append(one)
+                used.append(self.used(one))
         costs = {one: self.against(one, running[0]) for one in running}
         least = min(costs.values(), default=1.0)
         return next((one for one in running if costs[one] <= least * (1 + NEAR)), unless)

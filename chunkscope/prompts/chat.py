@@ -295,14 +295,13 @@ def _joined(content: str | list[dict[str, Any]]) -> str:
 
 def string_content(messages: list[Message]) -> list[Message]:
     """For templates that treat content as a string: the parts' texts, a line break between."""
+    if {type(message["content"]) for message in messages} == {str}:
+        return messages
     return [{**message, "content": _joined(message["content"])} for message in messages]
 
 
 def part_content(messages: list[Message]) -> list[Message]:
-    """For templates that loop over content: parts, also where the row had a plain string.
-
-    A tool's result stays a string, as vLLM leaves it.
-    """
+    """For templates that loop over content: parts, but of a tool's result, as vLLM leaves it."""
     return [
         message
         if message["role"] == "tool" or isinstance(message["content"], list)

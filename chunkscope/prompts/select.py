@@ -196,8 +196,9 @@ def _resolve(text: str, option: str, *, head: Sequence[Any]) -> FieldPath:
     close = difflib.get_close_matches(text.lower(), list(names))
     name = names[close[0]] if close else ""
     name = f"{{{name}}}" if option == "--template" else name
+    table = field_table(fields) or "  none"
     raise InputError(
-        f'no record has a field "{printable(text)}"; there are:\n{field_table(fields) or "  none"}',
+        f'no record has a field "{printable(text)}"\nthe fields are:\n{table}',
         hint=f"did you mean {option} {shlex.quote(name)}?"
         if close
         else f"leave it out, or name one of them with {option}",
@@ -222,6 +223,7 @@ _QUESTIONS = ("question", "query", "prompt", "instruction", "problem")
 # A part of a longer name that says as much: `question_content`, `user_prompt`.
 _PROMPT_WORDS = {*_QUESTIONS, "task", "intent", "statement"}
 # Messages under these names are a run, whatever stands beside them.
+_SYSTEMS = ("system", "system_prompt", "instructions")  # what a chat may begin with
 _RUNS = {"traj", "trajectory", "trajectories", "messages", "chat"}
 # Parts of names of fields that hold what the model should say, or that no prompt is made of.
 _NOT_PROMPT = re.compile(
@@ -416,8 +418,10 @@ def guess(
     hint = "name it with --field, put it together with --template '{a} {b}', or see --each"
     for leaf in (guesses.likely or guesses.prose)[:1]:
         name = shlex.quote(printable(leaf.path.text))
+        if len(head) == 1 and "[]." in name:  # a document's rows
+            name = name.strip("'").replace("[].", ".", 1) + f" --each {name[1:].partition('[')[0]}"
         hint = f"is it --field {name}? Or put it together with --template '{{a}} {{b}}'"
-    raise InputError(f"cannot tell which field is the prompt; there are:\n{table}", hint=hint)
+    raise InputError(f"cannot tell which field is the prompt\nthe fields are:\n{table}", hint=hint)
 
 
 class _Guess:
@@ -460,13 +464,10 @@ class _Guess:
         chats = [f.path.steps for f in self.likely if f.chats * 2 >= len(self.head)]
         chats.sort(key=len)
         # Messages are what was sent, unless a question stands beside what went before it.
-        sure = [
-            steps for steps in chats if not self.asks or _RUNS & {str(s).lower() for s in steps}
-        ]
+        sure = [one for one in chats if not self.asks or _RUNS & {str(s).lower() for s in one}]
         yield from self._chats(*sure)
         yield from self._one_by_one()
-        names = [key for key in self.keys if key.lower() in TEXT_FIELDS]
-        names.sort(key=lambda key: TEXT_FIELDS.index(key.lower()))
+        names = [key for name in TEXT_FIELDS for key in self.keys if key.lower() == name]
         yield from self._texts(*((key,) for key in names))
         yield from self._chats(*(steps for steps in chats if steps not in sure))
         # `question.stem`, `row.prompt`: the text of an object, and the prompt in one.
@@ -507,7 +508,8 @@ class _Guess:
             if count > 1:
                 uncounted.append(note("first_conversation_counted", field=outer.text, count=count))
         beside = [path.steps[:1], *((name,) for name in chat.ROW_FIELDS)]
-        if longer := self._longer_field(path, beside, is_chat=True):
+        begun = [name for name in _SYSTEMS if any(map(FieldPath((name,)).find, self.head))]
+        if longer := self._longer_field(path, beside, is_chat=True) or "".join(begun[:1]):
             uncounted.append(note("longer_field_beside_chat", field=path.text, longer=longer))
         return self.chat_of(path, uncounted=uncounted)
 
@@ -530,8 +532,7 @@ class _Guess:
             if (*steps, ...) in self.leaves:
                 first = FieldPath((*steps, 0))
                 texts = sum(isinstance(first.find(record), str) for record in self.head)
-                path = FieldPath(steps)
-                longer = self._longer_field(path)
+                longer = self._longer_field(path := FieldPath(steps))
                 uncounted = note("first_of_list_counted", field=path.text, longer=longer)
                 yield texts, text_of(first, uncounted=(uncounted,))
 

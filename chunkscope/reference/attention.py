@@ -41,7 +41,7 @@ def by_piece(model: Any) -> Iterator[str]:
         model.set_attn_implementation(before)
 
 
-def not_taken(model: Any, why: str = "its attention cannot be exchanged") -> InputError:
+def not_taken(model: Any, why: str = "its attention cannot be replaced") -> InputError:
     return InputError(
         f"the reference engine does not run {type(model).__name__}: {why}",
         hint="it runs models with full or sliding attention: Llama, Qwen, Mistral, Gemma, GPT-2",

@@ -249,7 +249,7 @@ def _shape(tokens: Any) -> tuple[int, int]:
 def why_call_is_whole(inputs: Mapping[str, Any]) -> str | None:
     """What keeps the prompt of this call from being read in chunks; None: nothing does."""
     if inputs.get("use_cache") is False:
-        return "the call wants no KV cache (use_cache=False)"
+        return "the call uses no KV cache (use_cache=False)"
     given = [name for name, value in inputs.items() if value is not None and value is not False]
     if others := sorted(set(given) - TAKEN):
         return f"the call has {', '.join(others)}"
@@ -260,5 +260,5 @@ def why_call_is_whole(inputs: Mapping[str, Any]) -> str | None:
     before = int(cache.get_seq_length()) if hasattr(cache, "get_seq_length") else 0
     expected = _shape(inputs["input_ids"])[1] + before
     if mask is not None and (mask.ndim != 2 or mask.shape[1] != expected):
-        return "the attention mask is not of the prompt and what came before it"
+        return "the attention mask does not cover the prompt and what came before"
     return None

@@ -76,7 +76,7 @@ def demo(
     seed: int = 0,
     answering: Callable[[str], None] = lambda _: None,
 ) -> Demonstration:
-    """Chunked prefill with a real model on this machine: `demo(chunk="32,256,none")`."""
+    """Show chunked prefill with a real model on this machine: `demo(chunk="32,256,none")`."""
     chunks = dict.fromkeys(_chunk_size(word.strip().lower()) for word in chunk.split(","))
     torch = load_torch("chunkscope demo")
     torch.manual_seed(seed)

@@ -88,19 +88,19 @@ def why_whole(model: Any) -> str | None:
     layers = sorted(set(getattr(text, "layer_types", None) or ()) - LAYERS)
     ahead = getattr(text, "use_bidirectional_attention", None)
     if config.output_attentions or config.output_hidden_states:
-        return "it gives attentions or hidden states of the whole prompt"
+        return "it returns attentions or hidden states of the whole prompt"
     if config.is_encoder_decoder:
         return "it is an encoder-decoder"
     if layers or getattr(model, "_is_stateful", False):
         return f"it has layers that keep a state ({', '.join(layers) or type(model).__name__})"
     if config.model_type in ONE_BY_ONE:
-        return f"{config.model_type} does not go on from its cache with several tokens at once"
+        return f"{config.model_type} cannot continue from its cache with several tokens"
     if getattr(text, "is_causal", True) is False or ahead in (True, "all"):
         return "its tokens look ahead"
     if any(part.get("rope_type") in ROPE_BY_LENGTH for part in ropes):
         return "its rotary embedding depends on the length of the whole prompt"
     if any("mrope_section" in part for part in ropes):
-        return "it finds positions of text and images by the whole prompt"
+        return "it computes positions from the whole prompt"
     if getattr(model, "pooler", None) is not None or (
         model.base_model is not model and not model.can_generate()
     ):

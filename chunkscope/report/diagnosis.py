@@ -15,19 +15,20 @@ MOST_SYMPTOMS = 5  # of an engine, in the short answer
 def sections(diagnosis: Diagnosis) -> list[Section]:
     engines = list(enumerate(diagnosis.engines, start=1))[-MOST_ENGINES:]
     notes, count = tuple(map(sentence, diagnosis.notes)), len(diagnosis.engines)
-    answer = Section(sentences=(doctor.answer(diagnosis),), notes=notes)
+    first = diagnosis.symptoms[: count == 1]  # of the only engine, it is all said on top
+    answer = Section(sentences=(doctor.answer(diagnosis), *map(doctor.remedy, first)), notes=notes)
     return [answer, *(part for place, one in engines for part in _engine(one, place, count))]
 
 
 def _engine(engine: EngineReport, place: int, count: int) -> Iterator[Section]:
-    some = enumerate(engine.symptoms[:MOST_SYMPTOMS], start=1)
-    symptoms = (f"{rank}. {doctor.symptom_text(symptom)}." for rank, symptom in some)
+    some = list(enumerate(engine.symptoms[:MOST_SYMPTOMS], start=1))[count == 1 :]
+    symptoms = (f"{rank}. {doctor.title(one)} {doctor.remedy(one)}" for rank, one in some)
     yield Section(
         title=doctor.heading(engine, place, count),
         sentences=(doctor.happened(engine), *symptoms),
         notes=tuple(doctor.cautions(engine)),
     )
-    yield Section(title="Where the time went", table=_bounds(engine))
+    yield Section(title="Where the time went", table=_bounds(engine), details=True)
     yield Section(title="Memory", table=_memory(engine), details=True)
 
 

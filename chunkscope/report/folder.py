@@ -106,7 +106,7 @@ def chapters(findings: Findings, comparison: ReportComparison | None = None) -> 
     measurements = _of(v, top=v is not _measurements(findings))
     parts: tuple[tuple[str, str, Sequence[Section]], ...] = (
         ("changes", "What changed", _of(comparison)),
-        ("plan", "The plan", _of(findings.plan, details=False)),
+        ("plan", "Settings that were tried", _of(findings.plan, details=False)),
         ("lengths", "Prompt lengths", _lengths(findings)),
         ("measured", "What the demo measured" if is_demo else "What was measured", measurements),
         ("simulated", "Simulated settings", _simulated(findings)),
@@ -164,9 +164,8 @@ def _origins(findings: Findings) -> Section:
         asked = artefact.source if isinstance(artefact, Plan) else artefact
         made = getattr(artefact, "created", "")[:10]
         command = shlex.join(getattr(asked, "command", ()))
-        rows.append((artefact.default_path.name, made or None, command or None))
-    heads = ("file", "made", "command")
-    return Section(table=table_of(heads, rows, words=heads))
+        rows.append((artefact.default_path.name, f"{made} {command}".strip()))
+    return Section(table=table_of(("", ""), rows, words=("",)))
 
 
 # -- on a terminal and as Markdown ---------------------------------------------------------------

@@ -1,6 +1,6 @@
 """Sections as Markdown: for pull requests, job summaries and wikis."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from chunkscope.console import printable
 from chunkscope.report.section import Section, Table, sections
@@ -9,12 +9,20 @@ MARKUP = "\\`*_{}[]<>|#~@&!"
 
 
 def markdown(artefact: object) -> str:
-    """All of it, details included."""
-    return "\n\n".join(block for section in sections(artefact) for block in _blocks(section)) + "\n"
+    """All of it; details are folded, where that is known (GitHub, GitLab)."""
+    blocks, is_open = [], False
+    for section in (s for s in sections(artefact) if s.sentences or s.table or s.notes):
+        goes_on = is_open and section.details and not section.title
+        blocks += ["</details>"] if is_open and not goes_on else []
+        if section.details and not goes_on:
+            blocks.append(f"<details><summary>{text(section.title or 'More')}</summary>")
+        is_open = section.details
+        blocks += _blocks(section)
+    return "\n\n".join([*blocks, "</details>"] if is_open else blocks) + "\n"
 
 
 def _blocks(section: Section) -> Iterator[str]:
-    if section.title:
+    if section.title and not section.details:
         yield f"## {text(section.title)}"
     yield from map(text, section.sentences)
     if section.table is not None:
@@ -24,16 +32,9 @@ def _blocks(section: Section) -> Iterator[str]:
 
 
 def table(shown: Table) -> str:
-    lines = [
-        _line([text(heading) for heading in shown.headings]),
-        _line(["---:" if shown.is_right(at) else "---" for at in range(len(shown.headings))]),
-        *(_line([text(str(cell)) for cell in row]) for row in shown.rows),
-    ]
-    return "\n".join(lines)
-
-
-def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
+    rule = ["---:" if shown.is_right(at) else "---" for at in range(len(shown.headings))]
+    head, *rows = ([text(str(cell)) for cell in row] for row in (shown.headings, *shown.rows))
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, rule, *rows))
 
 
 def text(words: str) -> str:

@@ -19,8 +19,8 @@ def sections(plan: Plan) -> list[Section]:
     strong = [at for at, run in enumerate(plan.tried) if run is plan.run and not is_broken]
     tried = runs_table([(words.tried_name(plan, run), run) for run in plan.tried], strong=strong)
     return [
-        Section(sentences=tuple(map(words.saving, plan.savings)), top=True),
         Section(sentences=(words.answer(plan),), top=True),
+        Section(sentences=tuple(map(words.saving, plan.savings)), top=True),
         Section(sentences=(words.setup(plan),), top=True),
         Section(table=figures, top=True),
         Section(table=tried, notes=tuple(words.cautions(plan))),

@@ -36,7 +36,7 @@ class PrefixSummary(Shown):
         }
 
 
-def prefixes(profile: Profile | Name) -> PrefixSummary:
+def prefixes(profile: Profile | Name = Profile.default_path) -> PrefixSummary:
     """How much of the prompts vLLM's prefix cache would serve."""
     profile = Profile.load(profile)
     measured = [(dataset, dataset.prefixes) for dataset in profile.datasets if dataset.prefixes]
@@ -94,5 +94,5 @@ def _shared_table(summary: PrefixSummary) -> Table | None:
         reuse = reuse_together([reuse_of[dataset.name] for dataset in members])
         counts = (reuse.prompts, reuse.tokens, reuse.common_tokens)
         rows.append((name, *counts, share(reuse.hit_rate), enough_for(reuse)))
-    heads = ("dataset", "prompts", "tokens", "common start", "served", "KV tokens")
+    heads = ("dataset", "prompts", "tokens", "common start", "cached", "KV needed")
     return table_of(heads, rows, strong=[len(rows) - 1] if rows[1:] else [])

@@ -27,15 +27,13 @@ SHORT = {
 DEMO = {"first token, short": words.SHORT_WAIT, "time": MAKESPAN, "longest gap": ITL_MAX}
 LOOKS = {Outcome.BETTER: "good", Outcome.WORSE: "worse"}
 MOST_NAMED = 2
-PARTS = {  # of a GPU's memory, as vLLM tells them
-    "weights": "weights_gib",
-    "activations": "profiled_activation_gib",
-    "CUDA graphs": "cuda_graphs_gib",
-    "outside torch": "non_torch_gib",
-    "KV cache": "kv_cache_gib",
-}
-MODELLED = {"profiled_activation_gib": "activation_gib", "non_torch_gib": "overhead_gib"}
-TIMES = ("ttft_s", "itl_s")
+PARTS = (  # of a GPU's memory: the title, vLLM's figure and the memory model's line
+    ("weights", "weights_gib", "weights"),
+    ("activations", "profiled_activation_gib", "activation"),
+    ("CUDA graphs", "cuda_graphs_gib", "cuda_graphs"),
+    ("outside torch", "non_torch_gib", "overhead"),
+    ("KV cache", "kv_cache_gib", None),
+)
 STEPS = 3  # of each setting of the demo
 
 
@@ -53,8 +51,7 @@ def simulated_sections(simulation: Simulation) -> list[Section]:
         ),
         *steps,
         Section(
-            sentences=tuple(words.observations(simulation)),
-            notes=tuple(told(simulation.notes)),
+            sentences=tuple(words.observations(simulation)), notes=tuple(told(simulation.notes))
         ),
         Section(
             title="Every figure",
@@ -67,7 +64,7 @@ def simulated_sections(simulation: Simulation) -> list[Section]:
 
 def measured_sections(v: Verification) -> list[Section]:
     ran = [(words.run_name(run), run) for run in v.runs if run.ok]
-    failed = [f"{words.failure(run)}." for run in v.runs if not run.ok]
+    failed = [f"{words.failure(run)}." for run in v.runs[v.verdict is not None :] if not run.ok]
     use = v.verdict.use if v.verdict else None
     short = DEMO if v.measured is EngineKind.DEMO else SHORT
     strong = [at for at, (_, run) in enumerate(ran) if use is not None and run.is_called(use)]
@@ -115,8 +112,7 @@ def runs_table(
     columns: dict[str, Callable[[Any], Written]] = {}
     if is_simulated and first.rate:
         columns["sustains"] = lambda run: per_second(run.rate.rate_per_s)  # figures are at it
-        columns["saturated at"] = lambda run: per_second(run.rate.saturation_per_s)
-        columns["breaks first"] = lambda run: run.rate.breaks or ""
+        columns["limited by"] = lambda run: run.rate.breaks or ""
     for limit in limits:
         columns[f"{limit.name} ({seconds(limit.seconds)})"] = partial(_limited, limit)
     for heading, figure in figures.items():
@@ -131,7 +127,7 @@ def runs_table(
     if "change" in columns:
         columns.pop("gap p99", None)  # there is no room for both
     rows = [(name, *(column(run) for column in columns.values())) for name, run in named]
-    return table_of(("setting", *columns), rows, strong=strong, words=("breaks first",))
+    return table_of(("setting", *columns), rows, strong=strong, words=("limited by",))
 
 
 def cell(figure: Figure, first: Any, run: Any) -> Written:
@@ -201,10 +197,11 @@ def steps_table(steps: Sequence[TimelineStep]) -> Table | None:
 def _memory(ran: Sequence[tuple[str, Run]]) -> Table | None:
     """What vLLM said at its start, of the fullest GPU, beside what the memory model says."""
     rows = []
-    for title, name in PARTS.items():
+    for title, name, line in PARTS:
         most = [max((getattr(w, name) or 0 for w in run.workers), default=0) for _, run in ran]
         if any(most):
-            model = [getattr(run.predicted, MODELLED.get(name, name), None) for _, run in ran]
+            bills = [run.predicted for _, run in ran]
+            model = [(b.line(line).gib if line else b.kv_cache_gib) if b else None for b in bills]
             both = zip(most, model, strict=True)
             rows.append((title, *(gib(x) + (f" ({gib(y)})" if y else "") for x, y in both)))
     return table_of(("memory (predicted)", *(title for title, _ in ran)), rows)
@@ -213,7 +210,7 @@ def _memory(ran: Sequence[tuple[str, Run]]) -> Table | None:
 def _chart(runs: Sequence[Run]) -> Chart | None:
     """For the page: how times are spread, as pairs of percentile and seconds of each setting."""
     curves: dict[str, list[dict[str, Any]]] = {}
-    for name in TIMES:
+    for name in ("ttft_s", "itl_s"):
         for run in runs:
             values: tuple[float, ...] = getattr(run.distribution, name, None) or ()
             if len(values) > 1:

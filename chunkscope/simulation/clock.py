@@ -6,7 +6,7 @@ work side by side, and a token is late by whatever the host does first.
 """
 
 from bisect import bisect_left
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
 from itertools import accumulate, islice, repeat
@@ -22,16 +22,12 @@ CLEARLY_S = 1e-9  # more than what is lost in rounding
 
 
 class Arrivals:
-    """Requests still to come, in their order.
+    """Requests still to come, in their order. With `concurrency`, as clients of harnesses have one,
+    the next is sent when one ends, a closed loop: its time counts from there."""
 
-    With `concurrency`, as clients of harnesses have one, the next is sent when one ends: a closed
-    loop. Its time counts from there.
-    """
-
-    def __init__(self, requests: Sequence[RequestState], concurrency: int | None = None) -> None:
+    def __init__(self, requests: Sequence[RequestState], concurrency: int) -> None:
         self._coming = deque(requests)
-        places = min(concurrency or 0, len(requests))
-        self._free = deque([requests[0].arrival_s] * places) if concurrency else None
+        self._free = deque([requests[0].arrival_s] * min(concurrency, len(requests)))
 
     def __bool__(self) -> bool:
         return bool(self._coming)
@@ -39,31 +35,24 @@ class Arrivals:
     @property
     def next_s(self) -> float:
         """When the next is sent: never, as far as is known, while all are under way."""
-        can_come = self._coming and (self._free is None or self._free)
-        return self._coming[0].arrival_s if can_come else inf
+        return self._coming[0].arrival_s if self._coming and self._free else inf
 
     def due(self, now: float) -> Iterator[RequestState]:
         while self.next_s <= now:
             request = self._coming.popleft()
-            if self._free is not None:
-                request.arrival_s = max(request.arrival_s, self._free.popleft())
+            request.arrival_s = max(request.arrival_s, self._free.popleft())
             yield request
 
     def ended(self, requests: int, now: float) -> None:
-        if self._free is not None:
-            self._free.extend([now] * requests)
+        self._free.extend([now] * requests)
 
 
-def step_times(model: StepModel) -> StepTimes:
+def step_times(model: StepModel, step: Step) -> tuple[float, float, float, float]:
     """As the model has it."""
-
-    def times(step: Step) -> tuple[float, float, float, float]:
-        tokens = step.total_num_scheduled_tokens
-        requests = step.prefill_requests + step.decode_requests
-        gpu_s = model.gpu_s(tokens, step.prefill_pairs, step.decode_context_tokens, requests)
-        return gpu_s, *model.host_parts(tokens, requests, step.prefill_requests)
-
-    return times
+    tokens = step.total_num_scheduled_tokens
+    requests = step.prefill_requests + step.decode_requests
+    gpu_s = model.gpu_s(tokens, step.prefill_pairs, step.decode_context_tokens, requests)
+    return gpu_s, *model.host_parts(tokens, requests, step.prefill_requests)
 
 
 class Clock:
@@ -76,13 +65,13 @@ class Clock:
     def __init__(self, times: StepTimes, start: float) -> None:
         self.now = start
         self.ends: list[float] = []  # of each step
-        self.gaps: list[tuple[float, int]] = []  # between tokens, and how many
+        self.gaps: defaultdict[int, list[float]] = defaultdict(list)  # by how many wait for each
         self.gpu_s = 0.0
         self.tokens = 0
         self._times = times
         self._gpu_free = start
         # Steps that are not finished: when they were launched, are computed, and handing them out.
-        self._launched: deque[tuple[float, float, float]] = deque()
+        self.launched: deque[tuple[Step, float, float, float]] = deque()
 
     def launch(self, step: Step) -> None:
         """Kernel by kernel, the GPU cannot be done before the last is launched."""
@@ -92,22 +81,22 @@ class Clock:
         self.now = ready + launch
         computed = max(self._gpu_free, ready) + gpu_s
         self._gpu_free = max(computed, self.now)
-        self._launched.append((launched, self._gpu_free, hand_out))
+        self.launched.append((step, launched, self._gpu_free, hand_out))
         self.tokens += step.total_num_scheduled_tokens
         self.gpu_s += gpu_s
 
-    def finish(self, step: Step) -> float:
+    def finish(self) -> tuple[Step, float]:
         """The tokens that a step gives are there at its end; how long it took."""
-        launched, computed, hand_out = self._launched.popleft()
+        step, launched, computed, hand_out = self.launched.popleft()
         end, ends = max(computed, self.now) + hand_out, self.ends
         before = ends[-1] if ends else launched
         if step.decoding_on:
-            self.gaps.append((end - before, step.decoding_on))
+            self.gaps[step.decoding_on].append(end - before)
         for last_step in step.resumed:
-            self.gaps.append((end - ends[last_step], 1))
+            self.gaps[1].append(end - ends[last_step])
         ends.append(end)
         self.now = end
-        return end - (launched if launched > before else before)
+        return step, end - (launched if launched > before else before)
 
     def repeat(self, step: Step, seconds: Iterator[float], until: float, *, ahead: bool) -> int:
         """Steps like this one, launched last, until a time: each is launched, the oldest finished,
@@ -115,7 +104,7 @@ class Clock:
         them are taken than steps, which come back."""
         now, gpu_free, ends, requests = self.now, self._gpu_free, self.ends, step.decoding_on
         _, prepare, launch, hand_out = self._times(step)
-        lags, first, gaps = bool(self._launched), len(ends), self.gaps
+        lags, first, gaps = bool(self.launched), len(ends), self.gaps[requests]
         for gpu_s in seconds if now < until else ():
             self.gpu_s += gpu_s
             before, ready, oldest = now, now + prepare, gpu_free
@@ -125,7 +114,7 @@ class Clock:
             gpu_free = gpu_free if gpu_free > now else now
             computed = oldest if lags else gpu_free
             now = (computed if computed > now else now) + hand_out
-            gaps.append((now - before, requests))
+            gaps.append(now - before)
             ends.append(now)
             if now >= until:
                 break
@@ -138,12 +127,12 @@ class Clock:
                 del later[bisect_left(later, until, 1) + 1 :]
                 taken = len(later) - 1
                 ends += later[1:]
-                gaps += zip(map(sub, later[1:], later), repeat(requests), strict=False)
+                gaps += map(sub, later[1:], later)
                 self.gpu_s = reduce(add, following[:taken], self.gpu_s)
                 before, now, gpu_free = (before, *later)[-2], later[-1], done[taken]
                 break
         if lags and len(ends) > first:
-            self._launched[0] = (before, gpu_free, hand_out)
+            self.launched[0] = (step, before, gpu_free, hand_out)
         self.now, self._gpu_free = now, gpu_free
         self.tokens += requests * (len(ends) - first)
         return len(ends) - first

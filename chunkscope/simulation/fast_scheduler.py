@@ -20,8 +20,7 @@ class FastScheduler(Scheduler):
 
     def __init__(self, *parts: Any) -> None:
         super().__init__(*parts)
-        groups = self.kv_cache.groups
-        self.decoding = DecodingGroup(self.kv_cache.block_size, groups, self.window)
+        self.decoding = DecodingGroup(self.kv_cache.block_size, self.kv_cache.groups, self.window)
         self.in_turn = {}
         self._turned_away = False  # the first that waits finds no room, and nothing has changed
 
@@ -53,7 +52,8 @@ class FastScheduler(Scheduler):
         """So many of them are over; the blocks that were in use at the most."""
         self.num_steps += steps
         if not self.kv_cache.groups.window:
-            self.kv_cache.get_new_blocks(self.decoding.skip_ahead(steps))
+            self.kv_cache.get_new_blocks(self.decoding.new_blocks(steps))
+            self.decoding.advance(steps)
             return self.kv_cache.num_used
         most = 0
         for _ in range(steps):
@@ -204,33 +204,25 @@ class DecodingGroup(dict[RequestState, None]):
         for window in self._windows:
             window.count(offset, self._clock, by)
 
-    def advance(self) -> list[RequestState]:
-        """One token more for all; those whose last it was are still members."""
-        self._clock += 1
+    def advance(self, steps: int = 1) -> list[RequestState]:
+        """So many tokens more for all; those whose last it was are still members."""
+        self._clock += steps
         return list(self._ends.get(self._clock, ()))
 
     def steps_alike(self, free_blocks: int) -> int:
         """How many steps all take before the first of them ends or finds no block, without what
         leaves windows meanwhile."""
         steps = min(self._ends, default=self._clock + 1) - self._clock - 1
-        if self._new_blocks(steps) <= free_blocks:
+        if self.new_blocks(steps) <= free_blocks:
             return steps
-        return bisect_right(range(steps + 1), free_blocks, key=self._new_blocks) - 1
+        return bisect_right(range(steps + 1), free_blocks, key=self.new_blocks) - 1
 
-    def _new_blocks(self, steps: int) -> int:
+    def new_blocks(self, steps: int) -> int:
         """That they begin in the next steps."""
         whole, rest = divmod(steps, self._block_size)
         start, phases = -(self._clock + rest - 1) % self._block_size, self._phases
-        rows = sum(phases[start : start + rest]) + sum(
-            phases[: max(0, start + rest - self._block_size)]
-        )
+        rows = sum((phases * 2)[start : start + rest])
         return self._groups.per_row * (whole * len(self) + rows)
-
-    def skip_ahead(self, steps: int) -> int:
-        """How many blocks they began in these steps."""
-        blocks = self._new_blocks(steps)
-        self._clock += steps
-        return blocks
 
     def leave(self, request: RequestState, last_step: int) -> None:
         """`last_step` is the one in which it got its latest token."""

@@ -49,9 +49,6 @@ class CacheHit:
         return self.own + sum(end - start for run, start, end in self.shared if not run.holders)
 
 
-NO_HIT = CacheHit()
-
-
 class GroupBlocks:
     """A row is the blocks of `full` + `sliding` groups for the same tokens. Groups with a window
     give back the rows that left it. A state takes its blocks once."""
@@ -66,9 +63,8 @@ class GroupBlocks:
         self.state = sum(group.state_blocks for group in states)
         self.window = windows[0] if windows else 0  # of all that have one
         # A step that still runs reads what was in the window when it was launched.
-        self.keeps_running = (
-            bool(windows) and rules.async_scheduling and rules.keeps_window_of_running_step
-        )
+        keeps = rules.async_scheduling and rules.keeps_window_of_running_step
+        self.keeps_running = bool(windows) and keeps
         self._block_size = pool.block_size
         tokens = self.window - 1 + (1 + self.keeps_running) * settings.step_tokens
         held = self.rows(min(tokens, settings.max_model_len or tokens)) + 1
@@ -99,6 +95,7 @@ class KvCache:
         self.num_free = self.num_blocks
         self._caching = bool(settings.enable_prefix_caching) and self.groups.full > 0
         self._blank_blocks_first = rules.blank_blocks_first
+        self._reserves_full_prompt = rules.reserves_full_prompt
         self._blank = self.num_blocks
         self._queue: OrderedDict[BlockRun, None] = OrderedDict()
         self._cached: dict[int, dict[SharedRun, None]] = {}  # by stretch, oldest first
@@ -112,13 +109,13 @@ class KvCache:
     def get_computed_blocks(self, request: RequestState) -> CacheHit:
         """The longest cached prefix; the last token is always computed, to have logits."""
         if not self._caching or request.skips_cache:
-            return NO_HIT
+            return CacheHit()
         most = (request.num_tokens - 1) // self.block_size
         shared = tuple(self._find_shared(request, most)) if request.path else ()
         run, own = request.run, 0
         if run is not None and run.start == (shared[-1].end if shared else 0):
             own = max(0, min(run.end, most) - run.start)
-        return CacheHit(shared, own) if shared or own else NO_HIT
+        return CacheHit(shared, own)
 
     def _find_shared(self, request: RequestState, most: int) -> Iterator[WantedRun]:
         for stretch, start, end in request.path:
@@ -148,7 +145,6 @@ class KvCache:
         hit: CacheHit | None = None,
         *,
         in_flight: int = 0,
-        full_sequence_must_fit: bool = False,
     ) -> bool:
         """Room for so many more tokens; a waiting request brings what it hit. False: no room.
         `in_flight`: computed tokens whose step still runs."""
@@ -160,10 +156,10 @@ class KvCache:
                 request.num_skipped_blocks = skipped
         held, after = groups.rows(computed), computed + num_new_tokens
         need = most = groups.per_row * (groups.rows(after) - held)
-        if full_sequence_must_fit:
-            most = max(need, groups.to_reserve(request.num_tokens, held))
         free = self.num_free
         if hit is not None:  # what it holds besides rows of full groups
+            if self._reserves_full_prompt:
+                most = max(need, groups.to_reserve(request.num_tokens, held))
             skipped = groups.skipped(computed)
             beside = groups.state + groups.sliding * (held - skipped)
             free -= beside + groups.full * hit.evictable

@@ -1,9 +1,10 @@
 """Requests through the scheduler, with a clock: schedule a step, let it take its time, repeat."""
 
-from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, pairwise
+from functools import partial
+from itertools import chain, pairwise, repeat
+from typing import Any
 
 from chunkscope.artefacts.figures import Figures
 from chunkscope.errors import InputError
@@ -13,17 +14,18 @@ from chunkscope.prefixes.sharing import Stretch, block_paths
 from chunkscope.simulation.clock import Arrivals, Clock, StepTimes, step_times
 from chunkscope.simulation.fast_scheduler import FastScheduler
 from chunkscope.simulation.kv_cache import GroupBlocks, clipped
-from chunkscope.simulation.policies import INTERACTIVE_TOKENS, make_policy
+from chunkscope.simulation.policies import EXPERIMENTS, INTERACTIVE_TOKENS, Policy
 from chunkscope.simulation.requests import RequestState, Step
-from chunkscope.simulation.result import Backlog, PromptChunk, SimulatedRun, TimelineStep
+from chunkscope.simulation.result import PromptChunk, SimulatedRun, TimelineStep
 from chunkscope.simulation.scheduler import Scheduler
-from chunkscope.simulation.slo import RequestTimes, Slo, slo_result
+from chunkscope.simulation.slo import Outlook, RequestTimes, Slo, backlog, outlook, slo_result
 from chunkscope.simulation.workload import Request, read_together
 from chunkscope.vllm.enums import ChunkPolicy
 from chunkscope.vllm.rules import Rules
 from chunkscope.vllm.settings import KvPool, Settings, check_sizes
 
 FEW_STEPS = 8  # more of them are faster computed together
+LATER = 1.4  # times as many steps until one looks again what is sure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +42,12 @@ class Scenario:
     slo: Slo = ()
 
 
-def run_setting(
+def run_setting(scenario: Scenario, settings: Settings, pool: KvPool, **how: Any) -> SimulatedRun:
+    """One setting, as `simulated`."""
+    return simulated(scenario, settings, pool, **how)[1]()
+
+
+def simulated(
     scenario: Scenario,
     settings: Settings,
     pool: KvPool,
@@ -48,32 +55,39 @@ def run_setting(
     watch: int = 0,
     fast: bool = True,
     times: StepTimes | None = None,
-) -> SimulatedRun:
-    """One setting; the first `watch` steps are kept to be shown. `fast` changes nothing else.
+    give_up: float | None = None,
+) -> tuple[Outlook, Callable[[], SimulatedRun]]:
+    """One setting: what is sure of its limits, and its figures, which take some time. The first
+    `watch` steps are kept to be shown. `fast` changes nothing else.
 
     `times` say how long steps take: those of reference/ are measured. Of several replicas in data
-    parallel each gets every n-th request.
+    parallel each gets every n-th request. It ends when a limit is broken, `give_up` times over.
     """
     check_sizes(settings)
     check_requests(scenario.requests, settings, pool, scenario.rules)
     states, model = _states(scenario, pool.block_size), _step_model(scenario, settings)
-    start, concurrency = states[0].arrival_s, scenario.concurrency
-    replicas = min(settings.parallel.data, len(states), concurrency or len(states))
-    engines = []
+    start, name = states[0].arrival_s, scenario.policy
+    concurrency = scenario.concurrency or len(states)
+    replicas = min(settings.parallel.data, len(states), concurrency)
+    counts = {"ttft": len(states), "itl": sum(state.max_tokens - 1 for state in states)}
+    engines, known, sure, is_open = [], Outlook(), None, scenario.concurrency is None
     for number in range(replicas):
-        policy = make_policy(scenario.policy, settings, scenario.rules)
-        scheduler = FastScheduler if fast else Scheduler
-        share = concurrency and -(-(concurrency - number) // replicas)
+        kind, scheduler = EXPERIMENTS.get(name, Policy), FastScheduler if fast else Scheduler
+        own, share = states[number::replicas], -(-(concurrency - number) // replicas)
         engine = _Replica(
-            scheduler(settings, pool, scenario.rules, policy, scenario.step.window),
-            Clock(times or step_times(model), start),
-            Arrivals(states[number::replicas], share),
+            scheduler(kind(name, settings, scenario.rules), pool, scenario.step.window),
+            Clock(times or partial(step_times, model), start),
+            Arrivals(own, share),
             model,
             watch=0 if number else watch,
         )
-        engine.run()
+        if give_up:
+            sure = partial(outlook, scenario.slo, give_up, counts, own, is_open=is_open)
+        known = engine.run(sure)
+        if known.broken:
+            return known, partial(run_setting, scenario, settings, pool)
         engines.append(engine)
-    return _result(scenario, settings, pool, states, engines)
+    return known, partial(_result, scenario, settings, pool, states, engines)
 
 
 def check_requests(
@@ -141,55 +155,55 @@ class _Replica:
     ) -> None:
         self.scheduler, self.clock, self._coming, self._watch = scheduler, clock, coming, watch
         self._model = model
-        self._launched: deque[Step] = deque()
         self.timeline: list[TimelineStep] = []
         self.preemptions = self.peak_blocks = self.most_running = 0
 
-    def run(self) -> None:
+    def run(self, sure: Callable[[Clock], Outlook] | None) -> Outlook:
         """With async scheduling a step is launched before the result of the last is there."""
-        scheduler, clock = self.scheduler, self.clock
-        coming, launched = self._coming, self._launched
-        lag = int(scheduler.rules.async_scheduling)
-        while coming or launched or scheduler.has_requests():
+        scheduler, clock, coming = self.scheduler, self.clock, self._coming
+        lag, due = int(scheduler.rules.async_scheduling), FEW_STEPS
+        while coming or clock.launched or scheduler.running or scheduler.waiting:
             for request in coming.due(clock.now):
-                scheduler.add_request(request)
+                scheduler.waiting.add(request)
             step = scheduler.schedule()
             self.preemptions += len(step.preempted)
             if step:
-                launched.append(step)
                 clock.launch(step)
                 self.peak_blocks = max(self.peak_blocks, scheduler.kv_cache.num_used)
                 self.most_running = max(self.most_running, len(scheduler.running))
                 if step.number < self._watch:
                     self.timeline.append(_timeline_step(step, len(scheduler.waiting)))
-            elif not launched and not step.preempted:
+            elif not clock.launched and not step.preempted:
                 if not coming:
                     raise AssertionError("nothing can be scheduled, and nothing is to come")
                 clock.now = coming.next_s
-            while len(launched) > (lag if step else 0):
-                done = launched.popleft()
-                self._finish(done)
-                coming.ended(len(done.ended), clock.now)
+            while len(clock.launched) > (lag if step else 0):
+                self._finish()
             if isinstance(scheduler, FastScheduler) and scheduler.num_steps >= self._watch:
                 self._skip_ahead(scheduler)
+            if sure and len(clock.ends) >= due:
+                due = int(len(clock.ends) * LATER) + 1
+                if (known := sure(clock)).broken:
+                    return known
+        return sure(clock) if sure else Outlook()
 
-    def _finish(self, step: Step) -> None:
-        seconds = self.clock.finish(step)
+    def _finish(self) -> None:
+        step, seconds = self.clock.finish()
         self.scheduler.update_from_output(step)
         self.scheduler.policy.after_step(step, seconds)
+        self._coming.ended(len(step.ended), self.clock.now)
 
     def _skip_ahead(self, scheduler: FastScheduler) -> None:
         """Steps in which the same requests decode on, until something happens or one comes."""
-        clock, launched, coming = self.clock, self._launched, self._coming
-        most = 0 if any(step.ended for step in launched) else scheduler.steps_alike()
+        clock, coming = self.clock, self._coming
+        most = 0 if any(step.ended for step, *_ in clock.launched) else scheduler.steps_alike()
         if not most or coming.next_s <= clock.now:
             return
         group, requests = scheduler.decoding, len(scheduler.decoding)
         step = Step(scheduler.num_steps, decode_requests=requests, decoding_on=requests)
         step.decode_context_tokens = group.context_after(1)
         clock.launch(step)
-        launched.append(step)
-        self._finish(launched.popleft())  # the one before them, whatever it was
+        self._finish()  # the one before them, whatever it was
         model = self._model  # what `gpu_s` computes, in its order
         fixed_s, context_s = model.gpu_s(requests, 0, 0, 0), model.per_decode_context_s
         last_s, contexts = requests * model.per_request_s, group.contexts(most)
@@ -225,30 +239,28 @@ def _result(
     engines: list[_Replica],
 ) -> SimulatedRun:
     first, clocks = states[0].arrival_s, [engine.clock for engine in engines]
-    itl = Ranked(chain.from_iterable(clock.gaps for clock in clocks))
-    ends = [clocks[state.id % len(clocks)].ends for state in states]
+    gaps = (zip(s, repeat(n)) for clock in clocks for n, s in clock.gaps.items())
+    itl = Ranked(chain.from_iterable(gaps))
     times = [
         RequestTimes(
             end[state.first_step] - state.arrival_s,
             end[state.last_step] - state.arrival_s,
             state.max_tokens,
         )
-        for state, end in zip(states, ends, strict=True)
+        for state, end in ((state, clocks[state.id % len(clocks)].ends) for state in states)
     ]
-    ttft = Ranked((request.ttft_s, 1) for request in times).percentiles()
-    e2e = Ranked((request.e2e_s, 1) for request in times).percentiles()
     makespan_s = max(clock.ends[-1] for clock in clocks) - first
     steps = sum(len(clock.ends) for clock in clocks)
     input_tokens = sum(state.num_prompt_tokens for state in states)
     output_tokens = sum(state.max_tokens for state in states)
     cached_tokens = sum(state.num_cached_tokens for state in states)
-    slo = slo_result(scenario.slo, times, itl)
+    slo, is_open = slo_result(scenario.slo, times, itl), scenario.concurrency is None
     shown = pairwise((first, *clocks[0].ends))  # without a pause, unless nothing was to do
     figures = Figures(
         makespan_s=makespan_s,
-        ttft_s=ttft,
+        ttft_s=Ranked((request.ttft_s, 1) for request in times).percentiles(),
         itl_s=itl.percentiles() if itl.count else None,
-        e2e_s=e2e,
+        e2e_s=Ranked((request.e2e_s, 1) for request in times).percentiles(),
         input_tokens_per_s=input_tokens / makespan_s,
         output_tokens_per_s=output_tokens / makespan_s,
         steps=steps,
@@ -275,18 +287,7 @@ def _result(
             for step, (start, end) in zip(engines[0].timeline, shown, strict=False)
         ),
         slo=slo,
-        backlog=_backlog(states, times) if scenario.concurrency is None else None,
+        backlog=backlog(states, [t.ttft_s for t in times]) if is_open else None,
         most_running=sum(engine.most_running for engine in engines),
         gpu_s=max(clock.gpu_s for clock in clocks),
     )
-
-
-def _backlog(states: Sequence[RequestState], times: Sequence[RequestTimes]) -> Backlog | None:
-    """By Little's law, from how long they waited; None where all came at once."""
-    half, last = len(states) // 2, len(states) - 1
-    first_s, half_s, last_s = (states[place].arrival_s for place in (0, half, last))
-    if not first_s < half_s < last_s:
-        return None
-    early = sum(t.ttft_s for t in times[:half]) / (half_s - first_s)
-    late = sum(t.ttft_s for t in times[half:last]) / (last_s - half_s)
-    return Backlog(early=early, late=late)

@@ -71,7 +71,4 @@ class Adaptive(Policy):
             self.chunk = min(self.settings.step_tokens, self.chunk * 2)
 
 
-def make_policy(name: ChunkPolicy, settings: Settings, rules: Rules) -> Policy:
-    """A fresh one: the adaptive policy remembers."""
-    kinds = {ChunkPolicy.BY_LENGTH: ByLength, ChunkPolicy.ADAPTIVE: Adaptive}
-    return kinds.get(name, Policy)(name, settings, rules)
+EXPERIMENTS = {ChunkPolicy.BY_LENGTH: ByLength, ChunkPolicy.ADAPTIVE: Adaptive}

@@ -1,8 +1,7 @@
 """A request on its way through the scheduler, the queue it waits in, and one step of the engine."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from heapq import heappop, heappush
+from heapq import heappush
 
 from chunkscope.hardware.step_time import AttentionWindow
 from chunkscope.prefixes.sharing import Path
@@ -82,35 +81,18 @@ class RequestState:
         return (self.priority, self.id) < (other.priority, other.id)
 
 
-class WaitingQueue:
-    """First come, first served, a preempted request at the front; or the least priority first."""
+class WaitingQueue(list[tuple[int, RequestState]]):
+    """A heap: first come, first served, or the least priority first."""
 
     def __init__(self, *, by_priority: bool) -> None:
-        self._by_priority = by_priority
-        self._heap: list[tuple[int, RequestState]] = []
-        self._first = self._last = 0
+        super().__init__()
+        self._by_priority, self._added = by_priority, 0
 
-    def __len__(self) -> int:
-        return len(self._heap)
-
-    def add(self, request: RequestState) -> None:
-        self._last += 1
-        self._push(self._last, request)
-
-    def prepend(self, requests: Sequence[RequestState]) -> None:
-        """The first of them to the very front."""
-        for request in reversed(requests):
-            self._first -= 1
-            self._push(self._first, request)
-
-    def _push(self, place: int, request: RequestState) -> None:
-        heappush(self._heap, (request.priority if self._by_priority else place, request))
-
-    def peek(self) -> RequestState:
-        return self._heap[0][1]
-
-    def pop(self) -> RequestState:
-        return heappop(self._heap)[1]
+    def add(self, request: RequestState, *, in_front: bool = False) -> None:
+        """Behind all others; `in_front` of them, where it was preempted or left out."""
+        self._added += 1
+        place = -self._added if in_front else self._added
+        heappush(self, (request.priority if self._by_priority else place, request))
 
 
 @dataclass(slots=True, eq=False)

@@ -2,14 +2,13 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from math import sqrt
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from chunkscope.artefacts.artefact import Artefact, frame
 from chunkscope.artefacts.figures import Figures, figures_row
 from chunkscope.artefacts.note import Note
 from chunkscope.hardware.cost_model import CostModel
-from chunkscope.simulation.slo import SloResult
+from chunkscope.simulation.slo import GROWING, Backlog, SloResult
 from chunkscope.vllm.enums import ChunkPolicy, SendOrder
 from chunkscope.vllm.settings import KvPool, Settings
 
@@ -40,20 +39,6 @@ class TimelineStep:
     chunks: tuple[PromptChunk, ...]
     waiting: int
     preempted: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Backlog:
-    """How many waited for their first token, on average, while the first half of all requests
-    came, and while the second half did."""
-
-    early: float
-    late: float
-
-    @property
-    def grows(self) -> bool:
-        """By more than chance explains, three standard deviations: then it grows without end."""
-        return self.late - self.early > 3 * sqrt(self.late + self.early)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,18 +81,25 @@ class SimulatedRun:
         return self.backlog is not None and self.backlog.grows
 
     @property
-    def shown_as(self) -> str:
-        """Its name; of a sweep, what tells its settings apart."""
+    def breaks(self) -> str | None:
+        """The tightest limit, where it is broken; or the queue, where it grows."""
+        if self.slo is not None and not self.slo.is_met:
+            return self.slo.tightest.name
+        return GROWING if self.queue_grows else None
+
+    @property
+    def name(self) -> str:
+        """Of a setting without a name, the arguments that tell those of a sweep apart."""
         threshold = self.settings.long_prefill_token_threshold
-        capped = f", at most {threshold:,} of one prompt" if threshold else ""
-        return self.setting or f"{self.settings.step_tokens:,} tokens per step{capped}"
+        capped = f",long_prefill_token_threshold={threshold}" if threshold else ""
+        return self.setting or f"max_num_batched_tokens={self.settings.step_tokens}{capped}"
 
 
 def runs_frame(runs: Iterable[SimulatedRun]) -> "pd.DataFrame":
     """One row per setting: its arguments and every figure."""
     return frame(
         {
-            "setting": run.shown_as,
+            "setting": run.name,
             **run.settings.given(),
             "kv_cache_tokens": run.pool.tokens,
             **figures_row(run),
@@ -131,7 +123,7 @@ class WorkloadInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Simulation(Artefact):
-    """What `simulate` answers: predicted, never measured. No date: the same asked is the same."""
+    """What `simulate` predicts. It has no date: the same question has the same answer."""
 
     schema: ClassVar = "chunkscope/simulation/7"
     made_by: ClassVar = "chunkscope simulate"
@@ -146,13 +138,13 @@ class Simulation(Artefact):
 
     @property
     def is_sweep(self) -> bool:
-        """Its points have no name."""
+        """Whether it is a sweep: its points have no name."""
         return not all(run.setting for run in self.runs)
 
     def plot(self) -> Any:
         """How long each setting takes: matplotlib's Axes."""
         runs = reversed(self.runs)  # the first bar is the lowest
-        rows = ({"setting": run.shown_as, "makespan_s": run.figures.makespan_s} for run in runs)
+        rows = ({"setting": run.name, "makespan_s": run.figures.makespan_s} for run in runs)
         return frame(rows).plot.barh(x="setting", y="makespan_s")
 
     def to_frame(self) -> "pd.DataFrame":

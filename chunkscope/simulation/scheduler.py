@@ -6,42 +6,28 @@ data: chunkscope/vllm/rules.py. It is compared with the real one by
 tests/simulation/test_scheduler_twin.py; fast_scheduler.py takes the same steps sooner.
 """
 
+from heapq import heappop
+
 from chunkscope.hardware.step_time import AttentionWindow
 from chunkscope.simulation.kv_cache import KvCache
 from chunkscope.simulation.policies import Policy
 from chunkscope.simulation.requests import RequestState, Step, WaitingQueue
-from chunkscope.vllm.rules import Rules
-from chunkscope.vllm.settings import KvPool, Settings
+from chunkscope.vllm.settings import KvPool
 
 
 class Scheduler:
     """`schedule` a step, then `update_from_output` with its result, as vLLM's engine does."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        pool: KvPool,
-        rules: Rules,
-        policy: Policy,
-        window: AttentionWindow,
-    ) -> None:
-        self.settings = settings
-        self.most_running = settings.most_running
-        self.window = window
-        self.rules = rules
-        self.policy = policy
+    def __init__(self, policy: Policy, pool: KvPool, window: AttentionWindow) -> None:
+        self.policy, self.window = policy, window
+        self.settings, self.rules = policy.settings, policy.rules
+        self.most_running = self.settings.most_running
         self.waiting = WaitingQueue(by_priority=policy.by_priority)
         self.running: dict[RequestState, None] = {}  # in the order of admission
         self.in_turn = self.running  # those that are asked one by one
-        self.kv_cache = KvCache(settings, pool, rules)
+        self.kv_cache = KvCache(self.settings, pool, self.rules)
         self.num_steps = 0
         self.num_admissions = 0
-
-    def has_requests(self) -> bool:
-        return bool(self.running or self.waiting)
-
-    def add_request(self, request: RequestState) -> None:
-        self.waiting.add(request)
 
     def schedule(self) -> Step:
         """Running requests first; then waiting ones, if nobody was preempted."""
@@ -78,28 +64,29 @@ class Scheduler:
         skipped: list[RequestState] = []
         cache, running = self.kv_cache, self.running
         while self.waiting and token_budget > 0 and len(running) < self.most_running:
-            request = self.waiting.peek()
+            request = self.waiting[0][1]
             hit = cache.get_computed_blocks(request)
             request.num_computed_tokens = hit.blocks * cache.block_size
             num_new_tokens = self._num_new_tokens(request)
             if not self.settings.enable_chunked_prefill and num_new_tokens > token_budget:
                 if self.rules.unchunked_stops_the_queue:
                     break
-                skipped.append(self.waiting.pop())
+                skipped.append(request)
+                heappop(self.waiting)
                 continue
             num_new_tokens = min(num_new_tokens, token_budget)
-            if not cache.allocate_slots(
-                request, num_new_tokens, hit, full_sequence_must_fit=self.rules.reserves_full_prompt
-            ):
+            if not cache.allocate_slots(request, num_new_tokens, hit):
                 break
-            self.running[self.waiting.pop()] = None
+            heappop(self.waiting)
+            self.running[request] = None
             if not request.num_preemptions:
                 request.num_cached_tokens = request.num_computed_tokens
             request.admission = self.num_admissions
             self.num_admissions += 1
             step.num_scheduled_tokens[request] = num_new_tokens
             token_budget -= num_new_tokens
-        self.waiting.prepend(skipped[::-1])  # vLLM, too, turns them around
+        for request in skipped:  # vLLM, too, turns them around
+            self.waiting.add(request, in_front=True)
 
     def update_from_output(self, step: Step) -> None:
         """The result of a step is there: what has ended gives back its place and its blocks."""
@@ -130,7 +117,7 @@ class Scheduler:
         self.kv_cache.free(victim, tokens, cached=cached)
         if not victim.has_ended:
             victim.num_computed_tokens = victim.caught_up = 0
-            self.waiting.prepend([victim])
+            self.waiting.add(victim, in_front=True)
         return restored
 
     def _update_after_schedule(self, step: Step) -> None:

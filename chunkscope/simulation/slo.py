@@ -7,13 +7,18 @@ A limit is on a percentile over all requests or gaps. Goodput counts single requ
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import sqrt
 from typing import NamedTuple
 
 from chunkscope.artefacts.numbers import SECONDS, exceeds
 from chunkscope.errors import UsageError
 from chunkscope.lengths.histogram import Ranked
+from chunkscope.simulation.clock import Clock
+from chunkscope.simulation.requests import RequestState
 
 METRICS = ("ttft", "itl", "tpot", "e2e")  # first token, gap, mean gap of a request, whole answer
+GROWING = "queue"  # instead of a limit's name: the queue grows
+ROUNDED = 1 + 2e-9  # what is over a limit by less is not over it
 EXAMPLE = "ttft_p95=1s,itl_p99=50ms"
 _RANK = re.compile(r"max|mean|p(?=.*[1-9])\d{1,2}(\.\d+)?")  # p99.9, and no p0 or p100
 
@@ -30,20 +35,13 @@ class LatencyLimit:
     def name(self) -> str:
         return f"{self.metric}_{self.at}"
 
-    def __str__(self) -> str:
-        """
-        >>> str(LatencyLimit(metric="itl", at="p99", seconds=0.05))
-        'itl_p99 50.0 ms'
-        """
-        return f"{self.name} {SECONDS.brief(self.seconds)}"
+    @property
+    def percent(self) -> float | None:
+        """None: it is on the mean."""
+        return {"max": 100.0, "mean": None}[self.at] if self.at[0] == "m" else float(self.at[1:])
 
-    def figure(self, ranked: Ranked) -> float | None:
-        """The figure that is limited; None where nothing happened that could be too late."""
-        if not ranked.count:
-            return None
-        if self.at == "mean":
-            return ranked.total / ranked.count
-        return ranked.percentile(100.0 if self.at == "max" else float(self.at[1:]))
+    def __str__(self) -> str:
+        return f"{self.name} {SECONDS.brief(self.seconds)}"
 
 
 Slo = tuple[LatencyLimit, ...]
@@ -69,7 +67,7 @@ def _limit(text: str) -> LatencyLimit:
     metric, _, at = name.strip().lower().rpartition("_")
     if metric not in METRICS or not _RANK.fullmatch(at):
         raise UsageError(
-            f"--slo knows no {name.strip() or text!r}",
+            f"--slo has no metric {name.strip() or text!r}",
             hint=f"write it like {EXAMPLE}: {', '.join(METRICS)} with _p50 to _p99, _max or _mean",
         )
     try:
@@ -129,12 +127,90 @@ def slo_result(limits: Slo, requests: Sequence[RequestTimes], gaps: Ranked) -> S
     if not limits:
         return None
 
-    def ranked(metric: str) -> Ranked:
-        if metric == "itl":
-            return gaps
-        several = (one for one in requests if metric != "tpot" or one.output_tokens > 1)
-        return Ranked((getattr(one, f"{metric}_s"), 1) for one in several)
+    def found(limit: LatencyLimit) -> float | None:
+        """None where nothing happened that could be too late."""
+        ranked, name = gaps, f"{limit.metric}_s"
+        if limit.metric != "itl":
+            several = (r for r in requests if limit.metric != "tpot" or r.output_tokens > 1)
+            ranked = Ranked((getattr(request, name), 1) for request in several)
+        if limit.percent is None or not ranked.count:
+            return ranked.total / ranked.count if ranked.count else None
+        return ranked.percentile(limit.percent)
 
     good = sum(all(request.meets(limit) for limit in limits) for request in requests)
-    figures = tuple(limit.figure(ranked(limit.metric)) for limit in limits)
-    return SloResult(limits=limits, found_s=figures, good_requests=good)
+    return SloResult(limits=limits, found_s=tuple(map(found, limits)), good_requests=good)
+
+
+# -- what is sure before the end -------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backlog:
+    """How many waited for their first token, on average, while the first half of all requests
+    came, and while the second half did."""
+
+    early: float
+    late: float
+
+    @property
+    def grows(self) -> bool:
+        """By more than chance explains, three standard deviations: then it grows without end."""
+        return self.late - self.early > 3 * sqrt(self.late + self.early)
+
+
+def backlog(states: Sequence[RequestState], waits: Sequence[float]) -> Backlog | None:
+    """By Little's law, from how long they waited; None where all came at once."""
+    half, last = len(states) // 2, len(states) - 1
+    first_s, half_s, last_s = (states[place].arrival_s for place in (0, half, last))
+    if not first_s < half_s < last_s:
+        return None
+    early = sum(waits[:half]) / (half_s - first_s)
+    late = sum(waits[half:last]) / (last_s - half_s)
+    return Backlog(early=early, late=late)
+
+
+class Outlook(NamedTuple):
+    """`broken`: a limit that surely is, or the queue that grows. `pressure`: of those that may be
+    late, how many will be at this pace, and one more, for a percentile is between two ranks: less
+    than 1 at the end, and no limit of which something is sure is broken."""
+
+    broken: str | None = None
+    pressure: float = 0.0
+
+
+def outlook(
+    slo: Slo,
+    times: float,
+    counts: dict[str, int],
+    states: Sequence[RequestState],
+    clock: Clock,
+    *,
+    is_open: bool,
+) -> Outlook:
+    """Late is what takes so many `times` as long as a limit allows. Nothing is sure of a mean or of
+    whole answers. `counts`: requests (`ttft`) and gaps (`itl`) of all replicas, `states` of one.
+    `is_open`: who still waits has waited since it came.
+    """
+    steps, now, pressure = len(clock.ends), clock.now if is_open else 0.0, 0.0
+    served = [0 <= state.first_step < steps for state in states]
+    waits = [
+        max(0.0, (clock.ends[state.first_step] if is_served else now) - state.arrival_s)
+        for state, is_served in zip(states, served, strict=True)
+    ]
+    values = {"ttft": {1: waits}, "itl": clock.gaps}
+    for limit in slo:
+        count, late_s = counts.get(limit.metric, 0), limit.seconds * times * ROUNDED
+        if not count or limit.percent is None:
+            continue
+        most = count - int((count - 1) * limit.percent / 100)  # with so many late it is broken
+        counted = values[limit.metric].items()
+        late = sum(n * len([s for s in some if s > late_s]) for n, some in counted)
+        pressure = max(pressure, (late + 1) / most * counts["ttft"] / max(1, sum(served)))
+        if late >= most:
+            return Outlook(limit.name, pressure)
+    # When the first half is served, only the second waits longer.
+    is_whole = len(states) == counts["ttft"]
+    if is_open and is_whole and times <= 1 and all(served[: len(states) // 2]):
+        queue = backlog(states, waits)
+        return Outlook(GROWING if queue and queue.grows else None, pressure)
+    return Outlook(None, pressure)

@@ -4,10 +4,11 @@ no queue grows. From one rate to the next only the arrivals are slower or faster
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
-from math import sqrt
+from math import log2
 
-from chunkscope.simulation.loop import Scenario, run_setting
+from chunkscope.simulation.loop import Scenario, run_setting, simulated
 from chunkscope.simulation.result import SimulatedRun, SustainedRate
+from chunkscope.simulation.slo import GROWING, METRICS, Outlook, Slo
 from chunkscope.vllm.settings import KvPool, Settings
 
 BUDGETS = (256, 512, 1_024, 2_048, 4_096, 8_192, 16_384, 32_768, 65_536)
@@ -29,10 +30,12 @@ def points(base: Settings) -> Iterator[Settings]:
 # -- the highest rate --------------------------------------------------------------------------
 
 UNIT_RATE = "1/s"  # how the requests come that `find_rate` is given
-NEAR_ENOUGH = 1.03  # of the rate that is kept to the one that is not
-LOWEST, HIGHEST = 1 / 128, 4.0  # of what is done in a second when all come at once
+PER_DOUBLING = 24  # rates that are tried: each is 2.9 % over the one before, wherever one begins
+FARTHEST = 7 * PER_DOUBLING  # from the first that is tried
+STEEP = 1.6  # the rate's power that pressure grows with, until two rates say it: 1 to 1.9 seen
+FEW = 0.1  # the least pressure that says how near a limit is
 ALONE, BY_FAR = 64, 0.8
-GROWING = "queue"  # instead of a limit's name: the queue grows
+Figures = Callable[[], SimulatedRun]
 
 
 def find_rate(
@@ -43,72 +46,80 @@ def find_rate(
     start: float | None = None,
     saturation: bool = True,
     tick: Callable[[], None] = lambda: None,
-) -> SimulatedRun:
-    """The run at the highest rate that is kept, which is near `start` if that is given; at the
-    lowest that was tried where none is."""
+) -> tuple[SustainedRate, Figures]:
+    """The highest rate that is kept, near `start` if that is given, and the run at it; if none is,
+    the run at the lowest that was tried."""
 
     @cache
-    def run(rate: float) -> SimulatedRun:
+    def run(place: int, slo: Slo = scenario.slo) -> tuple[Outlook, Figures]:
         tick()
-        coming = tuple(replace(r, arrival_s=r.arrival_s / rate) for r in scenario.requests)
-        return run_setting(replace(scenario, requests=coming), settings, pool)
-
-    def breaks_at(rate: float) -> str | None:
-        """The tightest limit, where it is broken; or the queue, where it grows."""
-        slo = run(rate).slo
-        if slo is not None and not slo.is_met:
-            return slo.tightest.name
-        return GROWING if run(rate).queue_grows else None
+        rate = _rate(place)
+        requests = tuple(replace(r, arrival_s=r.arrival_s / rate) for r in scenario.requests)
+        coming = replace(scenario, requests=requests, slo=slo)
+        known, figures = simulated(coming, settings, pool, give_up=1.0)
+        unsure = [one for one in slo if one.percent is None or one.metric not in METRICS[:2]]
+        if not known.broken and (unsure or known.pressure >= 1 or settings.parallel.data > 1):
+            known = known._replace(broken=figures().breaks)
+        return known, figures
 
     requests = tuple(replace(request, arrival_s=0.0) for request in scenario.requests)
     at_once = replace(scenario, requests=requests)
-    if unkept := lone_run_that_breaks(at_once, settings, pool):
-        return unkept
-    most = len(requests) / run_setting(at_once, settings, pool).figures.makespan_s
-    first, factor = (start, NEAR_ENOUGH) if start else (most / 2, 2.0)
-    highest, broken = _between(lambda rate: not breaks_at(rate), first, most, factor)
-    calm = _between(lambda rate: not run(rate).queue_grows, most, most) if saturation else None
-    breaks, saturates = breaks_at(broken) if broken else None, calm[1] if calm else None
-    rate = SustainedRate(rate_per_s=highest, breaks=breaks, saturation_per_s=saturates)
-    return replace(run(highest or most * LOWEST), rate=rate)
+    if alone := lone_run_that_breaks(at_once, settings, pool):
+        rate = SustainedRate(rate_per_s=None, breaks=alone.breaks, saturation_per_s=None)
+        return rate, lambda: alone
+    most = 0.0 if start else len(requests) / run_setting(at_once, settings, pool).figures.makespan_s
+    near = round(PER_DOUBLING * log2(start or most / 2))
+    highest, broken = _between(lambda place: run(place)[0], near, 1 if start else PER_DOUBLING)
+    breaks, calm = run(broken)[0].broken if broken is not None else None, broken
+    if saturation and breaks not in (None, GROWING):
+        calm = _between(lambda place: run(place, ())[0], near, PER_DOUBLING)[1]
+    rate = SustainedRate(
+        rate_per_s=None if highest is None else _rate(highest),
+        breaks=breaks,
+        saturation_per_s=_rate(calm) if saturation and calm is not None else None,
+    )
+    return rate, run(broken or 0 if highest is None else highest)[1]
 
 
-def _every(scenario: Scenario, nth: int) -> Scenario:
-    """Each n-th of the requests."""
-    scored = frozenset(place // nth for place in scenario.scored if place % nth == 0)
-    return replace(scenario, requests=scenario.requests[::nth], scored=scored)
+def _rate(place: int) -> float:
+    return float(2 ** (place / PER_DOUBLING))
 
 
 def lone_run_that_breaks(
     scenario: Scenario, settings: Settings, pool: KvPool
 ) -> SimulatedRun | None:
     """Some of the requests one by one, where even they break a limit by far: no rate keeps it."""
-    some = _every(scenario, max(1, len(scenario.requests) // ALONE))
-    run = run_setting(replace(some, concurrency=1), settings, pool)
-    if run.slo is None or run.slo.use < 1 / BY_FAR:
-        return None
-    rate = SustainedRate(rate_per_s=None, breaks=run.slo.tightest.name, saturation_per_s=None)
-    return replace(run, rate=rate)
+    nth = max(1, len(scenario.requests) // ALONE)
+    scored = frozenset(place // nth for place in scenario.scored if place % nth == 0)
+    some = replace(scenario, requests=scenario.requests[::nth], scored=scored, concurrency=1)
+    run = run_setting(some, settings, pool)
+    return run if run.slo and run.slo.use >= 1 / BY_FAR else None
 
 
 def _between(
-    holds: Callable[[float], bool], start: float, most: float, factor: float = 2.0
-) -> tuple[float | None, float | None]:
-    """The highest rate at which it holds and the lowest at which it does not, close together.
+    known: Callable[[int], Outlook], start: int, steps: int
+) -> tuple[int | None, int | None]:
+    """The highest place at which nothing breaks, and the next, at which something does.
 
-    High rates take few steps to simulate, so a first guess is high, and it goes down by a factor of
-    two. From a good one the first step is a small `factor`.
+    How many are late grows about as a power of the rate, so the next place is where as many would
+    be as may be: by the two places nearest to it, or in their middle where that says nothing.
     """
-    low = high = start
-    while holds(high):
-        if high >= most * HIGHEST:
-            return high, None
-        low, high, factor = high, high * factor, min(2.0, factor**2)
-    while not holds(low):
-        if low <= most * LOWEST:
-            return None, low
-        low, high, factor = low / factor, low, min(2.0, factor**2)
-    while high / low > NEAR_ENOUGH:
-        middle = sqrt(low * high)
-        low, high = (middle, high) if holds(middle) else (low, middle)
-    return low, high
+    ends, far, place, was_kept = dict[bool, int](), dict[bool, float](), start, None
+    while abs(place - start) < FARTHEST:
+        broken, pressure = known(place)
+        kept, over = broken is None, log2(pressure) if pressure > FEW else 0.0
+        ends[kept], far[kept] = place, max(0.0, -over if kept else over)
+        if len(ends) == 1:
+            step = min(max(round(PER_DOUBLING / STEEP * far[kept]), steps), PER_DOUBLING)
+            steps = 2 * steps if step == steps else steps
+            place += step if kept else -step
+            continue
+        low, high = ends[True], ends[False]
+        if high - low == 1:
+            break
+        if kept is was_kept:  # the other end is too far off to count as much
+            far[not kept] /= 2
+        share = far[True] / sum(far.values()) if all(far.values()) else 0.5
+        place = min(max(low + int((high - low) * share), low + 1), high - 1)
+        was_kept = kept
+    return ends.get(True), ends.get(False)

@@ -25,9 +25,9 @@ from chunkscope.prefixes.sharing import (
 from chunkscope.prompts.harness.log import LONGEST_FIRST
 from chunkscope.vllm.enums import SendOrder, Task
 
-BATCH, GIVEN, AS_IN_TRACE = "batch", "given", "as in the trace"
+BATCH, GIVEN, AS_IN_TRACE = "batch", "given", "trace"
 LONG_OVER = 2_048  # tokens
-VERIFY_SCHEMA = "chunkscope/verify/3"  # the artefact that holds a workload
+VERIFY_SCHEMA = "chunkscope/verify/4"  # the artefact that holds a workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,11 +94,8 @@ def arrival_times(arrivals: str, count: int, chance: random.Random) -> list[floa
     rate = arrival_rate(arrivals)
     if rate is None:
         return [0.0] * count
-    times, now = [], 0.0
-    for _ in range(count):
-        times.append(round(now, 6))  # as it is written down, so that it can be sent again
-        now += chance.expovariate(rate)
-    return times
+    times = accumulate((chance.expovariate(rate) for _ in range(count)), initial=0.0)
+    return [round(now, 6) for now in times][:-1]  # as it is written down, to be sent again
 
 
 def arrival_rate(arrivals: str) -> float | None:
@@ -150,10 +147,9 @@ class DatasetOutput:
         """Nobody knows how long its answers are."""
         return self.origin in (OutputOrigin.TASK, OutputOrigin.ASSUMED)
 
-    @property
-    def least_room(self) -> int:
-        """Tokens that a prompt has to leave: a shorter answer than asked for is none."""
-        return self.tokens if self.origin is OutputOrigin.ASKED else 1
+    def longest_prompt(self, room: int) -> int:
+        """That leaves room for an answer: a shorter one than asked for is none."""
+        return max(0, room - (self.tokens if self.origin is OutputOrigin.ASKED else 1))
 
     def lengths(self, dataset: DatasetProfile, times: float = 1.0) -> list[int]:
         """To draw from, a thousand at most; what is assumed is taken `times` as long."""
@@ -175,12 +171,10 @@ def dataset_output(
     answer in the data, else the most that its task allows, else 256 tokens."""
     if task is Task.LOGLIKELIHOOD or (dataset.scored and task is None):
         return DatasetOutput(name=dataset.name, tokens=1, origin=OutputOrigin.SCORED)
-    known = dataset.output_lengths.max if dataset.output_lengths else None
-    limit = dataset.log.output_limit if dataset.log and not dataset.scored else None
     tokens = {
         OutputOrigin.ASKED: asked,
-        OutputOrigin.DATA: known,
-        OutputOrigin.TASK: limit,
+        OutputOrigin.DATA: dataset.output_lengths.max if dataset.output_lengths else None,
+        OutputOrigin.TASK: dataset.log.output_limit if dataset.log and not dataset.scored else None,
         OutputOrigin.ASSUMED: DEFAULT_OUTPUT,
     }
     origin = next(origin for origin, length in tokens.items() if length)
@@ -206,7 +200,7 @@ MOST_PROMPTS = 60_000  # are drawn from: more take longer than what is done with
 
 def draw_workload(
     datasets: Sequence[DatasetProfile],
-    outputs: Sequence[DatasetOutput] | None = None,
+    outputs: Sequence[DatasetOutput],
     *,
     room: int,
     count: int | None = None,
@@ -224,7 +218,6 @@ def draw_workload(
     tasks together, longest first. At a rate they come mixed, each in its order. Prompts are
     `prompt_times` as long, outputs that are assumed `assumed_times`.
     """
-    outputs = outputs or [dataset_output(dataset) for dataset in datasets]
     chance = random.Random(seed)  # noqa: S311  (a sample, not a secret)
     prompts, stretches = _prompts(datasets, outputs, room, all_of_them=count is None)
     served = served_prompts(datasets, outputs, room)
@@ -236,8 +229,7 @@ def draw_workload(
         )
     places = parts([prompt.weight for prompt in prompts], count or served, chance)
     order = order or usual_order(datasets)
-    mixed = arrivals != BATCH
-    chosen = _in_order([prompts[place] for place in places], order, chance, mixed=mixed)
+    chosen = _in_order([prompts[place] for place in places], order, chance, mixed=arrivals != BATCH)
     lengths = [o.lengths(d, assumed_times) for o, d in zip(outputs, datasets, strict=True)]
     times = arrival_times(arrivals, len(chosen), chance)
     tokens = [max(1, min(round(prompt.tokens * prompt_times), room - 1)) for prompt in chosen]
@@ -274,7 +266,7 @@ def served_prompts(
 ) -> int:
     """How many prompts leave room for an output: as long as asked for, or one token."""
     pairs = zip(datasets, outputs, strict=True)
-    return sum(d.rows - d.lengths.over(room - min(o.least_room, room)) for d, o in pairs)
+    return sum(d.rows - d.lengths.over(o.longest_prompt(room)) for d, o in pairs)
 
 
 def usual_order(datasets: Sequence[DatasetProfile]) -> SendOrder:
@@ -299,7 +291,7 @@ def _prompts(
     for number, (dataset, output, start) in enumerate(zip(datasets, outputs, starts, strict=True)):
         # vLLM does not read its cache for a prompt whose likelihood is asked for.
         offset = None if output.is_scored else start
-        most = room - min(output.least_room, room)
+        most = output.longest_prompt(room)
         prompts += [p for p in _dataset_prompts(dataset, number, offset, every) if p.tokens <= most]
     return sorted(prompts), stretches
 
@@ -307,8 +299,7 @@ def _prompts(
 def _dataset_prompts(
     dataset: DatasetProfile, number: int, start: int | None, every: int
 ) -> Iterator[_Prompt]:
-    """One by one where they are known so: of `every` so many runs of neighbours one. Else by
-    length."""
+    """By length; one by one where they are known so, of `every` so many runs of neighbours one."""
     if dataset.sharing is None or not dataset.sharing.lengths:
         for tokens, count in dataset.lengths.counts.items():
             if count:
@@ -318,8 +309,7 @@ def _dataset_prompts(
     places = [place for place in range(len(lengths)) if place // RUN % every == 0]
     weight = 1 if len(places) == dataset.rows else dataset.rows / len(places)
     for place in places:
-        shares = start is not None and ends[place] != NOTHING
-        stretch = (start or 0) + ends[place] if shares else NOTHING
+        stretch = NOTHING if ends[place] == NOTHING or start is None else start + ends[place]
         yield _Prompt(lengths[place], number, (place + 0.5) / len(lengths), stretch, weight)
 
 
@@ -345,6 +335,4 @@ def _in_order(
     if order is SendOrder.LONGEST:
         return sorted(prompts, key=lambda p: (-p.tokens, p.stretch, p.dataset, p.place))
     placed = [p if p.place >= 0 else p._replace(place=chance.random()) for p in prompts]
-    if mixed:
-        return sorted(placed, key=lambda p: (p.place, p.dataset))
-    return sorted(placed, key=lambda p: (p.dataset, p.place))
+    return sorted(placed, key=lambda p: (p.place, p.dataset) if mixed else (p.dataset, p.place))

@@ -5,6 +5,7 @@ that holds something odd is looked at line by line.
 """
 
 import json
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
@@ -108,8 +109,8 @@ def json_rows(
     """
     path, stream = reader.source.path, reader.stream
     sample = stream.peek(CHUNK_BYTES)
-    is_named_lines = reader.format == "jsonl" and sample.split(b"\n", 1)[0].strip() != b"["
-    if is_named_lines or is_json_lines(sample):  # positions are line numbers, with blank lines
+    is_array = re.match(rb"\s*\[(\s*\n|[^\n]*\s*\Z)", sample)
+    if (not is_array and reader.format == "jsonl") or is_json_lines(sample):
         reader.unit, reader.format, reader.is_divisible = "line", "jsonl", stream.is_raw
         for first, lines in line_blocks(stream, path):
             reader.positions = first + len(lines) - 1
@@ -156,23 +157,22 @@ def rows_of(value: Any, under: str | None = None) -> tuple[str | None, list[Any]
 
     [{"q": 1}, ...]                        the elements
     {"q": ["a", "b"], "n": [1, 2]}         columns of one length: {"q": "a", "n": 1}, ...
-    {"q": {"0": "a", "1": "b"}}            pandas' columns, likewise
+    {"q": {"0": "a", "1": "b"}}            pandas' columns, likewise; so is its "split"
+    {"x1": {"q": "a"}, "x2": {"q": "b"}}   objects by number with a key in common: the objects
     {"canary": "...", "examples": [{}]}    the only list of objects: under "examples"
     {"q": "a"}                             one row; so is one chat, {"history": [{}, {}]} or
                                            [{"role": "user", "content": "hi"}, ...]
     """
     if isinstance(value, list):
         return None, [value] if begins_a_chat(value) else value
-    if not isinstance(value, dict) or not value:
+    if not isinstance(value, dict) or not (value and (under or _CHAT_KEYS.isdisjoint(value))):
         return None, [value]
     if under is not None:
         rows = value.get(under)
         return under, rows if isinstance(rows, list) else []
-    if not _CHAT_KEYS.isdisjoint(value):
-        return None, [value]
     if rows := _from_columns(value):
         return None, rows
-    lists = [key for key, held in value.items() if _is_list_of_objects(held)]
+    lists = [key for key, held in value.items() if _are(dict, held)]
     if len(lists) == 1 and not begins_a_chat(value[lists[0]]):
         return lists[0], value[lists[0]]
     return None, [value]
@@ -194,8 +194,8 @@ def begins_a_chat(rows: Any) -> bool:
     )
 
 
-def _is_list_of_objects(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and all(isinstance(row, dict) for row in value)
+def _are(kind: type, rows: Any) -> bool:
+    return isinstance(rows, list) and bool(rows) and all(isinstance(row, kind) for row in rows)
 
 
 def _from_columns(value: dict[str, Any]) -> list[dict[str, Any]] | None:
@@ -203,14 +203,15 @@ def _from_columns(value: dict[str, Any]) -> list[dict[str, Any]] | None:
     if all(isinstance(column, dict) and column for column in columns):
         index = list(columns[0])
         if not all(key.isdecimal() for key in index) or any(list(c) != index for c in columns):
-            return None
+            are_rows = len(value) > 1 and all(re.search(r"\d", key) for key in value)
+            return columns if are_rows and set(index).intersection(*columns) else None
         columns = [list(column.values()) for column in columns]
     elif not all(isinstance(column, list) and column for column in columns):
         return None
-    if len({len(column) for column in columns}) != 1:
-        return None
+    elif {*value} - {"index"} == {"columns", "data"} and _are(list, value["data"]):
+        return [dict(zip(map(str, value["columns"]), row, strict=False)) for row in value["data"]]
     # Parallel lists of objects ({"train": [{}], "test": [{}]}) are no columns of one table.
-    if all(_is_list_of_objects(column) for column in columns):
+    if len({*map(len, columns)}) != 1 or all(_are(dict, column) for column in columns):
         return None
     return [dict(zip(value, cells, strict=True)) for cells in zip(*columns, strict=True)]
 

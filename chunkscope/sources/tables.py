@@ -170,9 +170,7 @@ def _is_header(rows: list[list[str]]) -> bool:
     cells, below = [cell.strip() for cell in rows[0]], rows[1:]
     names = cells[1:] if len(cells) > 1 and not cells[0] else cells  # pandas' index has no name
     are_short = all(_NAME.fullmatch(cell) and len(cell.split()) <= 4 for cell in names)
-    if not are_short or any(cell.endswith((".", ":")) for cell in names):
-        return False
-    if len({*names}) != len(names):
+    if not are_short or len({*names}) < len(names) or any(n.endswith((".", ":")) for n in names):
         return False
     if any(cell.lower() in _KNOWN_NAMES for cell in names):
         return True

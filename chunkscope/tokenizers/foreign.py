@@ -25,7 +25,9 @@ def foreign_errors(what: str) -> Iterator[None]:
     """Turn whatever goes wrong inside into a TokenizerError about `what`."""
     try:
         yield
-    except (ChunkscopeError, KeyboardInterrupt, SystemExit, GeneratorExit):
+    except (ChunkscopeError, KeyboardInterrupt, SystemExit, GeneratorExit) as error:
+        if isinstance(error, InputError):
+            raise TokenizerError(error.message, hint=error.hint) from error
         raise
     except BaseException as error:
         raise TokenizerError(

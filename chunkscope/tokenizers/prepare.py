@@ -69,11 +69,10 @@ def prepare(
     files: TokenizerFiles, digest: str, trust_remote_code: bool
 ) -> tuple[TokenizerFacts, Reference]:
     """Load a tokenizer from its own files, and keep what later runs need."""
-    reference = load_source(files, trust_remote_code=trust_remote_code)
+    reference = load_source(files, trust_remote_code)
     facts = TokenizerFacts(
         digest=digest, package=reference.package, special_added=reference.special_added
     )
-    document = b""
     if isinstance(reference, TransformersReference):
         auto = reference.tokenizer
         special = {  # plain text, or a list of it, the way chat templates see them
@@ -89,13 +88,11 @@ def prepare(
             runs_code=trust_remote_code,
         )
         if backend := _equal_backend(reference):
-            reference, document = backend, backend.backend.to_str().encode()
+            reference = backend
             facts = replace(facts, package=backend.package, runs_code=False)
-    elif files.kind is TokenizerKind.RAW:
-        raw = orjson.loads(files.files[0].read_bytes())
-        document = orjson.dumps({**raw, "truncation": None, "padding": None})
     try:
-        if document:
+        if isinstance(reference, TokenizersReference):
+            document = reference.backend.to_str().encode()
             facts = replace(facts, json_sha256=hashlib.sha256(document).hexdigest())
             write_atomically(cast("Path", facts.json_file), document)
         data = orjson.dumps(asdict(facts))

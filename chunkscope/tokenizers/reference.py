@@ -1,11 +1,13 @@
 """The libraries that are right by definition: those that vLLM itself feeds a model with."""
 
 import os
+import sys
 from array import array
 from binascii import a2b_base64
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
+from subprocess import DEVNULL, PIPE, Popen
 from typing import Any
 
 import orjson
@@ -17,7 +19,6 @@ from chunkscope.tokenizers.resolve import TokenizerFiles, TokenizerKind
 Ids = list[list[int]]
 ID_BYTES = 4  # of a token id, where a text's ids are bytes
 _TEKKEN_BOS = 1
-_FEW_TEXTS = 8  # are encoded one by one: waking other threads would take longer
 
 
 @lru_cache
@@ -74,10 +75,32 @@ class TokenizersReference(Reference):
         return cls(Tokenizer.from_file(str(path)))
 
     def encode(self, texts: list[str], *, special_tokens: bool) -> Ids:
-        if len(texts) <= _FEW_TEXTS:
-            return [self.backend.encode(t, add_special_tokens=special_tokens).ids for t in texts]
         encodings = self.backend.encode_batch_fast(texts, add_special_tokens=special_tokens)
         return [encoding.ids for encoding in encodings]
+
+
+class LoadedBeside(Reference):
+    """A tokenizer.json in another process: while one is loaded, all threads of a process stand."""
+
+    def __init__(self, path: Path) -> None:
+        # -P: not a module that lies in the folder where the data is.
+        command = [sys.executable, "-P", "-c", f"from {__name__} import *; answer({str(path)!r})"]
+        self._process = Popen(command, stdin=PIPE, stdout=PIPE, stderr=DEVNULL)  # noqa: S603
+
+    def ids(self, texts: list[str]) -> Ids:
+        """Once; nothing where the process failed."""
+        answer, _ = self._process.communicate(orjson.dumps(texts))
+        return list(orjson.loads(answer)) if self._process.returncode == 0 else []
+
+    def __del__(self) -> None:
+        with self._process as process:
+            process.kill()
+
+
+def answer(path: str) -> None:
+    """What the other process does."""
+    reference = TokenizersReference.of_file(Path(path))
+    sys.stdout.buffer.write(orjson.dumps(reference.ids(orjson.loads(sys.stdin.buffer.read()))))
 
 
 class TransformersReference(Reference):
@@ -91,8 +114,6 @@ class TransformersReference(Reference):
         self.special_added = int(self.tokenizer.num_special_tokens_to_add())
 
     def encode(self, texts: list[str], *, special_tokens: bool) -> Ids:
-        if not texts:
-            return []
         return list(self.tokenizer(texts, add_special_tokens=special_tokens)["input_ids"])
 
 
@@ -105,26 +126,24 @@ class TiktokenReference(Reference):
         self._encoding = encoding
         self.pattern: str = encoding._pat_str
         self.ranks: dict[bytes, int] = encoding._mergeable_ranks
+        self.few_tokens = b""  # a tekken file with the first tokens only
 
     @classmethod
     def of_tekken(cls, path: Path) -> "TiktokenReference":
         import tiktoken
 
-        try:
-            document = orjson.loads(path.read_bytes())
-            config = document["config"]
-            special = int(config["default_num_special_tokens"])
-            entries = document["vocab"][: config["default_vocab_size"] - special]
-            ranks = {a2b_base64(entry["token_bytes"]): entry["rank"] for entry in entries}
-            pattern = config["pattern"]
-        except (ValueError, KeyError, TypeError) as error:
-            raise InputError(f"{path} is not a tekken tokenizer: {error!r}") from error
+        document = orjson.loads(path.read_bytes())
+        config = document["config"]
+        special = int(config["default_num_special_tokens"])
+        entries = document["vocab"][: config["default_vocab_size"] - special]
+        ranks = {a2b_base64(entry["token_bytes"]): entry["rank"] for entry in entries}
+        few = {"vocab": entries[:256], "config": {**config, "default_vocab_size": special + 256}}
         encoding = tiktoken.Encoding(
-            "tekken", pat_str=pattern, mergeable_ranks=ranks, special_tokens={}
+            "tekken", pat_str=config["pattern"], mergeable_ranks=ranks, special_tokens={}
         )
         reference = cls(encoding)
         reference.special_added, reference.begin = 1, (_TEKKEN_BOS,)  # <s>, as vLLM feeds it
-        reference.first_id = special
+        reference.first_id, reference.few_tokens = special, orjson.dumps(document | few)
         return reference
 
     @classmethod
@@ -133,19 +152,16 @@ class TiktokenReference(Reference):
 
         try:
             return cls(tiktoken.get_encoding(name))
-        except ValueError as error:
+        except Exception as error:  # no such name, requests' errors, a file with another hash
             names = ", ".join(tiktoken.list_encoding_names())
-            raise MissingError(
-                f"tiktoken has no encoding called {name}", hint=f"it has {names}"
-            ) from error
-        except Exception as error:  # requests' errors, or a cached file with another hash
-            raise MissingError(
-                f"tiktoken could not load {name}: it downloads the vocabulary once",
-                hint="run it once with a network, or set TIKTOKEN_CACHE_DIR to a filled cache",
-            ) from error
+            hint = f"it knows {names}, and downloads each once, into TIKTOKEN_CACHE_DIR"
+            raise MissingError(f"tiktoken cannot load {name}", hint=hint) from error
 
     def ids(self, texts: list[str]) -> Ids:
         return list(map(self._encoding.encode_ordinary, texts))  # batches come in threads
+
+    def decode(self, ids: list[int]) -> str:
+        return str(self._encoding.decode([n - self.first_id for n in ids]))
 
 
 class SentencePieceReference(Reference):
@@ -162,7 +178,7 @@ class SentencePieceReference(Reference):
         return list(self._model.encode(texts, out_type=int))
 
 
-def load_source(files: TokenizerFiles, *, trust_remote_code: bool = False) -> Reference:
+def load_source(files: TokenizerFiles, trust_remote_code: bool = False) -> Reference:
     """The tokenizer by its own files, and nothing that was made of them before."""
     match files.kind:
         case TokenizerKind.HF:

@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from importlib.util import find_spec
 from pathlib import Path
@@ -11,7 +11,6 @@ import orjson
 
 from chunkscope.artefacts.artefact import INCIDENTAL
 from chunkscope.artefacts.note import Note
-from chunkscope.console import say
 from chunkscope.errors import InputError, MissingError
 from chunkscope.network import expect_hub
 from chunkscope.sources.base import cannot_read
@@ -64,7 +63,7 @@ class TokenizerInfo:
 
 
 NO_TOKENIZER = TokenizerInfo(
-    name="none (the lengths came with the data)", digest="", kind="none", engine="none",
+    name="none", digest="", kind="none", engine="none",
     reference="none", special_tokens_added=0,
 )  # fmt: skip
 
@@ -77,6 +76,7 @@ class TokenizerFiles:
     kind: TokenizerKind
     files: tuple[Path, ...] = ()
     encoding: str = ""  # tiktoken's name for it
+    is_complete: bool = True  # False: a cache without tokenizer_config.json, and no network
 
     def digest(self) -> str:
         """The content of its files as one hash."""
@@ -172,11 +172,7 @@ def _from_hub(name: str) -> TokenizerFiles:
         except MissingError:
             if folder is None:
                 raise
-            say(
-                f"the local cache has no tokenizer_config.json of {repo}: counted without the "
-                "special tokens and the chat template that it may name; a run with a network "
-                "downloads it"
-            )
+            return replace(_folder(name, folder), is_complete=False)
     return _folder(name, folder)
 
 

@@ -57,18 +57,15 @@ def _common() -> Iterator[str]:
 
 
 def _code_points() -> Iterator[str]:
-    """Every code point of the first plane and some above, at the edges of words and digits."""
+    """Every code point of the first plane and some above, at the edges of words and digits: between
+    others, doubled, and among marks, where its place may be changed."""
     points = [*range(0x3400), *range(0xA000, 0xAC00), *range(0xF900, 0x10000)]
     points += [point for some, step in _SAMPLED.items() for point in some[::step]]
     points += [*range(0x10000, 0x12000), *range(0x12000, 0x16000, 7), *range(0x16000, 0x17000)]
     points += [*range(0x17000, 0x1E000, 7), *range(0x1E000, 0x1F000), *range(0x1F000, 0x34000, 7)]
     for start in range(0, len(points), 16):
-        yield "".join(_around(chr(point)) for point in points[start : start + 16])
-
-
-def _around(c: str) -> str:
-    """A character between others, doubled, and among marks, where its place may be changed."""
-    return f"x{c}y {c}{c}7{c}\n{c} a\u0345{c}\u0316 "
+        some = map(chr, points[start : start + 16])
+        yield "".join(f"x{c}y {c}{c}7{c}\n{c} a\u0345{c}\u0316 " for c in some)
 
 
 def _white_space() -> Iterator[str]:

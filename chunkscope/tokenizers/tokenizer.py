@@ -4,14 +4,15 @@ Texts are counted by the reference, large inputs by a fast engine where it is pr
 """
 
 import datetime
+import sys
 import threading
-from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
-from functools import cached_property, partial
+from collections.abc import Callable, Iterator
+from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
+from chunkscope.artefacts.note import Note, note
 from chunkscope.errors import InputError
 from chunkscope.prompts.chat import Conversation
 from chunkscope.tokenizers.check import (
@@ -23,13 +24,15 @@ from chunkscope.tokenizers.check import (
     record_verdict,
 )
 from chunkscope.tokenizers.fast import MUCH, FastEngine, engines_for
-from chunkscope.tokenizers.foreign import TokenizerError, foreign_errors
+from chunkscope.tokenizers.foreign import foreign_errors
 from chunkscope.tokenizers.mistral import MistralChat
 from chunkscope.tokenizers.prepare import TokenizerFacts, facts_before, prepare
 from chunkscope.tokenizers.reference import (
     ID_BYTES,
     Ids,
+    LoadedBeside,
     Reference,
+    TiktokenReference,
     TokenizersReference,
     engine_name,
     load_source,
@@ -74,42 +77,39 @@ class Tokenizer:
         self._chars = expected_bytes  # to be counted, as far as it is known
         self._counted_chars = 0
         self._on_prepare = on_prepare
-        self._lock, self._loading = threading.Lock(), threading.RLock()
+        self._lock = threading.RLock()
         self._facts = facts_before(self._files, self.digest, trust_remote_code)
         self._reference: Reference | None = None
-        self._fast: Future[FastEngine | None] | None = None  # where there is much to count
+        self._beside: LoadedBeside | None = None  # which then compares a sample
+        self._engine: FastEngine | Reference | None = None  # where there is much to count
         self._sample = RowSample(SAMPLE_TEXTS)  # of what the fast engine counted
-        self._templates: dict[str, ChatTemplate] = {}
+        self._templates: dict[bool, ChatTemplate] = {}  # by whether there are tools
+
+    @property
+    def notes(self) -> Iterator[Note]:
+        if self.only_reference:
+            yield note("counted_again", reference=engine_name(self.facts.package))
+        if not self._files.is_complete:
+            yield note("no_tokenizer_config", tokenizer=self.name)
 
     @property
     def facts(self) -> TokenizerFacts:
         """What is known of it, made ready if no run did that before."""
-        if self._facts is not None:
-            return self._facts
-        with self._loading:
+        with self._lock:
             if self._facts is None:
                 if self._files.kind is TokenizerKind.HF:
                     self._on_prepare(self.name)
-                try:
-                    with foreign_errors(self._title):
-                        self._facts, self._reference = prepare(
-                            self._files, self.digest, self._trusted
-                        )
-                except InputError as error:
-                    raise TokenizerError(error.message, hint=error.hint) from error
+                with foreign_errors(self._title):
+                    self._facts, self._reference = prepare(self._files, self.digest, self._trusted)
             return self._facts
 
     @property
     def reference(self) -> Reference:
         """The library whose counts are right by definition."""
-        if self._reference is not None:
-            return self._reference
-        with self._loading, foreign_errors(self._title):
-            file = self.facts.json_file
-            if self._reference is None and file is not None:
-                self._reference = TokenizersReference.of_file(file)
-            elif self._reference is None:
-                self._reference = load_source(self._files, trust_remote_code=self._trusted)
+        with self._lock, foreign_errors(self._title):
+            file, own = self.facts.json_file, (self._files, self._trusted)  # it may be loaded now
+            if self._reference is None:
+                self._reference = TokenizersReference.of_file(file) if file else load_source(*own)
             return self._reference
 
     def count(self, texts: list[str]) -> list[int]:
@@ -122,31 +122,26 @@ class Tokenizer:
             with self._lock:
                 self._counted_chars += sum(map(len, texts))
                 engines = engines_for(max(self._chars, self._counted_chars))
-                if engines and self._fast is None and not self.only_reference:
-                    # The reference is loaded while the engine counts: a sample is compared at last.
-                    pool = ThreadPoolExecutor(1, "load")
-                    proved = partial(proved_engine, engines, self.facts, lambda: self.reference)
-                    self._fast = pool.submit(proved)
-                    pool.submit(lambda: self.reference)
-                    pool.shutdown(wait=False)
-                fast = self._fast
-            engine = fast.result() if fast else None
-            if engine is not None:
-                with self._lock:
+                if engines and self._engine is None and not self.only_reference:
+                    if self._reference is None and self.facts.json_file and sys.executable:
+                        self._beside = LoadedBeside(self.facts.json_file)
+                    found = proved_engine(engines, self.facts, lambda: self.reference)
+                    self._engine = found or self.reference
+                if isinstance(self._engine, FastEngine):
                     self._sample.offer(texts)
-            used = engine or self.reference
+            used = self._engine or self.reference
             self.engines.add(engine_name(used.package))
             return used.id_bytes(texts)
 
     def sample_agrees(self) -> bool:
         """Whether a sample of the rows has the reference's ids; if not, the engine is barred."""
-        with self._lock:
-            texts = self._sample.items[:]
-        engine = self._fast.result() if self._fast and texts else None
-        if engine is None:
-            return True
-        with foreign_errors(self._title):
-            agrees = engine.id_bytes(texts) == self.reference.id_bytes(texts)
+        with self._lock, foreign_errors(self._title):
+            engine, texts = self._engine, self._sample.items[:]
+            if not texts or not isinstance(engine, FastEngine):
+                return True
+            right = self._beside.id_bytes(texts) if self._beside else []
+            self._beside = None
+            agrees = engine.id_bytes(texts) == (right or self.reference.id_bytes(texts))
         if not agrees:
             record_verdict(type(engine), self.facts, Verdict(agrees=False))
         return agrees
@@ -154,7 +149,7 @@ class Tokenizer:
     def use_reference(self) -> None:
         """From now on count without a fast engine."""
         with self._lock:
-            self.only_reference, self._fast = True, None
+            self.only_reference, self._engine = True, None
             self.engines.clear()
 
     def encode(self, texts: list[str], *, special_tokens: bool) -> Ids:
@@ -197,7 +192,7 @@ class Tokenizer:
     def mistral_chat(self) -> MistralChat:
         """Where `counts_chats_itself`: what does."""
         with foreign_errors(self._title):
-            return MistralChat(self._files.files[0])
+            return MistralChat(cast("TiktokenReference", self.reference))
 
     @property
     def chat_day(self) -> datetime.date:
@@ -208,19 +203,17 @@ class Tokenizer:
         return any(template.uses_date for template in self._templates.values())
 
     def _chat_template(self, *, has_tools: bool) -> "ChatTemplate":
+        if template := self._templates.get(has_tools):
+            return template
         from chunkscope.tokenizers.chat_template import ChatTemplate, choose_template
 
-        value: Any = self._template or self.facts.chat_template
-        source = choose_template(value, has_tools)
+        source = choose_template(self._template or self.facts.chat_template, has_tools)
         if not source:
             raise InputError(
                 f"{self.name} has no chat template, and this dataset is chat",
                 hint="give one with --chat-template FILE, or count the texts of the messages with "
                 "--field 'messages[].content'",
             )
-        with self._lock:
-            if source not in self._templates:
-                self._templates[source] = ChatTemplate(
-                    source, special_tokens=self.facts.special_tokens, date=self._date
-                )
-            return self._templates[source]
+        template = ChatTemplate(source, special_tokens=self.facts.special_tokens, date=self._date)
+        self._templates[has_tools] = template
+        return template

@@ -12,7 +12,7 @@ from chunkscope.planning.request import PlanRequest
 from chunkscope.planning.simulator import Simulator
 from chunkscope.simulation.result import SimulatedRun
 from chunkscope.simulation.workload import Workload
-from chunkscope.verification.result import Machine, Predicted, Run
+from chunkscope.verification.result import Machine, Run
 from chunkscope.vllm.deployment import Deployment
 from chunkscope.vllm.enums import Entry
 from chunkscope.vllm.flags import release
@@ -60,7 +60,7 @@ def with_prediction(
     with suppress(ChunkscopeError):
         run = replace(run, predicted_figures=simulator.run(run.settings).figures)
     with suppress(ChunkscopeError):
-        run = replace(run, predicted=_memory(run, simulator))
+        run = _with_memory(run, simulator)
     return run
 
 
@@ -87,7 +87,7 @@ def prompt_steps(run: SimulatedRun) -> list[tuple[int, list[tuple[int, int]]]]:
     return [(step.decode_requests, [(c.start, c.end) for c in step.chunks]) for step in steps]
 
 
-def _memory(run: Run, simulator: Simulator) -> Predicted | None:
+def _with_memory(run: Run, simulator: Simulator) -> Run:
     """The peak is that of the warm-up, when all requests are there at once."""
     there, workload = simulator.deployment, simulator.workload
     requests = tuple(replace(request, arrival_s=0.0) for request in workload.requests)
@@ -97,12 +97,6 @@ def _memory(run: Run, simulator: Simulator) -> Predicted | None:
     memory = there.memory(settings, longest=workload.longest)
     model = there.memory_model(settings)
     if warm_up is None or memory is None or model is None:
-        return None
-    return Predicted(
-        weights_gib=memory.line("weights").gib,
-        activation_gib=model.running_peak_gib(prompt_steps(warm_up), running=warm_up.most_running),
-        kv_cache_tokens=memory.kv_cache_tokens,
-        overhead_gib=memory.line("overhead").gib,
-        cuda_graphs_gib=memory.line("cuda_graphs").gib,
-        kv_cache_gib=memory.kv_cache_gib,
-    )
+        return run
+    peak = model.running_peak_gib(prompt_steps(warm_up), running=warm_up.most_running)
+    return replace(run, predicted=memory, predicted_activation_gib=peak)

@@ -124,8 +124,8 @@ def _same_tokenizer(profile: Profile, name: str | None, options: AnalyzeOptions)
     tokenizer = Tokenizer(name or options.tokenizer, chat_date=options.chat_date)
     if tokenizer.digest != profile.tokenizer.digest:
         raise InputError(
-            f"the profile was counted with {profile.tokenizer.name}; {tokenizer.name} here has "
-            "other files",
+            f"the profile was counted with another tokenizer ({profile.tokenizer.name}) than "
+            f"{tokenizer.name} here",
             hint="set tokenizer in chunkscope.toml ([verify]), or analyze again with this one",
         )
     return tokenizer
@@ -137,8 +137,8 @@ def _refuse_other_data(lengths: Sequence[int], profile: Profile) -> None:
     strange = sum(length not in profile.overall.counts for length in lengths)
     if strange * 2 > len(lengths):
         raise InputError(
-            f"the profile does not have the lengths of {strange:,} of {len(lengths):,} prompts: "
-            "this is other data, or it was read differently",
+            f"{strange:,} of {len(lengths):,} prompts have lengths that are not in the profile: "
+            "the data is another, or was read differently",
             hint="analyze this data, then recommend and verify with the same profile",
         )
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from chunkscope.artefacts.artefact import Artefact, frame, now
 from chunkscope.artefacts.figures import Figures, figures_row
 from chunkscope.artefacts.note import Note
+from chunkscope.hardware.memory import Memory
 from chunkscope.simulation.workload import VERIFY_SCHEMA, Workload
 from chunkscope.vllm.log.failures import Status
 from chunkscope.vllm.settings import Settings
@@ -49,18 +50,6 @@ class WorkerMemory:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Predicted:
-    """What the memory model of `recommend` says of this setting, per GPU."""
-
-    weights_gib: float
-    activation_gib: float
-    kv_cache_tokens: int
-    overhead_gib: float | None = None
-    cuda_graphs_gib: float | None = None
-    kv_cache_gib: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RunOutputs:
     """Greedy answers to a sample of the prompts, by prompt and token, from `--check-outputs`.
 
@@ -90,7 +79,8 @@ class Run:
     workers: tuple[WorkerMemory, ...] = ()
     kv_cache_tokens: int | None = None
     kv_concurrency: float | None = None  # requests of max_model_len at once, by vLLM's own count
-    predicted: Predicted | None = None
+    predicted: Memory | None = None
+    predicted_activation_gib: float | None = None  # the peak while these requests run
     predicted_figures: Figures | None = None  # by the simulator, of the same requests
     predicted_prefix_hit_rate: float | None = None  # the same, with the KV cache that it had
     repeats: tuple[Figures, ...] = ()
@@ -111,10 +101,6 @@ class Run:
     @property
     def device_peak_gib(self) -> float | None:
         return _most(worker.device_peak_gib for worker in self.workers)
-
-    @property
-    def weights_gib(self) -> float | None:
-        return _most(worker.weights_gib for worker in self.workers)
 
     def is_called(self, name: str) -> bool:
         return name in (self.setting, *self.same_as)
@@ -184,7 +170,7 @@ class MeasuredVerdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Verification(Artefact):
-    """All settings that were measured with one workload; the first run is the yardstick.
+    """All settings measured with one workload; others are compared with the first.
 
     >>> measured = Verification.load("reports/h200/llama-3.1-8b-mixed/verify.json")
     >>> measured.run("default").ok

@@ -12,9 +12,8 @@ from chunkscope.models.shape import ModelShape
 from chunkscope.vllm.enums import Entry
 from chunkscope.vllm.flags import Release, dotted, flags_of
 from chunkscope.vllm.log.failures import Failure
-from chunkscope.vllm.settings import NAMES, UNUSUAL, KvPool, Settings
+from chunkscope.vllm.settings import NAMES, OWN, UNUSUAL, KvPool, Settings
 
-OWN = Settings()  # everything left to vLLM
 THRESHOLD = "long_prefill_token_threshold"
 POSITIVE = ("max_model_len", "max_num_batched_tokens", "max_num_seqs", "max_num_active_seqs")
 _SIZES = ("step_tokens", "max_num_seqs", "gpu_memory_utilization", "max_model_len")
@@ -172,6 +171,15 @@ class Deployment:
         at_log = predicting.memory(fit.settings)
         return fit.applied(bill, s, at_log=at_log, model=model) if at_log else bill
 
+    def fitting_tp(self, settings: Settings, tokens: int) -> int | None:
+        """The fewest GPUs, more than these, whose KV cache holds a request of so many tokens."""
+        heads, now = self.shape.attention.heads if self.shape else 1, settings.parallel.tensor
+        for tp in (n for n in (2, 4, 8, 16) if n > now and heads % n == 0):
+            memory = self.memory(replace(settings, tensor_parallel_size=tp))
+            if memory and memory.kv_cache_tokens >= tokens:
+                return tp
+        return None
+
     def requests_of(self, tokens: int, memory: Memory, settings: Settings = OWN) -> int:
         """How many decoding requests of that many tokens the KV cache of a GPU holds at once."""
         model = self.memory_model(settings)
@@ -255,8 +263,10 @@ class Deployment:
         values |= {"limit": limit, "version": dotted(version)}
         broken = [(argument, code) for argument, code, is_broken in checks if is_broken]
         if bill and _over(context, bill.kv_cache_tokens):
-            values |= {"tokens": bill.kv_cache_tokens, "missing_gib": max(-bill.kv_cache_gib, 0.01)}
-            broken.append(("max_model_len", "kv_cache" if bill.kv_cache_tokens else "no_memory"))
+            held = bill.kv_cache_tokens
+            values |= {"tokens": held, "missing_gib": max(-bill.kv_cache_gib, 0.01)}
+            values |= {"tp": self.fitting_tp(s, 1), "full_tp": self.fitting_tp(s, context or 1)}
+            broken.append(("max_model_len", "kv_cache" if held else "no_memory"))
         if bill and not bill.survives_logprobs:
             values |= {"taken_gib": bill.unprofiled_gib, "free_gib": max(0.0, bill.headroom_gib)}
             broken.append(("gpu_memory_utilization", "logprobs"))

@@ -227,17 +227,14 @@ def _parser(version: Version) -> _Parser:
     return parser
 
 
-def why_unknown(word: str, version: Version) -> str:
-    """Why this version does not take an option."""
+def why_unknown(word: str, version: Version) -> dict[str, Any]:
+    """Why this version does not take an option: a later or an earlier one does, or none."""
     rows = [flag for flag in _table() if word in flag.spellings]
-    if rows and version < rows[0].since:
-        return f"vLLM knows it since {dotted(rows[0].since)}, not in {dotted(version)}"
-    if rows:
-        return f"vLLM {dotted(version)} does not know it any more"
+    since = dotted(rows[0].since) if rows and version < rows[0].since else None
     spellings = [name for flag in flags_of(version).values() for name in flag.spellings]
-    near = get_close_matches(word.lower(), spellings, n=1, cutoff=0.8)
-    hint = f"; did you mean {near[0].lstrip('-')}?" if near else ""
-    return f"vLLM {dotted(version)} has no such argument{hint}"
+    near = [] if rows else get_close_matches(word.lower(), spellings, n=1, cutoff=0.8)
+    alike = [name.lstrip("-") for name in near]
+    return {"version": dotted(version), "since": since, "known": bool(rows), "alike": alike}
 
 
 @cache

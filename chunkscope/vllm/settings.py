@@ -102,6 +102,7 @@ class Settings:
         return replace(self, max_num_batched_tokens=budget, max_num_seqs=seqs)
 
 
+OWN = Settings()  # everything left to vLLM
 NAMES = tuple(field.name for field in fields(Settings))
 UNUSUAL = NAMES[-5:]
 

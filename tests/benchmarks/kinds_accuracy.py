@@ -7,9 +7,8 @@
 Without arguments: the tables of reports/h200/README.md.
 
 Models and workload: kinds.py. What is predicted follows from config.json, GPU, vLLM's version, the
-arguments and, where a row names it, the host: fitted to the steps of another model on the same
-machine (raw/MODEL-BUDGET.json.gz), as `simulate --calibration` does it. Nothing measured of the
-row goes into it.
+arguments and, where a row names it, the host: how fast it launched the steps of another model on
+the same machine (raw/MODEL-BUDGET.json.gz). Nothing measured of the row goes into it.
 """
 
 import gzip
@@ -18,18 +17,18 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
+from statistics import median
 from typing import Any
 
-from chunkscope.hardware.calibration import COLUMNS, StepSamples
+from chunkscope.hardware.calibration import COLUMNS
 from chunkscope.hardware.gpus import find_gpu
-from chunkscope.hardware.step_fit import fit_steps
 from chunkscope.hardware.step_time import Host, StepModel, assumed_host, step_model
-from chunkscope.models import ModelShape, shape_from_config
+from chunkscope.models import ModelShape
 from chunkscope.simulation.loop import Scenario, run_setting
 from chunkscope.verification.predicting import EVERY_STEP, prompt_steps
 from chunkscope.vllm.deployment import Deployment
 from chunkscope.vllm.flags import release
-from tests.benchmarks.kinds import config_of, context_of, requests_of, settings_of
+from tests.benchmarks.kinds import context_of, is_even, requests_of, settings_of, shape_of
 from tests.h200 import spaced
 
 FOLDER = Path(__file__).parents[2] / "reports" / "h200" / "kinds"
@@ -37,7 +36,7 @@ FIT, HELD_OUT = FOLDER / "fit.jsonl", FOLDER / "held-out.jsonl"
 # With random weights a token's scores are all but equal. Where a bias is added to them, or they are
 # rounded to 16 bits before they are compared, every token chooses the same experts: a step then
 # reads no more of them than one token does, as DeepSeek-V2-Lite's steps show. A trained model
-# chooses nearly evenly, and that is what `simulate` assumes.
+# chooses nearly evenly, and that is what `simulate` assumes; the rows called even draw lots.
 ROUTED_ALIKE = {
     "deepseek-v2-lite",
     "deepseek-v3-small",
@@ -60,10 +59,6 @@ TITLES = ("KV tokens", "activation GiB", "makespan s", "TTFT p50", "TTFT p95", "
 Row = dict[str, Any]
 
 
-def shape_of(model: str) -> ModelShape:
-    return shape_from_config(config_of(model), name=model, source="kinds.py")
-
-
 def routed_alike(step: StepModel, shape: ModelShape) -> StepModel:
     """All tokens choose the same experts. 4-bit ones are unpacked again for every block of tokens:
     up to eight times, after the steps of gpt-oss-20b."""
@@ -75,19 +70,25 @@ def routed_alike(step: StepModel, shape: ModelShape) -> StepModel:
 
 
 def host_of(raw: Path) -> dict[str, Any]:
-    """The host's times by the steps of one row, and the model that it launched."""
+    """The host's times by the steps of one row which it launched kernel by kernel, and the model.
+
+    A step takes as long as the slower of host and GPU: here the GPU must have waited.
+    """
     with gzip.open(raw, "rt") as file:
-        rounds = json.load(file)
-    model, columns = rounds["row"]["model"], rounds["repeats"][-1]["steps"]
-    timed = [n for n, seconds in enumerate(columns["duration_s"]) if seconds is not None]
-    steps = StepSamples(
-        setting=("row",) * len(timed),
-        **{name: tuple(columns[name][n] for n in timed) for name in COLUMNS},
-    )
-    shape, gpu = shape_of(model), find_gpu("h200")
-    share = shape.experts.active / shape.experts.count if shape.experts else 0.0
-    step, _ = fit_steps(steps, expert_share=share, prior=step_model(shape, gpu))
-    return {"model": model, **asdict(step.host)}
+        row = json.load(file)
+    model, columns = row["row"]["model"], row["repeats"][-1]["steps"]
+    step = step_model(shape_of(model), find_gpu("h200"))
+    launched, computed = [], []
+    for prompt, pairs, prompts, decodes, context, seconds in zip(
+        *(columns[name] for name in COLUMNS), strict=True
+    ):
+        tokens, requests = prompt + decodes, prompts + decodes
+        if seconds is not None and tokens > step.graphed_tokens:
+            prepare, _, hand_out = step.host_parts(tokens, requests, prompts)
+            launched.append(seconds - prepare - hand_out)
+            computed.append(step.gpu_s(tokens, pairs, context, requests))
+    assert median(launched) > median(computed), f"the GPU was the limit of {raw}"
+    return {"model": model, **asdict(replace(step.host, ungraphed_s=median(launched)))}
 
 
 def on_host(step: StepModel, host: Mapping[str, Any]) -> StepModel:
@@ -100,14 +101,14 @@ def on_host(step: StepModel, host: Mapping[str, Any]) -> StepModel:
 
 
 def predicted(
-    model: str, budget: int, *, eager: bool = False, host: Mapping[str, Any] | None = None
+    model: str, budget: int, *, eager: bool, even: bool, host: Mapping[str, Any] | None = None
 ) -> dict[str, float]:
     """Memory and times of the workload of kinds.py."""
     shape, gpu = shape_of(model), find_gpu("h200")
     there = Deployment(shape=shape, gpu=gpu, release=release("0.24"), cuda_graphs=not eager)
     settings = there.effective(settings_of(model, budget))
     memory, account, step = there.memory(settings), there.memory_model(), step_model(shape, gpu)
-    if model in ROUTED_ALIKE:
+    if model in ROUTED_ALIKE and not even:
         step = routed_alike(step, shape)
     if host:
         step = on_host(step, host)
@@ -135,7 +136,8 @@ def measured(row: Row) -> dict[str, float]:
 def errors(row: Row) -> dict[str, float]:
     """By figure, how far the prediction is from what was measured."""
     figures = measured(row)
-    values = predicted(row["model"], row["budget"], eager=row["eager"], host=row.get("host"))
+    even, host = row.get("even", False), row.get("host")
+    values = predicted(row["model"], row["budget"], eager=row["eager"], even=even, host=host)
     return {name: values[name] / figures[name] - 1 for name in LIMITS if figures.get(name)}
 
 
@@ -143,7 +145,13 @@ def rows(file: Path) -> list[Row]:
     """Those whose engine got ready. Of a row measured again, the last."""
     found = map(json.loads, file.read_text().splitlines())
     ready = [row for row in found if "kv_tokens" in row]
-    return [*{(row["model"], row["budget"], row["eager"]): row for row in ready}.values()]
+    return [*{key_of(row): row for row in ready}.values()]
+
+
+def key_of(row: Row) -> tuple[str, int]:
+    """Its name in the table, and its budget."""
+    how = [word for word in ("eager", "even") if row.get(word)]
+    return ", ".join((row["model"], *how)), row["budget"]
 
 
 def table(file: Path) -> Iterator[str]:
@@ -155,8 +163,8 @@ def table(file: Path) -> Iterator[str]:
         cells = [
             f"{_shown(key, figures[key])} ({off[key]:+.1%})" if key in off else "" for key in LIMITS
         ]
-        eager = ", eager" if row["eager"] else ""
-        yield spaced(f"| {row['model']}{eager} | {row['budget']:,} | {' | '.join(cells)} |")
+        name, budget = key_of(row)
+        yield spaced(f"| {name} | {budget:,} | {' | '.join(cells)} |")
 
 
 def _shown(key: str, value: float) -> str:
@@ -170,8 +178,8 @@ def main() -> None:
     for word in sys.argv[1:] or map(str, (FIT, HELD_OUT)):
         model, _, budget = word.partition(":")
         if budget:
-            line = {"model": model, "budget": int(budget)}
-            line |= predicted(model, int(budget), host=host)
+            line = {"model": model, "budget": int(budget), "eager": False, "even": is_even(model)}
+            line |= predicted(**line, host=host)
             print(json.dumps({**line, "host": host} if host else line))
         elif model.endswith(".jsonl"):
             print("\n".join((f"\n{model}\n", *table(Path(word)))))

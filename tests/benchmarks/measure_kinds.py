@@ -25,14 +25,16 @@ from chunkscope.verification.settings import SettingRow, parse_engine_args
 from chunkscope.verification.verify import ALWAYS, DUMMY
 from chunkscope.vllm.check import vllm_python
 from chunkscope.vllm.enums import Entry, Task
-from tests.benchmarks.kinds import config_of, context_of, requests_of, settings_of
+from tests.benchmarks.kinds import config_of, context_of, is_even, requests_of, settings_of
 
 
 def measured(model: str, budget: int, folder: Path, arguments: dict[str, Any]) -> dict[str, Any]:
     """The row's line; what it was made from goes into `folder`."""
     # Compiling DeepGEMM's kernels before the first request takes ten minutes.
     os.environ["VLLM_DEEP_GEMM_WARMUP"] = "skip"
-    config, context = config_of(model), context_of(model)
+    config, context, even = config_of(model), context_of(model), is_even(model)
+    # Each token draws its experts, as those of a trained model are chosen: nearly evenly.
+    os.environ["VLLM_MOE_ROUTING_SIMULATION_STRATEGY"] = "uniform_random" if even else ""
     engine = {**ALWAYS, "load_format": DUMMY, "dtype": config["torch_dtype"], **arguments}
     with tempfile.TemporaryDirectory() as place:
         (Path(place) / "config.json").write_text(json.dumps(config))
@@ -49,7 +51,8 @@ def measured(model: str, budget: int, folder: Path, arguments: dict[str, Any]) -
         )
         row = SettingRow(name=f"{model}-{budget}", settings=settings_of(model, budget))
         run, record = measure(row, job, folder / f"{row.name}.log", Progress())
-    line = {"model": model, "budget": budget, "eager": bool(engine.get("enforce_eager"))}
+    eager = bool(engine.get("enforce_eager"))
+    line = {"model": model, "budget": budget, "eager": eager, "even": even}
     rounds = [{"steps": steps} for steps in record.steps]
     answers = [asdict(answer) for answer in record.answers]
     with gzip.open(folder / f"{row.name}.json.gz", "wt") as file:

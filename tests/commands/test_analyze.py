@@ -135,6 +135,7 @@ def test_one_file_that_fails_does_not_take_the_others_with_it(place) -> None:
         (("data.jsonl", "--tokenizer", "nowhere/at/all"), 4, "nowhere/at/all"),
         (("data.jsonl", "--model", "a", "--tokenizer", "b"), 2, "--model"),
         (("lm-eval:gsm8k", "--limit", "nan"), 2, "--limit"),
+        (("data.jsonl", "--limit", "5"), 2, "--sample"),  # all rows were counted
         (("data.jsonl", "--json", "--format", "csv"), 2, "--format"),
         (("data.jsonl", "--export-trace", "data.jsonl"), 2, "data.jsonl"),
         (("data.jsonl", "--ray", "--export-trace", "x.jsonl"), 2, "--ray"),

@@ -8,8 +8,10 @@ import pytest
 
 import chunkscope as python
 from chunkscope.vllm import check
+from chunkscope.vllm.enums import Target
 from tests import build
 from tests.commands.helpers import analyze, chunkscope, write_jsonl
+from tests.conftest import REPOSITORY
 
 MACHINE = ("--model", "qwen2.5-1.5b", "--gpu", "l4", "--vllm-version", "0.24")
 
@@ -59,6 +61,34 @@ def test_with_check_the_installed_vllm_is_planned_for(
     assert python.Plan.load(tmp_path / "plan.json").release.text == version
 
 
+@pytest.mark.parametrize(
+    ("log", "entry"),
+    [
+        ("reports/example/lm_eval", "llm"),
+        ("../shared/data/harness_logs/lm-eval-0.4.13/mock__api", "serve"),
+    ],
+)
+def test_a_harness_log_is_planned_for_how_that_starts_vllm_and_its_default_is_no_flag(
+    tmp_path, log, entry
+) -> None:
+    """The LLM class takes 16,384 tokens a step by itself, a server 8,192."""
+    if not (REPOSITORY / log).is_dir():
+        pytest.skip("no harness logs beside the checkout")
+    assert analyze(tmp_path, REPOSITORY / log).code == 0
+    words = ("recommend", "--model", "llama-3.1-8b", "--gpu", "h100")
+    run = chunkscope(tmp_path, *words)
+    assert run.out.startswith("Keep vLLM's defaults"), run.err
+    assert "Flags:" not in run.out
+    assert python.Plan.load(tmp_path / "reports" / "plan.json").deployment.entry == entry
+    for target in Target:
+        form = chunkscope(tmp_path, *words, "--entry", entry, "--emit", target)
+        own = target is Target.JSON or target.entry == entry
+        assert form.code == (0 if own else 2), form.err
+        assert "16384" not in form.out
+        assert "8192" not in form.out
+        assert ("fill the server" in form.err) == (own and entry == "serve")
+
+
 # -- simulate ------------------------------------------------------------------------------------
 
 
@@ -71,6 +101,7 @@ def test_python_simulates_what_the_command_does(planned) -> None:
     saved = python.Simulation.load(reports / "simulation.json")
     assert simulated.runs[0].figures == saved.runs[0].figures
     assert json.loads(run.out)["runs"][0]["setting"] == simulated.runs[0].setting
+    assert python.simulate(files[0], max_num_batched_tokens=512) == simulated  # its own profile
 
 
 def test_a_plan_is_never_simulated_with_other_data(planned, tmp_path) -> None:
@@ -106,6 +137,9 @@ def test_prefixes_say_how_much_is_served(tmp_path) -> None:
         ("recommend --slo itl=5", 2, "--slo"),
         ("recommend --dataset shrt", 2, "short"),
         ("recommend --emit python --entry serve", 2, "--entry"),
+        ("recommend --concurrency 99999999999999999999", 2, "--concurrency"),
+        ("simulate --requests 99999999", 2, "--requests"),  # they were all drawn
+        ("memory --model qwen3-8b --gpu h100 --gpu-memory-utilization nan", 2, "nan"),
         ("simulate --trace nowhere.jsonl", 3, "nowhere.jsonl"),
         ("simulate --calibration nowhere.json", 3, "nowhere.json"),
         ("memory --gpu h100", 2, "--model"),

@@ -61,6 +61,9 @@ def test_a_budget_is_written_kept_broken_and_written_anew(place) -> None:
     )
     run = chunkscope(place, "gate")
     assert (run.code, "99,999" in run.out) == (1, True)
+    (place / "chunkscope.toml.old").mkdir()  # which cannot be written, as in a read-only folder
+    assert chunkscope(place, "gate", "--init", "--force").code == 3
+    (place / "chunkscope.toml.old").rmdir()
     forced = chunkscope(place, "gate", "--init", "--force")
     assert forced.code == 0, forced.err
     assert (place / "chunkscope.toml.old").exists()

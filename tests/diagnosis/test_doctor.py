@@ -62,7 +62,7 @@ def test_the_phases_of_a_benchmark_are_named(shared: Path) -> None:
     path = shared / "data" / "vllm_logs" / "vllm-0.24.0-h200-serve-bench.log"
     (engine,) = doctor(path, gpu="h200", model="llama-3.1-8b").engines
     facts = engine.facts
-    told = (facts.version, facts.kv_cache_tokens, facts.max_num_batched_tokens)
+    told = (facts.version, facts.kv_cache_tokens, facts.settings.step_tokens)
     assert told == ("0.24.0", 919_824, 8_192)
     assert engine.arguments == {"max_model_len": 16_384, "enable_prefix_caching": False}
     assert max(window.prompt_tokens_per_s for window in engine.windows) == 36_298.8
@@ -109,6 +109,7 @@ def test_the_metrics_of_an_engine_that_preempted(name, rates, cache, evidence) -
     full = replace(reading.start, windows=(replace(window, running=4, waiting=9, kv_use=1.0),))
     (bound, *_) = report_of(replace(full, preemptions=None), "http://x").symptoms
     assert (bound.rule, bound.change.code) == ("kv-bound", "change_fixed_size"), "it says the flag"
+    assert bound.change.values["or_on_cpu"], "which a variable sets, too"
     life = replace(life, preemptions=reading.start.preemptions)
     found = report_of(life, "http://x", finished=reading.finished)
     assert rules(found)[:2] == ["preemptions", "kv-bound"]
@@ -208,9 +209,11 @@ def test_what_waits_beside_an_empty_kv_cache_does_not_wait_for_room(between, kv,
 )
 def test_many_that_came_at_once_waited_between_two_lines(running, bursts) -> None:
     lines = [periodic(at(100 * n), running=many, kv=20.0) for n, many in enumerate(running)]
-    phases = report(BEGUN, *lines).phases
-    assert [phase.burst for phase in phases] == bursts
-    assert [phase.bound is Bound.PREFILL for phase in phases] == bursts
+    found = report(BEGUN, *lines)
+    assert [phase.burst for phase in found.phases] == bursts
+    assert [phase.bound is Bound.PREFILL for phase in found.phases] == bursts
+    why = [one.code for s in found.symptoms for one in s.evidence]
+    assert ("came_at_once" in why) == any(bursts), "0 waiting would not explain it"
 
 
 def test_several_engines_are_as_long_busy_as_each_of_them() -> None:

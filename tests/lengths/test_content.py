@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -51,6 +52,7 @@ def test_order_file_and_format_do_not_change_it(tmp_path: Path) -> None:
         pytest.param([{**ROWS[0], "answer": "42"}, *ROWS[1:]], (1, 1), id="another answer"),
         pytest.param([{**row, "answer": "42"} for row in ROWS], (7, 7), id="all answers"),
         pytest.param([{**row, "n": {"a": [row["n"]]}} for row in ROWS], (7, 7), id="nested"),
+        pytest.param([*ROWS, orjson.loads('{"a":' * 999 + "1" + "}" * 999)], (1, 0), id="deep"),
     ],
 )
 def test_changed_rows_are_counted(now: list[Any], changes: tuple[int, int]) -> None:

@@ -4,11 +4,13 @@ import datetime
 from collections import Counter
 from pathlib import Path
 from unittest.mock import Mock
+from zipfile import ZipFile
 
 import pytest
 
 import chunkscope
 from chunkscope.console import Progress
+from chunkscope.lengths import scan
 from chunkscope.lengths.analyze import analyze as run
 from chunkscope.lengths.scan import draw
 from chunkscope.sources.base import Chunk
@@ -46,11 +48,23 @@ def test_what_was_met_while_counting_is_noted(tmp_path: Path) -> None:
     notes = {note.code: note.values for note in dataset.notes}
     counts = {"tools_ignored": {"count": 3}, "media_rows": {"count": 1}}
     assert notes == {"date_in_template": {"day": "2024-05-01"}, **counts}
+    empty = write_jsonl(tmp_path / "c.jsonl", [{"prompt": "a b"}, {"prompt": ""}, {"prompt": ""}])
+    (dataset,) = chunkscope.analyze(empty, special_tokens=False).datasets
+    assert [str(note.values["count"]) + note.code for note in dataset.notes] == ["2empty_prompts"]
     texts = write_jsonl(tmp_path / "b.jsonl", prompts(2))
     as_chat = chunkscope.AnalyzeOptions(chat_template=template, apply_chat_template=True)
     assert [d.field for d in chunkscope.analyze(texts, options=as_chat).datasets] == [
         "prompt (as chat)"
     ]
+
+
+def test_an_archive_is_digested_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with ZipFile(tmp_path / "a.zip", "w") as archive:
+        for name in "abc":
+            archive.writestr(f"{name}.jsonl", '{"prompt": "hi"}')
+    monkeypatch.setattr(scan, "sha256", digest := Mock(wraps=scan.sha256))
+    assert len(run(tmp_path / "a.zip").datasets) == 3
+    digest.assert_called_once()
 
 
 def test_a_sample_is_the_same_on_every_machine(tmp_path: Path) -> None:

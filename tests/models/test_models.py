@@ -2,7 +2,7 @@ import json
 import sys
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from chunkscope.errors import InputError, MissingError
@@ -305,10 +305,12 @@ junk = st.recursive(
 @given(st.dictionaries(st.sampled_from([*LLAMA, "text_config", "num_experts", "layer_types",
                                         "quantization_config", "kv_lora_rank", "vision_config",
                                         "sliding_window", "mlp_only_layers"]), junk))  # fmt: skip
+@example({"num_experts": 4, "num_experts_per_tok": 99})  # a power of it was too large a number
 def test_any_config_is_a_shape_or_an_input_error(changed):
     try:
         model = shape(**changed)
     except InputError:
         return
     assert model.weight_bytes >= 0
+    assert not model.experts or model.experts.active <= model.experts.count
     assert model.kv_bytes_per_token() >= 0

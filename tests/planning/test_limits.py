@@ -1,5 +1,6 @@
 """`recommend --slo`: the setting that keeps the limits, or the rate that would."""
 
+import re
 import shlex
 from dataclasses import replace
 from functools import cache
@@ -7,9 +8,8 @@ from functools import cache
 import pytest
 
 from chunkscope.errors import InputError
-from chunkscope.planning.choose import WORTH, search
+from chunkscope.planning.choose import search
 from chunkscope.planning.plan import AdviceKind, Plan
-from chunkscope.planning.predict import SimulateOptions, predict
 from chunkscope.planning.problem import Problem
 from chunkscope.planning.recommend import recommend
 from chunkscope.planning.simulator import Simulator
@@ -90,16 +90,6 @@ def test_where_none_keeps_them_the_rate_that_does_is_named_and_how_many_gpus():
     assert held.advice.kind is not AdviceKind.NO_SETTING
 
 
-def test_find_rate_tries_what_recommend_tries(monkeypatch):
-    """A rate that recommend keeps with some setting is one that find-rate finds."""
-    monkeypatch.setattr("chunkscope.planning.predict.OPEN_REQUESTS", 200)
-    made = served("ttft_p95=1s,itl_p99=40ms", "8/s", requests=200, max_output=4)
-    assert made.run.slo.is_met
-    rates = predict(made, DATA, SimulateOptions(find_rate=True, requests=200))
-    best = max(one.rate.rate_per_s or 0.0 for one in rates.runs)
-    assert best >= 8 / (1 + WORTH)
-
-
 def test_a_limit_that_a_lone_request_breaks_is_found_without_a_search():
     """Budgets were halved down to 2 tokens, each taking twice as long to simulate."""
     made = advised(MIXED, model="qwen2.5-1.5b", gpu="l4", slo="itl_max=5ms")
@@ -111,6 +101,9 @@ def test_a_limit_that_nothing_uses_is_kept_by_vllms_default():
     """An answer of one token has no gaps: the use of the limit, 0, was divided by."""
     made = served("itl_p99=1s", "8/s", max_output=1)
     assert (made.advice.kind, made.run.slo.use) == (AdviceKind.KEEP, 0)
+    # Where the limit decides nothing, the advice is as without it: fewer at once were advised.
+    loose, free = (advised([3] * 1000, gpu="h100", slo=slo) for slo in ("ttft_p95=1h", None))
+    assert loose.advice.settings == free.advice.settings
 
 
 def test_a_queue_that_grows_keeps_no_limit():
@@ -124,14 +117,14 @@ def test_a_queue_that_grows_keeps_no_limit():
 
 def test_a_setting_that_a_variation_cannot_run_is_in_doubt(monkeypatch):
     """The least of no runs was asked for."""
-    run, longest = Simulator.run, DATA.datasets[0].lengths.max
+    engine, longest = Simulator.engine, DATA.datasets[0].lengths.max
 
-    def refuse(self, settings, **how):
+    def refuse(self, settings):
         if self.workload.longest > longest:
             raise InputError("too long")
-        return run(self, settings, **how)
+        return engine(self, settings)
 
-    monkeypatch.setattr(Simulator, "run", refuse)
+    monkeypatch.setattr(Simulator, "engine", refuse)
     made = served.__wrapped__("ttft_p95=1s,itl_p99=40ms")
     assert (made.advice.kind, made.advice.doubt) == (AdviceKind.SET, "longer_prompts")
 
@@ -159,9 +152,20 @@ IMPOSSIBLE = "--model qwen3-8b --gpu h100 --max-output 2 --slo itl_p50=0.1ms --a
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    monkeypatch.setattr("chunkscope.planning.simulator.OPEN_REQUESTS", 100)
+    for module in ("simulator", "predict"):
+        monkeypatch.setattr(f"chunkscope.planning.{module}.OPEN_REQUESTS", 100)
     DATA.save(tmp_path / "reports" / "profile.json")
     return tmp_path
+
+
+def test_recommend_and_find_rate_name_the_same_rate_and_recommend_how_many_gpus(folder):
+    """From other rates, in other steps: it was 6.98/s and 7.41/s."""
+    words = "--model qwen3-8b --gpu h100 --max-output 32 --slo ttft_p95=300ms,itl_p99=30ms"
+    told = run(folder, "recommend", *words.split(), "--arrivals", "60/s").out
+    rate = re.search(r"About ([\d.]+) requests a second", " ".join(told.split()))[1]
+    assert f"60/s needs about {-(-60 // float(rate)):.0f} GPUs" in " ".join(told.split())
+    found = run(folder, "simulate", "--find-rate", "--requests", "100").out
+    assert f"keeps the limits up to {rate}/s" in " ".join(found.split())
 
 
 def test_limits_that_cannot_be_kept_are_emitted_only_anyway_with_a_comment(folder):

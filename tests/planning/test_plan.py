@@ -4,8 +4,8 @@ import pytest
 
 from chunkscope.errors import InputError
 from chunkscope.planning.plan import Plan
-from chunkscope.vllm.enums import Entry, Mode, Task
-from tests.build import FITTING, LONG, MIXED, SHORT, advised, plan
+from chunkscope.vllm.enums import Mode, Task
+from tests.build import LONG, MIXED, SHORT, advised, plan
 
 PLANS = {
     "by simulation": advised(MIXED),
@@ -20,14 +20,6 @@ PLANS = {
 def test_a_plan_read_back_is_the_plan_that_was_written(made, tmp_path):
     made.save(tmp_path / "plan.json")
     assert Plan.load(tmp_path / "plan.json") == made
-
-
-def test_other_entry_points_get_the_same_settings_spelled_out():
-    made = plan(FITTING)
-    assert made.settings_for(Entry.SERVE) == made.settings
-    assert made.settings_for(Entry.LLM).max_num_batched_tokens == 8_192  # LLM() would take 16384
-    assert made.settings_for(Entry.LLM).max_num_seqs is None
-    assert made.settings_for(Entry.OTHER).max_num_seqs == 1_024
 
 
 def test_the_client_keeps_as_many_in_flight_as_ran_at_once():

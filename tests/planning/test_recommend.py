@@ -321,7 +321,6 @@ def test_a_profile_without_prompts_is_an_input_error(data):
     ("harness", "order", "entry"),
     [
         ("lm-eval", LONGEST_FIRST, Entry.LLM),
-        ("lm-eval", AS_LOGGED, Entry.SERVE),
         ("lighteval", AS_LOGGED, Entry.LLM),
         ("Inspect", AS_LOGGED, Entry.SERVE),
     ],
@@ -416,6 +415,16 @@ MODEL_NAMES = ["llama-3.1-8b", "qwen2.5-7b-instruct", "gemma-2-9b", "deepseek-v2
     entry=st.sampled_from(Entry),
 )
 @example([757], "0.10.2", "gemma-2-9b", "rtx-4090", Mode.OFF, Task.LOGLIKELIHOOD, 1, Entry.SERVE)
+@example(
+    [0, 0, 0, 0, 4093, 8192],
+    "0.10.2",
+    "gemma-2-9b",
+    "h200",
+    None,
+    Task.LOGLIKELIHOOD,
+    1,
+    Entry.OTHER,
+)
 def test_any_plan_is_one_its_vllm_accepts(lengths, version, model, gpu, mode, task, output, entry):
     try:
         made = recommend(profile(data=lengths), model=model, gpu=gpu, vllm_version=version,

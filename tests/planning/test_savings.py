@@ -11,6 +11,7 @@ from chunkscope.planning.recommend import recommend
 from chunkscope.prefixes.reuse import CachedAt, NearMiss, PrefixReuse, Scoring
 from chunkscope.prompts.harness.log import LogSummary
 from chunkscope.report.words.plan import saving as words
+from chunkscope.report.words.plan import setup
 from tests.build import dataset, profile
 
 WHERE = {"model": "qwen3-8b", "gpu": "h200", "vllm_version": "0.28", "max_output": 16}
@@ -96,7 +97,8 @@ def test_rows_that_occur_twice_are_a_saving_unless_a_harness_repeats_them():
     one = saved(planned(dataset("a", LENGTHS, content=content)), "repeated_rows")
     assert (one.values["rows"], one.tokens) == (20, 14_000)
     log = LogSummary(harness="x", documents=80, requests=80)
-    assert planned(dataset("a", LENGTHS, content=content, log=log)).savings == ()
+    for no_copies in ({"log": log}, {"kind": "lengths"}):
+        assert planned(dataset("a", LENGTHS, content=content, **no_copies)).savings == ()
 
 
 @pytest.mark.parametrize(
@@ -112,4 +114,9 @@ def test_a_client_that_keeps_few_in_flight_is_told_how_many_are_enough(asked, lo
     assert (one.values["concurrency"], one.values["enough"]) == (few, 80)
     assert one.values["harness"] == (None if asked else "Inspect")
     assert one.simulated
-    assert one.hours > plan.cost.hours if logged else one.hours < plan.cost.hours
+    free = planned(dataset("a", LENGTHS)).cost.hours
+    assert one.hours > free if logged else one.hours == pytest.approx(plan.cost.hours - free)
+    assert (f", {few} at once" in setup(plan)) == bool(asked)
+    limited = planned(dataset("a", LENGTHS), concurrency=few, slo="ttft_max=200ms")
+    assert limited.run.slo.is_met
+    assert not limited.savings, "more at once would break the limit"

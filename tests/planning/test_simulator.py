@@ -8,8 +8,9 @@ from chunkscope.errors import InputError
 from chunkscope.models import MODELS
 from chunkscope.planning.plan import Plan
 from chunkscope.planning.predict import SimulateOptions, predict
-from chunkscope.planning.problem import Problem
 from chunkscope.planning.simulator import Simulator, draw
+from chunkscope.verification.predicting import with_prediction
+from chunkscope.verification.result import Machine
 from chunkscope.vllm.settings import Settings
 from tests import build
 from tests.build import MIXED, SHORT, advised, profile
@@ -27,23 +28,20 @@ def on_enough_gpus(model: str) -> Plan:
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_recommend_and_simulate_give_the_same_figures_for_every_model(model):
+def test_recommend_simulate_verify_and_the_gate_give_the_same_figures_for_every_model(model):
     plan = on_enough_gpus(model)
     runs = predict(plan, DATA, SimulateOptions()).runs
     named = {name: run for run in runs for name in (run.setting, *run.same_as)}
     assert plan.run is not None
     assert named["plan"].figures == plan.run.figures
     assert named["default"].figures == plan.default_run.figures
-
-
-@pytest.mark.parametrize("model", ["llama-3.1-8b", "qwen3-30b-a3b", "deepseek-v2-lite"])
-def test_the_gate_compares_by_the_same_figures(model):
-    plan = advised(MIXED, model=model)
     workload = draw(plan.request, DATA.datasets, plan.effective.max_model_len)
     gate = Simulator(request=plan.request, deployment=plan.deployment, workload=workload)
     assert gate.attempt(plan.effective).figures == plan.run.figures
-    problem = replace(Problem.of(DATA, plan.request, plan.deployment), needed=plan.advice.needed)
-    assert problem.simulator().attempt(plan.effective).figures == plan.run.figures
+    run = build.run("plan", settings=plan.settings, engine=plan.effective.given())
+    machine = Machine(device="cuda", gpu="NVIDIA B200", vllm="0.32.0")
+    measured = with_prediction(run, plan.model, machine, workload, plan.request)
+    assert measured.predicted_figures == plan.run.figures
 
 
 @pytest.mark.parametrize(

@@ -272,8 +272,9 @@ def test_records_without_fields_are_bad_input(head: list[Any]) -> None:
         ([{"chosen": [user(1), answer(1)], "rejected": [user(1), answer(2)]}], "--field chosen"),
         ([{"id": f"q_{n}", "task": "GR", "history": [{"user": f"Who is {n}?", "bot": LONG}]}
           for n in range(5)], "--field 'history[].user'"),
+        ([{"train": [{"q": LONG}, {"q": LONG}], "test": [{}]}], "--field train.q --each train"),
     ],
-    ids=["NoLiMa", "tau2-bench", "preferences", "MT-Bench-101"],
+    ids=["NoLiMa", "tau2-bench", "preferences", "MT-Bench-101", "splits in one document"],
 )  # fmt: skip
 def test_what_cannot_be_guessed_comes_with_the_likely_options(rows: list[Any], likely: str) -> None:
     with pytest.raises(InputError) as caught:
@@ -300,6 +301,9 @@ def test_a_question_beside_what_was_said_before_is_the_prompt_and_the_rest_is_na
     selection = choose(row)
     assert selection.label == "question"
     assert [in_short(note) for note in selection.uncounted] == ["more_to_count history"]
+    chats = [{"messages": [user(1)], "system": "Be kind."}, {"messages": [user(1)], "system": ""}]
+    named = [choose(*rows).uncounted for rows in (chats, chats[1:])]
+    assert [one.values["longer"] for notes in named for one in notes] == ["system"]
 
 
 def test_bfcl_files_are_counted_with_their_functions(tmp_path: Path) -> None:

@@ -5,16 +5,10 @@ import random
 
 import pytest
 
-from chunkscope.simulation.loop import Scenario, run_setting
+from chunkscope.simulation.loop import Scenario, run_setting, simulated
 from chunkscope.simulation.result import SimulatedRun
 from chunkscope.simulation.slo import read_slo
-from chunkscope.simulation.sweep import (
-    GROWING,
-    NEAR_ENOUGH,
-    UNIT_RATE,
-    find_rate,
-    points,
-)
+from chunkscope.simulation.sweep import GROWING, PER_DOUBLING, UNIT_RATE, find_rate, points
 from chunkscope.simulation.workload import Request, arrival_times
 from tests.build import with_shared_prefix
 from tests.simulation.common import ARGS, STEP, args, parts_of
@@ -35,6 +29,7 @@ def test_a_sweep_goes_from_256_to_65536_and_tries_thresholds():
 
 # A step takes 10 ms and each token a tenth of one: eight at once with twenty tokens each come to
 # nearly forty requests a second.
+NEXT = 2 ** (1 / PER_DOUBLING)
 QUICK = dataclasses.replace(STEP, fixed_s=0.01, per_token_s=0.0001)
 
 
@@ -53,29 +48,50 @@ def at_rate(c: Scenario, rate: float) -> SimulatedRun:
 
 def test_the_rate_that_is_found_keeps_the_limits_and_a_little_more_does_not():
     c = coming("ttft_p95=100ms,itl_p99=1s")
-    run = find_rate(c, SETTINGS, POOL)
-    rate = run.rate.rate_per_s
-    assert run.slo == at_rate(c, rate).slo
-    assert run.slo.is_met
-    assert not at_rate(c, rate * NEAR_ENOUGH).slo.is_met
-    assert run.rate.breaks == "ttft_p95"
+    found, run = find_rate(c, SETTINGS, POOL)
+    assert run().slo == at_rate(c, found.rate_per_s).slo
+    assert run().slo.is_met
+    assert not at_rate(c, found.rate_per_s * NEXT).slo.is_met
+    assert found.breaks == "ttft_p95"
+
+
+@pytest.mark.parametrize("start", [None, 1, 17.5, 25, 300])
+def test_from_wherever_one_begins_the_rate_is_the_same(start):
+    """recommend named 7.32/s and simulate --find-rate 7.20/s: each ended where its steps led."""
+    c = coming("ttft_p95=100ms,itl_p99=1s")
+    found = find_rate(c, SETTINGS, POOL, start=start)[0]
+    assert found == find_rate(c, SETTINGS, POOL)[0]
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_what_is_sure_of_a_run_is_true_of_all_of_it(replicas):
+    c, sure = coming("ttft_p95=100ms,itl_p99=1s"), set()
+    settings = dataclasses.replace(SETTINGS, data_parallel_size=replicas)
+    for rate in (5, 20, 40, 80, 160):
+        requests = [dataclasses.replace(r, arrival_s=r.arrival_s / rate) for r in c.requests]
+        at_rate = dataclasses.replace(c, requests=tuple(requests))
+        known, run = simulated(at_rate, settings, POOL, give_up=1.0)
+        assert run() == run_setting(at_rate, settings, POOL)
+        assert bool(known.broken) <= bool(run().breaks) <= (known.pressure >= 1 or replicas > 1)
+        sure.add(bool(known.broken))
+    assert sure == {True, False}
 
 
 def test_saturation_is_where_requests_come_faster_than_they_are_done():
     """All at once, the engine never waits: so many it can do."""
     c = coming()
     most = len(c.requests) / at_rate(c, 1e9).figures.makespan_s
-    rate = find_rate(c, SETTINGS, POOL).rate
+    rate, _ = find_rate(c, SETTINGS, POOL)
     assert rate.saturation_per_s == pytest.approx(most, rel=0.1)
     assert rate.rate_per_s is not None, "without limits, all that the queue allows"
-    assert rate.rate_per_s < rate.saturation_per_s < rate.rate_per_s * NEAR_ENOUGH
+    assert rate.rate_per_s < rate.saturation_per_s < rate.rate_per_s * 1.03
     assert rate.breaks == GROWING
 
 
 def test_a_limit_that_even_a_lone_request_breaks_is_kept_at_no_rate():
-    run = find_rate(coming("itl_p50=5ms"), SETTINGS, POOL)
-    assert (run.rate.rate_per_s, run.rate.breaks) == (None, "itl_p50")
-    assert not run.slo.is_met
+    rate, run = find_rate(coming("itl_p50=5ms"), SETTINGS, POOL)
+    assert (rate.rate_per_s, rate.breaks) == (None, "itl_p50")
+    assert not run().slo.is_met
 
 
 def test_requests_that_are_tried_alone_stay_scored_or_not():
@@ -83,5 +99,5 @@ def test_requests_that_are_tried_alone_stay_scored_or_not():
     requests, stretches = with_shared_prefix(c.requests, 16)
     odd = frozenset(range(1, len(requests), 2))  # of every sixth, which are tried, none
     scored = dataclasses.replace(c, requests=requests, stretches=stretches, scored=odd)
-    run = find_rate(scored, SETTINGS, POOL)
+    run = find_rate(scored, SETTINGS, POOL)[1]()
     assert run.cached_tokens == 16 * (run.requests - 1)

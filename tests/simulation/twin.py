@@ -35,16 +35,16 @@ def trace(
         name = ChunkPolicy.INTERACTIVE_FIRST
     settings, pool, rules = parts_of({"num_blocks": 10_000, **engine}, rules)
     kind, policy = FastScheduler if fast else Scheduler, Policy(name, settings, rules)
-    scheduler = kind(settings, pool, rules, policy, AttentionWindow())
+    scheduler = kind(policy, pool, AttentionWindow())
     paths = block_paths([Stretch(**stretch) for stretch in stretches], pool.block_size)
     states = [_state(place, asked, paths, pool.block_size) for place, asked in enumerate(requests)]
-    coming = Arrivals(states, concurrency)
+    coming = Arrivals(states, concurrency or len(states))
     steps: list[Seen] = []
     flying: deque[Step] = deque()
     for turn in range(MOST_STEPS):
         for request in coming.due(turn):
-            scheduler.add_request(request)
-        if not scheduler.has_requests() and not coming:
+            scheduler.waiting.add(request)
+        if not (scheduler.running or scheduler.waiting or coming):
             break
         decoding = tuple(scheduler.decoding) if isinstance(scheduler, FastScheduler) else ()
         step = scheduler.schedule()

@@ -3,6 +3,8 @@
 import gzip
 import json
 import os
+import subprocess
+import sys
 from functools import partial
 from http.server import SimpleHTTPRequestHandler
 from pathlib import Path
@@ -104,6 +106,11 @@ def test_every_archive_table_and_saved_dataset(tmp_path: Path, lengths) -> None:
 def test_standard_input(tmp_path: Path, lengths, data: bytes) -> None:
     run = analyze(tmp_path, "-", stdin=data)
     assert (run.code, run.dataset["lengths"]) == (0, lengths), run.err
+
+
+def test_no_standard_input_is_an_empty_one(tmp_path: Path) -> None:
+    closed = ["sh", "-c", f"{sys.executable} -m chunkscope analyze - <&-"]
+    assert subprocess.run(closed, cwd=tmp_path, check=False).returncode == 3
 
 
 # --- other machines --------------------------------------------------------------------------

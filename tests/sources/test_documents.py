@@ -25,6 +25,12 @@ SHAPES = [
         id="columns as pandas writes them",
     ),
     pytest.param(
+        {"columns": ["q", "n"], "index": [0, 1], "data": [["a", 1], ["b", 2]]},
+        [{"q": "a", "n": 1}, {"q": "b", "n": 2}],
+        id="split as pandas writes it",
+    ),
+    pytest.param({"x1": {"q": "a"}, "x2": {"q": "b"}}, [{"q": "a"}, {"q": "b"}], id="by number"),
+    pytest.param(
         {"question": "what is it?", "choices": ["a", "b"]},
         [{"question": "what is it?", "choices": ["a", "b"]}],
         id="one row",
@@ -44,6 +50,7 @@ SHAPES = [
         for row in (
             {"q": ["a", "b"], "n": [1]},
             {"q": {"x": "a"}},
+            {"in": {"q": "a"}, "out": {"q": "b"}},
             {"q": {"0": "a"}, "n": {"1": 2}},
             {"q": ["a"], "n": []},
             {"history": [{"role": "user", "content": "a"}] * 4},
@@ -59,6 +66,8 @@ SHAPES = [
 @pytest.mark.parametrize(("value", "rows"), SHAPES)
 def test_the_rows_are_found_in_any_shape(value, rows):
     result = read_bytes("x.json", json.dumps(value))
+    if isinstance(value, list):
+        assert read_bytes("x.jsonl", json.dumps(value)).records == rows, "in spite of the name"
     large = read_bytes("x.json", json.dumps(value) + " " * (3 * CHUNK_BYTES))
     assert large.records == result.records
     assert (result.records, result.bad) == (rows, [])

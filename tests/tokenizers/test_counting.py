@@ -18,7 +18,7 @@ from chunkscope.lengths.analyze import analyze
 from chunkscope.tokenizers import check, fast
 from chunkscope.tokenizers import tokenizer as ours
 from chunkscope.tokenizers.fast import FastEngine, Fastokens, Splintr
-from chunkscope.tokenizers.reference import Reference
+from chunkscope.tokenizers.reference import LoadedBeside, Reference, TokenizersReference
 from chunkscope.tokenizers.strings import sentences, suite
 from chunkscope.tokenizers.tokenizer import Tokenizer
 from tests.commands.helpers import write_jsonl
@@ -264,3 +264,13 @@ def test_the_sample_comes_from_all_over_the_run_and_from_all_over_a_row(
     long = Tokenizer(str(place))
     long.count(["word " * 1000 + "zebra " * 2000] * 64)
     assert not long.sample_agrees()
+
+
+def test_a_reference_beside_runs_nothing_that_lies_where_the_data_is(place, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("orjson.py").write_text("open('ran', 'w')")
+    beside = LoadedBeside(place / "tokenizer.json")
+    reference = TokenizersReference.of_file(place / "tokenizer.json")
+    assert beside.ids(["one two"]) == reference.ids(["one two"])
+    assert not Path("ran").exists()
+    assert LoadedBeside(tmp_path / "none").ids(["one two"]) == []  # one is then loaded here

@@ -7,11 +7,13 @@ import pytest
 import sentencepiece
 import tiktoken
 from mistral_common.protocol.instruct.request import ChatCompletionRequest
+from mistral_common.tokens.tokenizers.base import SpecialTokenPolicy
 from mistral_common.tokens.tokenizers.mistral import MistralTokenizer
 from mistral_common.tokens.tokenizers.tekken import Tekkenizer
 
 import chunkscope
 from chunkscope.errors import InputError, MissingError
+from chunkscope.prompts.chat import Conversation
 from chunkscope.tokenizers import resolve as hub
 from chunkscope.tokenizers.resolve import embedded_default, resolve
 from chunkscope.tokenizers.strings import sentences
@@ -48,9 +50,14 @@ def test_chats_are_encoded_by_mistral_common_and_one_that_it_refuses_is_a_bad_ro
     refused = [{"role": "assistant", "content": "a"}, {"role": "system", "content": "b"}]
     rows = write_jsonl(tmp_path / "chats.jsonl", [*CHATS, {"messages": refused}])
     (dataset,) = chunkscope.analyze(rows).datasets
-    encode = MistralTokenizer.from_file(str(embedded_default())).encode_chat_completion
-    right = [len(encode(ChatCompletionRequest.from_openai(**chat)).tokens) for chat in CHATS]
-    assert dataset.lengths == chunkscope.LengthHistogram.of(right)
+    whole, keep = MistralTokenizer.from_file(str(embedded_default())), SpecialTokenPolicy.KEEP
+    requests = [ChatCompletionRequest.from_openai(**chat) for chat in CHATS]
+    right = [whole.encode_chat_completion(request).tokens for request in requests]
+    assert dataset.lengths == chunkscope.LengthHistogram.of(map(len, right))
+    encode = Tokenizer().mistral_chat.encode
+    texts = [whole.decode(ids, special_token_policy=keep) for ids in right]
+    found = [encode(Conversation(c["messages"], tools=c.get("tools"))) for c in CHATS]
+    assert found == [*zip(right, texts, strict=True)]
     assert (dataset.engine or "").startswith("mistral-common ")
     assert "mistral-common" in dataset.bad_rows[0].reason
 
@@ -127,14 +134,14 @@ def test_a_name_that_leads_nowhere_is_missing(name: str) -> None:
 
 
 def test_a_cache_with_only_a_tokenizer_json_is_completed_from_the_hub(
-    snapshot: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    snapshot: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another tool left it so; the chat template is in tokenizer_config.json."""
     save(splitting(WORDS), snapshot)
     config = snapshot / "tokenizer_config.json"
     config.unlink()
     assert [file.name for file in resolve("org/small").files] == ["tokenizer.json"]  # no network
-    assert config.name in capsys.readouterr().err
+    assert [one.code for one in Tokenizer("org/small").notes] == ["no_tokenizer_config"]
     downloads: list[str] = []
 
     def download(repo: str, **_: object) -> str:

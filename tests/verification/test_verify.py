@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -10,7 +9,7 @@ from chunkscope.errors import InputError, MissingError, UsageError
 from chunkscope.models import find_model, known_model
 from chunkscope.prefixes.sharing import Stretch
 from chunkscope.verification.prompts import RealPrompt
-from chunkscope.verification.result import Predicted, PromptSource, Verification
+from chunkscope.verification.result import PromptSource, Verification
 from chunkscope.verification.settings import SettingRow, parse_engine_args, parse_point, rows_of
 from chunkscope.verification.verify import (
     VerifyOptions,
@@ -22,6 +21,7 @@ from chunkscope.verification.verify import (
     workload_for,
 )
 from chunkscope.vllm.flags import release
+from chunkscope.vllm.footprint import memory
 from chunkscope.vllm.log.failures import Status
 from chunkscope.vllm.settings import Settings
 from tests.build import (
@@ -97,9 +97,6 @@ def test_a_built_in_model_has_the_same_folder_every_time() -> None:
     """vLLM looks up what it compiled before by the model's path."""
     (folder, shape), (again, _) = (model_for_engine("Qwen/Qwen2.5-1.5B", "dummy") for _ in "ab")
     assert folder == again
-    assert (
-        json.loads((Path(folder) / "config.json").read_text()) == known_model("qwen2.5-1.5b").config
-    )
     assert shape.hub_id == "Qwen/Qwen2.5-1.5B"
 
 
@@ -143,8 +140,8 @@ def test_a_row_with_other_settings_is_measured_again_where_the_machine_is_now() 
 
 
 def test_what_is_written_is_read_back_equal(tmp_path) -> None:
-    predicted = Predicted(weights_gib=1, activation_gib=0.5, kv_cache_tokens=900)
-    first = run("plan", 10.0, 9.0, same_as=("default",), predicted=predicted)
+    bill = memory("qwen3-8b", "h100").memory
+    first = run("plan", 10.0, 9.0, same_as=("default",), predicted=bill)
     measured = verification(first, failed("off"), options={"enforce_eager": True})
     measured.save(tmp_path / "verify.json")
     assert Verification.load(tmp_path / "verify.json") == measured
@@ -192,24 +189,18 @@ def test_names_for_the_same_settings_are_measured_once() -> None:
     (row,) = rows(planned, against=("default", "length-rule"))
     assert (row.name, row.same_as) == ("plan", ("default", "length-rule"))
     assert row.settings == Settings()
+    off, default = rows(plan(SHORT))
+    assert (off.name, off.same_as, default.name) == ("plan", ("off",), "default")
     also = ["max-num-seqs=8", "max_num_seqs=8"]
     (_, point) = rows(plan(MIXED), against=(), also=also)
     assert (point.name, point.same_as) == (also[0], (also[1],))
 
 
-def test_a_plan_that_switches_chunking_off_is_the_row_off() -> None:
-    first, default = rows(plan(SHORT))
-    assert (first.name, first.same_as, default.name) == ("plan", ("off",), "default")
-
-
-def test_a_row_that_does_not_take_the_longest_request_is_refused() -> None:
+def test_a_row_that_does_not_take_the_longest_request_or_that_vllm_ignores_is_refused() -> None:
     planned = plan_that_sets(MIXED, given={"max_model_len": 4_608})
     assert {row.refused for row in rows(planned, longest=4_608)} == {None}
     (row, *_) = rows(planned, longest=5_000)
     assert (row.refused.code, row.refused.values["longest"]) == ("context_too_short", 5_000)
-
-
-def test_off_is_refused_where_vllm_ignores_it() -> None:
     off = rows(plan(MIXED), against=["off"], installed=release("0.10.2"))[1]
     assert off.refused.code == "off_is_ignored"
 

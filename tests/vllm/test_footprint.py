@@ -6,6 +6,7 @@ import chunkscope
 from chunkscope.artefacts.note import Label
 from chunkscope.hardware.gpus import find_gpu
 from chunkscope.models import find_model
+from chunkscope.report.words import sentence
 from chunkscope.vllm.deployment import Deployment, MeasuredFit
 from chunkscope.vllm.enums import Entry, Task
 from chunkscope.vllm.flags import release
@@ -60,13 +61,17 @@ def test_a_context_longer_than_the_kv_cache_does_not_start():
     found = memory("llama-3.1-8b", "l4")
     (why,) = found.refusals
     assert (why.code, why.values["max_model_len"]) == ("refused_kv_cache", 131_072)
+    held = {tp: memory("llama-3.1-8b", "l4", tp=tp) for tp in (1, 2)}
+    assert [not one.refusals for one in held.values()] == [False, why.values["full_tp"] == 2]
     assert not found.to_json()["starts"]
     assert not memory("llama-3.1-8b", "l4", max_model_len=found.memory.kv_cache_tokens).refusals
 
 
 def test_a_model_that_does_not_fit_says_how_much_is_missing():
     (why,) = memory("llama-3.1-70b").refusals
-    assert why.code == "refused_no_memory"
+    assert (why.code, why.values["tp"], why.values["full_tp"]) == ("refused_no_memory", 2, 4)
+    assert "--tp 2 would fit" in sentence(why), "as recommend says"
+    assert not memory("llama-3.1-70b", tp=4).refusals
     assert set(memory("llama-3.1-70b").requests.values()) == {0}
     fits = memory(max_model_len=16_384)
     assert list(fits.requests) == [1_024, 4_096, 16_384]

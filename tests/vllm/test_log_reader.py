@@ -1,6 +1,7 @@
 """vLLM's log by message: verbatim lines of each version, in whatever a collector makes of them."""
 
 import json
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from chunkscope.vllm.log.failures import Failure, Status, cause_in, doing_in
 from chunkscope.vllm.log.lines import CUT
 from chunkscope.vllm.log.reader import MOST_WINDOWS, LogReader
+from chunkscope.vllm.settings import Settings
 
 START = (
     "Initializing a V1 LLM engine (v{version}) with config: model='org/m', dtype=torch.bfloat16, "
@@ -102,16 +104,19 @@ SAID = [
 @pytest.mark.parametrize(("text", "expected"), SAID, ids=[text[:40] for text, _ in SAID])
 def test_a_message_says_its_facts(text: str, expected: dict) -> None:
     found = engine(stamped("Using max model len 131072"), stamped(text)).facts
-    assert {name: getattr(found, name) for name in expected} == expected
+    told = {**asdict(found), **found.settings.given()}
+    assert {name: told[name] for name in expected} == expected
 
 
 def test_the_first_line_of_an_engine_says_how_it_is_configured() -> None:
     nightly = "0.15.2rc1.dev93+g11a4c9d30.cu128"
     found = engine(stamped(START.format(version=nightly))).facts
     assert (found.version, found.model, found.dtype) == (nightly, "org/m", "bfloat16")
-    assert (found.max_model_len, found.tensor_parallel_size) == (4_096, 2)
-    assert all((found.enforce_eager, found.enable_prefix_caching, found.enable_chunked_prefill))
-    assert found.kv_cache_dtype == "fp8"
+    assert found.enforce_eager
+    assert found.settings == Settings(
+        max_model_len=4_096, tensor_parallel_size=2, enable_prefix_caching=True,
+        enable_chunked_prefill=True, kv_cache_dtype="fp8",
+    )  # fmt: skip
 
 
 # -- whatever is put before a line ---------------------------------------------------------------

@@ -42,7 +42,7 @@ SAMPLES_NAME = re.compile(r"samples_(?P<task>.+)_(?P<date>\d{4}-\d\d-\d\dT[\d.:-
 def skip_reason(file: Path, start: bytes) -> str | None:
     """Why lm-eval's results file is no data; only one that begins like it is read."""
     if re.match(rb'\s*\{\s*"results":', start) and _results_in(file) is not None:
-        return "lm-eval's results: what it sent is in the samples beside it"
+        return "lm-eval's results; what it sent is in the samples next to it"
     return None
 
 

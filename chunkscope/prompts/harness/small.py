@@ -55,7 +55,7 @@ _HELM_OTHERS = {
 def skip_reason(file: Path, _start: bytes) -> str | None:
     """Why a file of a HELM run is no data."""
     if file.name in _HELM_OTHERS and (file.parent / HELM_STATE).is_file():
-        return f"written by HELM: what it sent is in {HELM_STATE} beside it"
+        return f"written by HELM; what it sent is in {HELM_STATE} next to it"
     return None
 
 

@@ -30,8 +30,9 @@ def _first_of_list_counted(field: str, longer: str | None, dataset: str = "") ->
 
 
 SENTENCES: dict[str, Template] = {
-    "counted_again": "the fast engine differed from {reference} on a sample of these rows: all "
-    "were counted again with the reference",
+    "counted_again": "all counted again with {reference}: the fast engine differed on a sample",
+    "no_tokenizer_config": "the local cache has no tokenizer_config.json: special tokens and "
+    "the chat template may be missing; a run with a network downloads it",
     "no_header": 'the table has no header: counted "{field}", its longest text (--field chooses)',
     "prefix_unused": "the prefix was not used: it goes before text prompts only",
     "nothing_to_score": "counted as generation: there are no choices to score",
@@ -41,28 +42,24 @@ SENTENCES: dict[str, Template] = {
         + _options("--choices", dataset, fields)
     ),
     "more_to_count": _more_to_count,
-    "longer_field_beside_chat": 'counted only "{field}"; "{longer}" holds more text (--template '
-    "joins fields)",
+    "longer_field_beside_chat": 'counted "{field}", not "{longer}" beside it (see --template)',
     "first_conversation_counted": lambda field, count, dataset="": (
         f'counted only "{field}[0]", the first of up to {count} conversations '
         f"({_options('--field', dataset, f'{field}[1]')} counts the second)"
     ),
     "first_of_list_counted": _first_of_list_counted,
+    "empty_prompts": "{count:prompt} of no tokens, which vLLM refuses",
     "media_rows": "images, audio or video in {count:row}: only the text is counted",
     "tools_ignored": "the chat template ignores the tools of {count:row}: they are not counted",
-    "begun_twice": "{count:prompt} with {begin} twice: in the text, and added by the tokenizer "
-    "(special_tokens = false in chunkscope.toml adds none)",
-    "date_in_template": "the chat template prints the date ({day}), so lengths can differ on "
-    "another day (chat_date in chunkscope.toml sets it)",
+    "begun_twice": "{count:prompt} begin with {begin} twice (special_tokens = false adds none)",
+    "date_in_template": "the chat template prints the date ({day}); chat_date sets another one",
     "blocks_unused": "{blocks} were not used: no block size fits them and {field}",
     # Harness logs.
     "unused_with_log": "{option} was not used: a log has what was sent and answered",
-    "rolling_texts_whole": "{count:text} of loglikelihood_rolling counted whole: the log does not "
-    "show the windows",
+    "rolling_texts_whole": "{count:text} of loglikelihood_rolling counted whole, not in windows",
     "media_requests": "images or audio in {count:request}: only the text is counted",
     "several_models": "its requests went to several models: {models}",
-    "counted_by_mock": "these lengths come from Inspect's mock model, which has no tokenizer "
-    "(--field messages counts them with yours)",
+    "counted_by_mock": "lengths from Inspect's mock model; --field messages counts them with yours",
 }
 
 
@@ -92,7 +89,8 @@ def shared(reuse: PrefixReuse) -> str:
     left = number(round((reuse.tokens - tokens) / (reuse.prompts or 1)))
     use = f"so vLLM's prefix cache can serve them; about {left} tokens a prompt are left to read"
     if reuse.unread_tokens > tokens:
-        use = "but likelihood requests do not read vLLM's prefix cache"
+        served = f": it serves {share(tokens / reuse.tokens)}" if tokens else ""
+        use = f"but likelihood requests do not read vLLM's prefix cache{served}"
         tokens += reuse.unread_tokens
     return (
         f"{share(tokens / reuse.tokens)} of the prompt tokens repeat the start of an earlier "
@@ -102,9 +100,8 @@ def shared(reuse: PrefixReuse) -> str:
 
 def compared(reuse: PrefixReuse) -> str:
     """Of how many prompts a figure is, where not all were compared; to be put behind it."""
-    if not reuse.is_partial:
-        return ""
-    return f" (judged by {reuse.prompts:,} of {reuse.out_of_prompts:,} prompts)"
+    judged = f" (judged by {reuse.prompts:,} of {reuse.out_of_prompts:,} prompts)"
+    return judged if reuse.is_partial else ""
 
 
 def counted_with(profile: Profile) -> str:

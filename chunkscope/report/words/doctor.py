@@ -17,7 +17,7 @@ SENTENCES: dict[str, Template] = {
     "plan_of_another_gpu": "the plan is for {gpu}, and this engine ran elsewhere: not compared",
     "plan_of_another_model": "the plan is for another model than {model}: not compared",
     "server_restarted": "{address} was restarted meanwhile",
-    "log_cut": "{why}; what came before was read",
+    "log_cut": "{log} is cut off or damaged; what came before was read",
     # what it is
     "ended_no_free_memory": "other programs used the memory when the engine started",
     "ended_no_cache_blocks": "no memory was left for the KV cache",
@@ -31,8 +31,7 @@ SENTENCES: dict[str, Template] = {
     "ended_killed": "the engine process was killed",
     "ended_died": "the engine died",
     "refused_prompts": "prompts were too long and refused: their samples are missing from scores",
-    "bad_requests": "the server refused requests (HTTP 400) without logging why: their samples are "
-    "missing from scores",
+    "bad_requests": "the server refused requests (HTTP 400): their samples are missing from scores",
     "auto_fit": "vLLM reduced max_model_len to what the KV cache holds, and refuses longer prompts",
     "kv_bound": "the KV cache was full while requests waited",
     "max_num_seqs": "max_num_seqs was reached: requests waited while the KV cache had room",
@@ -57,6 +56,7 @@ SENTENCES: dict[str, Template] = {
     "longest_and_limit": "the longest prompt has {longest} tokens, the limit is {limit}",
     "fitted": "from {before} to {after} tokens; the longest prompt has {longest}",
     "held_for": "{seconds:,.0f} s, {part:%} of the busy time",
+    "came_at_once": "all came between two lines of the log",
     "crowd": "up to {running} running and {waiting} waiting, KV cache up to {kv_use:%}",
     "argument_and_default": lambda name, value, default=None: (
         f"{name} is {value:,}" + (f"; vLLM's default is {default:,}" if default else "")
@@ -69,10 +69,8 @@ SENTENCES: dict[str, Template] = {
     "hits": "{rate:%} hits; in the profile {shareable:%} of the tokens repeat an earlier prompt",
     # what to change
     "change_no_free_memory": f"stop what else uses the GPU, or lower {_SHARE} to what is free",
-    "change_no_cache_blocks": f"raise {_SHARE}, lower {_BUDGET}, or use more GPUs or quantized "
-    "weights",
-    "change_context_too_long": f"lower {_CONTEXT} if no prompt is that long (`chunkscope analyze` "
-    f"tells), else raise {_SHARE} or use more GPUs",
+    "change_no_cache_blocks": f"raise {_SHARE}, lower {_BUDGET}, add GPUs or quantize the weights",
+    "change_context_too_long": f"lower {_CONTEXT} if prompts allow, raise {_SHARE} or add GPUs",
     "change_oom_sampler": f"lower {_SEQS} or {_SHARE}",
     "change_oom_logprobs": f"lower {_BUDGET}: vLLM sets no memory aside for prompt_logprobs",
     "change_oom_loading": f"use more GPUs ({spelled('tensor_parallel_size')}) or quantized weights",
@@ -81,49 +79,47 @@ SENTENCES: dict[str, Template] = {
     "change_refused_arguments": "change the argument that the message names",
     "change_killed": "look for the system's reason: most often it ran out of memory (dmesg)",
     "change_died": "read the log around this line: the first error of its traceback is the cause",
-    "change_fixed_size": lambda argument: (
+    "change_fixed_size": lambda argument, or_on_cpu: (
         f"leave {spelled(argument)} out: it fixes the size of the KV cache"
+        + (" (on a CPU, VLLM_CPU_KVCACHE_SPACE may do so)" if or_on_cpu else "")
     ),
-    "change_more_kv": f"make room for KV: {_SHARE}, an fp8 KV cache or more GPUs ({_CONTEXT} does "
-    "not help)",
+    "change_more_kv": f"give the KV cache more room: {_SHARE}, an fp8 KV cache or more GPUs",
     "change_oom_cpu": f"lower VLLM_CPU_KVCACHE_SPACE or {_BUDGET}, or free memory of the machine",
     "change_more_kv_cpu": "give the KV cache more memory: VLLM_CPU_KVCACHE_SPACE, in GiB",
     "change_refused": f"raise {_CONTEXT} above {{tokens}} tokens plus the answer if the model "
     "allows it, else shorten the prompts",
-    "change_bad_requests": f"look at the client's errors: most often prompt and answer are longer "
-    f"than {_CONTEXT}",
-    "change_auto_fit": f"set {_CONTEXT} to the longest prompt and its answer, and make room for "
-    f"KV: {_SHARE}, an fp8 KV cache or more GPUs",
+    "change_bad_requests": f"see the client's errors: a request may be longer than {_CONTEXT}",
+    "change_auto_fit": f"set {_CONTEXT} to the longest request; for room raise {_SHARE}, add GPUs",
     "change_seqs": f"raise {_SEQS} above {{running}}; `chunkscope simulate` predicts the gain",
-    "change_queue": "nothing for throughput; for an earlier first token send fewer requests at "
-    "once or start another engine",
+    "change_queue": "to answer sooner, send fewer requests at once or start another engine",
     "change_queue_budget_unknown": f"check {_BUDGET} and {_THRESHOLD}, which are not known here; "
     "at vLLM's defaults there is nothing to change",
     "change_queue_last": "first change what else is named here",
     "change_small_step": lambda names: (
         f"leave {' and '.join(map(spelled, names))} out, unless set for shorter gaps between tokens"
     ),
-    "change_client": "raise the client's concurrency (lm-eval: num_concurrent; Inspect: "
-    "--max-connections), unless the load is fixed",
+    "change_client": "send more at once (num_concurrent, --max-connections) if the load may grow",
     "change_starved": f"for shorter gaps between tokens lower {_BUDGET} or set {_THRESHOLD}: "
     "`chunkscope recommend --slo itl_p99=...` finds the value",
     "change_preemptions": f"lower {_SEQS}, or give the KV cache more room",
     "change_caching_on": "switch prefix caching on",
-    "change_hit_rate": "send prompts that begin alike one after the other (see `chunkscope "
-    "prefixes`); prompt_logprobs never read the cache",
+    "change_hit_rate": "send prompts that begin alike together; prompt_logprobs read no cache",
     "change_eager": f"leave {_EAGER} out, unless a short start matters more",
 }
 
 
 def answer(diagnosis: Diagnosis) -> str:
-    """What limited it most, and how many other things did."""
+    """What limited it most."""
     if not diagnosis.symptoms and not all(engine.busy_s for engine in diagnosis.engines):
         return "No figures show the engine at work, so what limits it cannot be told."
     if not diagnosis.symptoms:
         return "Nothing in it limits the engine."
-    first, *others = diagnosis.symptoms
-    more = f" {len(others)} more below." if others else ""
-    return f"{capital(sentence(first.title)).rstrip('.')}.{more}"
+    worst, count = title(diagnosis.symptoms[0]), len(diagnosis.engines)
+    return worst if count == 1 else f"Worst of {count} engines: {worst[0].lower()}{worst[1:]}"
+
+
+def title(symptom: Symptom) -> str:
+    return f"{capital(sentence(symptom.title)).rstrip('.')}."
 
 
 def heading(engine: EngineReport, place: int, count: int) -> str:
@@ -134,13 +130,12 @@ def heading(engine: EngineReport, place: int, count: int) -> str:
     return f"{which}{engine.facts.model or 'unknown model'}, {version}{several}{lines}"
 
 
-def symptom_text(symptom: Symptom) -> str:
-    """What it is, what shows it and where, and what to change."""
+def remedy(symptom: Symptom) -> str:
+    """What to change, what shows it and where."""
     lines = ", ".join(f"{line:,}" for line in symptom.lines)
     where = f"line{'s' if len(symptom.lines) > 1 else ''} {lines}" if lines else ""
     seen = "; ".join(filter(None, (*map(sentence, symptom.evidence), where)))
-    title = capital(sentence(symptom.title)).rstrip(".")
-    return f"{title}{f' ({seen})' if seen else ''}. Try: {sentence(symptom.change)}"
+    return f"Try: {sentence(symptom.change)}.{f' Seen: {seen}.' if seen else ''}"
 
 
 def happened(engine: EngineReport) -> str:
@@ -167,7 +162,4 @@ def cautions(engine: EngineReport) -> Iterator[str]:
     if engine.preemptions is None:
         yield "vLLM does not log preemptions; `chunkscope doctor URL` reads them from /metrics"
     if engine.hit_rate:
-        yield (
-            "a log's prompt tokens/s leave out cached tokens; its hit rate is of the last 1,000 "
-            "requests, and too high up to vLLM 0.26"
-        )
+        yield "prompt tokens/s leave out cached tokens; hits are those of the last 1,000 requests"

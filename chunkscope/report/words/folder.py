@@ -15,7 +15,8 @@ GLOSSARY = (
     ("chunk", "the part of a long prompt read in one step"),
     ("KV cache", "GPU memory for the tokens of running requests"),
     ("preemption", "the KV cache is full: a request is stopped and computed again"),
-    ("gap", "the time between two tokens of an answer"),
+    ("first token, ttft", "the wait until an answer begins"),
+    ("gap, itl", "the time between two tokens of an answer"),
     ("p95", "19 of 20 are at most this long"),
 )
 MARKS = {  # lengths that matter to the engine
@@ -29,9 +30,8 @@ NO_SCRIPTS = "Charts need scripts. Every figure is in the tables."
 def headline(planned: Plan, v: Verification | None) -> str:
     """The answer in one sentence, for somebody who has never seen this tool."""
     text = runs.verdict(v)[0] if v and v.verdict else plan.advice(planned)
-    prompts = plural(planned.refused.of, "prompt")
-    machine = f"{plan.place(planned)}, vLLM {planned.release.text}"
-    return f"{prompts} for {machine}: {text[0].lower()}{text[1:]}."
+    prompts = f"{plural(planned.refused.of, 'prompt')} for {plan.place(planned)}"
+    return f"{prompts}, vLLM {planned.release.text}: {text[0].lower()}{text[1:]}."
 
 
 def lead(planned: Plan | None, v: Verification | None) -> Iterator[str]:

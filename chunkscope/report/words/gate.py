@@ -45,9 +45,20 @@ def _rows_changed(added: int | None, removed: int | None, before: int, now: int)
     return f"{', '.join(parts) or 'none changed'} of {before:,} rows"
 
 
+def _unknown(version: str, since: str | None, alike: list[str], *, known: bool) -> str:
+    if known:
+        return f"vLLM has it since {since}" if since else f"vLLM {version} no longer has it"
+    hint = f"; did you mean {alike[0]}?" if alike else ""
+    return f"vLLM {version} has no such argument{hint}"
+
+
 SENTENCES: dict[str, Template] = {
     "argument_refused": "{why}",
-    "argument_unknown": "{why}",
+    "argument_unknown": _unknown,
+    "argument_stray": 'the word "{word}" belongs to no argument',
+    "argument_twice": "lm-eval takes it or {other}, not both",
+    "argument_not_of_llm": "vLLM's LLM class has no such argument",
+    "argument_no_number": '"{value}" is not a whole number',
     "argument_dropped": "vLLM drops `{key}: false` silently; write `no-{instead}: true`",
     "argument_partial_prefills": "vLLM refuses it: concurrent partial prefills are not supported",
     "argument_other_file": "that other file is not read: name it in settings.file",
@@ -57,8 +68,7 @@ SENTENCES: dict[str, Template] = {
     "gate_run_failed": "the run ended as {status}",
     "gate_no_such_dataset": "not in the profile",
     "gate_unread_dataset": "{dataset} could not be read to its end",
-    "gate_sample_only": "{rows} of {out_of} rows of {dataset} were counted; `allow_sample = true` "
-    "accepts that",
+    "gate_sample_only": "only {rows} of {out_of} rows of {dataset} counted (see allow_sample)",
     "gate_refused_prompts": "vLLM refuses prompts over {context} less {output} output tokens; the "
     "longest of {of} has {longest}",
     "gate_rows": _rows_changed,
@@ -78,16 +88,14 @@ SENTENCES: dict[str, Template] = {
     "gate_arguments_checked": "{checked:argument} checked",
     "gate_other_model": "the plan is for {planned}",
     "gate_unjudged": 'it may change memory or speed; `allow = ["{name}"]` accepts it',
-    "gate_default_unknown": "vLLM's default is not known without `chunkscope recommend --model "
-    "--gpu`",
+    "gate_default_unknown": "not known without `chunkscope recommend --model --gpu`",
     "gate_split_otherwise": "as many GPUs, split differently",
     "gate_kv_cache": "the KV cache, predicted",
     "gate_would_not_start": "vLLM would not start: the driver needs some of that memory",
     "gate_logprobs_do_not_fit": "prompt logprobs, which vLLM does not profile, would not fit",
     "gate_cannot_run": "it cannot run (predicted)",
     "gate_within_plan": "predicted with {requests} requests; not the plan's: {names}",
-    "gate_limit_breaks": "predicted with {requests} requests: a limit breaks that the plan keeps; "
-    "not the plan's: {names}",
+    "gate_limit_breaks": "predicted to break a limit that the plan keeps; not the plan's: {names}",
     "gate_data_changed": lambda profile, names: (
         f"The data changed since {profile} was written: {named(names, 3)}"
     ),

@@ -2,12 +2,13 @@
 
 import shlex
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from chunkscope.artefacts.figures import ITL_MAX
 from chunkscope.artefacts.note import Note
 from chunkscope.artefacts.numbers import as_written, by, number, plural, seconds, share
 from chunkscope.planning.plan import AdviceKind, Basis, Cost, Plan, Saving
-from chunkscope.report.words import Template, capital, sentence
+from chunkscope.report.words import Template, sentence
 from chunkscope.simulation.result import SimulatedRun
 from chunkscope.vllm.enums import Entry
 from chunkscope.vllm.footprint import Footprint
@@ -30,6 +31,7 @@ NAMES = {
     "length-rule": "length rule",
     "best": "best found",
 }
+ORIGINS = {"data": "from the data", "task": "from the task", "asked": "--max-output"}
 STARTED = {"serve": "vllm serve", "llm": "vLLM's LLM class", "other": "vLLM's engine"}
 
 
@@ -72,14 +74,8 @@ def _scaled(**differing: list[str]) -> str:
     return f"the calibration is of {pairs}: {taken}"
 
 
-def _unlike(
-    nearest: str,
-    least: float,
-    most: float,
-    kind: str | None,
-    gpu: str | None,
-    gpus: int | None,
-) -> str:
+def _unlike(nearest: str, least: float, most: float, **unlike: Any) -> str:
+    kind, gpu, gpus = (unlike[name] for name in ("kind", "gpu", "gpus"))
     missing = (kind and f"a model like this ({kind})", gpu, f"{gpus} GPUs" if gpus else None)
     off = f"{100 * least:+.0f} %" + (f" to {100 * most:+.0f} %" if most > least else "")
     return (
@@ -88,6 +84,7 @@ def _unlike(
     )
 
 
+COUNTED = "lengths were counted with {tokenizer}; for exact ones: chunkscope analyze --model {name}"
 ASSUMED = ("vllm_not_installed", "assumed_output", "gpu_unchecked")  # said in one line
 SENTENCES: dict[str, Template] = {
     "vllm_not_installed": "vLLM {version} (the newest known; none is installed here)",
@@ -98,13 +95,13 @@ SENTENCES: dict[str, Template] = {
     "early_difference": '{dataset}: about {prompts:prompt} differ early ("{text}", "{other}") and '
     "agree after that; put the difference at the end",
     "better_order": "{dataset}: send prompts that begin alike one after the other",
-    "repeated_rows": "{dataset}: {rows:,} rows occur more than once; send them once",
+    "repeated_rows": "{dataset}: {rows:,} rows repeat others; send each once, unless meant (avg@k)",
     "few_in_flight": lambda concurrency, enough, harness: (
-        f"{harness or 'the client'} sends {concurrency:,} requests at once; send {enough:,} "
-        "(lm-eval: num_concurrent or --batch_size, Inspect: --max-connections)"
+        f"{harness or 'The client'} sends {plural(concurrency, 'request')} at once; send "
+        f"{enough:,} (lm-eval: num_concurrent or --batch_size, Inspect: --max-connections)"
     ),
     # arguments
-    "why_default_is_best": "default; no other value was faster",
+    "why_default_is_best": "default; no other value was surely faster",
     "why_gains": "{gain:+%} throughput over the default {own} (simulated)",
     "why_gain_in_doubt": lambda best, gain, least, doubt, **_: (
         f"default; {as_written(best)} would gain {by(gain)}, but {by(least)} with "
@@ -129,10 +126,8 @@ SENTENCES: dict[str, Template] = {
         f"{_shared(**values)}, but likelihood requests do not read the prefix cache"
     ),
     "longest_first": "requests are sent longest first",
-    "other_tokenizer": "lengths were counted with {tokenizer}, not with {model}'s tokenizer: "
-    "chunkscope analyze --model {name}",
-    "tokenizer_not_known": "lengths were counted with {tokenizer}, perhaps not that of {model}; "
-    "for exact ones: chunkscope analyze --model {name}",
+    "other_tokenizer": COUNTED,
+    "tokenizer_not_known": COUNTED,
     "measured_in_log": "memory is as measured in {log}, where it says so",
     "replicas_wait": "replicas are simulated one by one, without waiting for each other",
     "unmeasured_kv_cache": "a KV cache of {dtype} was never measured: costs are scaled by bytes",
@@ -142,18 +137,13 @@ SENTENCES: dict[str, Template] = {
     "off_is_lost": "vLLM {version} ignores chunked prefill off: prompts may still be split",
     "other_profile": "the plan was made from another profile",
     "prompts_left_out": "{count:prompt} longer than max_model_len allows, left out",
-    "trace_left_out": "{count} of {of} requests are longer than max_model_len ({context}) and left "
-    "out",
-    "setting_left_out": "{setting} is left out: {why}",
+    "trace_left_out": "left out: {count} of {of} requests, longer than max_model_len ({context})",
+    "setting_left_out": "{setting} is left out: the longest request does not fit",
     # refusals
-    "refused_unchunked_budget": "max_num_batched_tokens ({max_num_batched_tokens}) is smaller than "
-    "max_model_len ({max_model_len}) with chunked prefill off",
-    "refused_budget_below_seqs": "max_num_batched_tokens ({max_num_batched_tokens}) is smaller "
-    "than max_num_seqs ({max_num_seqs})",
-    "refused_active_over_seqs": "max_num_active_seqs ({max_num_active_seqs}) is over max_num_seqs "
-    "({max_num_seqs})",
-    "refused_threshold_over_context": "long_prefill_token_threshold "
-    "({long_prefill_token_threshold}) is over max_model_len ({max_model_len})",
+    "refused_unchunked_budget": "with chunking off, max_num_batched_tokens is below max_model_len",
+    "refused_budget_below_seqs": "max_num_batched_tokens is below max_num_seqs ({max_num_seqs})",
+    "refused_active_over_seqs": "max_num_active_seqs is over max_num_seqs ({max_num_seqs})",
+    "refused_threshold_over_context": "long_prefill_token_threshold is over max_model_len",
     "refused_negative_threshold": "long_prefill_token_threshold is negative",
     "refused_context_over_limit": "max_model_len ({max_model_len}) is over the model's {limit}",
     "refused_utilization": "gpu_memory_utilization ({gpu_memory_utilization}) is not in (0, 1]",
@@ -162,17 +152,20 @@ SENTENCES: dict[str, Template] = {
     "refused_off_with_threshold": "chunked prefill is off, and a threshold would still chunk",
     "refused_off_ignored": "vLLM {version} ignores chunked prefill off",
     "refused_unknown": "vLLM {version} does not know this argument",
-    "refused_no_memory": "the model does not fit, {missing_gib:,.2f} GiB are missing per GPU: use "
-    "more GPUs (--tp), a larger one or quantized weights",
-    "refused_kv_cache": "one request of {max_model_len} tokens (max_model_len) does not fit the KV "
-    "cache, which holds {tokens}",
+    "refused_no_memory": lambda missing_gib, tp, full_tp, **_: (
+        f"the model does not fit, {missing_gib:,.2f} GiB are missing per GPU: "
+        f"{f'--tp {tp} would fit; or ' if tp else ''}take a larger GPU or quantized weights"
+        + (f". Its whole context needs --tp {full_tp}" if full_tp not in (tp, None) else "")
+    ),
+    "refused_kv_cache": lambda max_model_len, tokens, full_tp, **_: (
+        f"one request of {max_model_len:,} tokens (max_model_len) does not fit the KV cache, which "
+        f"holds {tokens:,}: lower max_model_len" + (f", or set --tp {full_tp}" if full_tp else "")
+    ),
     "refused_logprobs": "prompt_logprobs take {taken_gib:,.2f} GiB that vLLM does not set aside, "
     "and {free_gib:,.2f} GiB are free",
     "refused_failed": "it did not fit when it was tried: {why} ({log}, line {line})",
     # emitted forms
-    "emit_spelled_out": lambda entry: (
-        f"planned for {STARTED[entry]}: defaults that differ here are spelled out"
-    ),
+    "emit_spelled_out": "planned for --entry {entry}: defaults that differ here are spelled out",
     "emit_breaks_limits": "# does NOT keep the limits: {limits}",
     "emit_in_flight": "send at least {requests} requests at once to fill the server",
     "emit_fill_in": "replace {names} with your own",
@@ -190,9 +183,7 @@ SENTENCES: dict[str, Template] = {
     "vision_tower": "the vision tower's weights are counted roughly, its activations are not",
     "sliding_window": "{layers} layers attend to the last {tokens} tokens and keep KV for no more",
     "stateful_layers": lambda layers, known, weighed: (
-        f"{layers} layers hold a state instead of a KV cache"
-        + ("" if known else ", of unknown size")
-        + ("" if weighed else ", with weights roughly counted")
+        f"{layers} layers hold a state, not a KV cache{'' if known and weighed else ' (estimated)'}"
     ),
     "encoder_decoder": "an encoder-decoder model: vLLM switches chunked prefill off",
     "unlike_measured": _unlike,
@@ -203,9 +194,7 @@ SENTENCES: dict[str, Template] = {
     "memory_activation": _activation,
     "memory_experts": "{tokens} tokens x {kib:,.0f} KiB, which the experts' kernel keeps",
     "memory_sampler": "{requests} requests x {vocab} logits, beyond the activations",
-    "memory_overhead": lambda several: (
-        "CUDA context and buffers" + (", communication" if several else "")
-    ),
+    "memory_overhead": lambda several: f"CUDA context, buffers{', communication' * several}",
     "memory_cuda_graphs": lambda layers, counted: (
         f"of {layers} layers" + ("" if counted else ", outside this version's budget")
     ),
@@ -249,8 +238,9 @@ def answer(plan: Plan) -> str:
 def advice(plan: Plan) -> str:
     """What to set, without a full stop: `because` goes on."""
     choice, needed = plan.advice, listed(plan.advice.needed)
-    sets = choice.kind is AdviceKind.SET and bool(choice.settings.given())
-    text = f"Set {listed(choice.settings, plan.default)}" if sets else "Keep vLLM's defaults"
+    given = {n: v for n, v in choice.settings.given().items() if n in plan.settings.given()}
+    sets = choice.kind is AdviceKind.SET and bool(given)  # not what vLLM does by itself then
+    text = f"Set {listed(Settings.of(given), plan.default)}" if sets else "Keep vLLM's defaults"
     if is_broken(plan):
         request, few = plan.request, plan.request.concurrency
         sent = f"at {request.arrivals}" if request.is_open else f"with {few or 'all'} sent at once"
@@ -264,22 +254,27 @@ def advice(plan: Plan) -> str:
     return text
 
 
+def lacking(plan: Plan) -> str:
+    """The options without which nothing can be simulated."""
+    return " and ".join(n for n, v in (("--model", plan.model), ("--gpu", plan.gpu)) if v is None)
+
+
 def because(plan: Plan) -> str:
     """What the advice brings, and what that rests on."""
     choice, ours, default = plan.advice, plan.run, plan.default_run
     if choice.basis is Basis.MODE:
         return "whether it pays was not simulated."
     if choice.basis is Basis.LENGTHS:
-        lacking = [n for n, v in (("--model", plan.model), ("--gpu", plan.gpu)) if v is None]
-        missing = f"without {' and '.join(lacking)}" if lacking else "for a GPU of unknown speed"
-        text = f"whether it pays is not known {missing}."
+        without = lacking(plan)
+        missing = f"without {without}" if without else "for a GPU of unknown speed"
+        text = f"whether that pays is not known {missing}."
         cached = any(one.code == "shared_prefixes" for one in plan.notes)
         return f"{text} The rule counts cached tokens, too." if cached else text
     if is_broken(plan):
-        rate = f"About {choice.rate:,.3g} requests a second would keep them" if choice.rate else ""
+        rate = f"About {choice.rate:,.3g} requests a second would do" if choice.rate else ""
         gpus = f"; {plan.request.arrivals} needs about {choice.gpus} GPUs" if choice.gpus else ""
         nearest = limit_state(plan.nearest_run or default)
-        return f"{nearest} (simulated). {rate or 'No rate keeps them'}{gpus}."
+        return f"{nearest} (simulated). {rate or 'No lower rate helps'}{gpus}."
     doubt = VARIATIONS.get(choice.doubt or "", ("",))[0]
     if plan.request.slo and choice.kind is AdviceKind.KEEP:
         return f"with them {limit_state(default)} (simulated)."
@@ -293,7 +288,7 @@ def because(plan: Plan) -> str:
         )
     if choice.kind is AdviceKind.KEEP:
         if choice.alternative is None or choice.gain is None or choice.gain < 0.001:
-            return "no other setting is faster (simulated)."
+            return "no other setting is surely faster (simulated)."
         best = f"{listed(choice.alternative)}, {by(choice.gain)}"
         if doubt:
             return f"the fastest other setting ({best}) has {by(choice.least_gain)} with {doubt}."
@@ -302,7 +297,8 @@ def because(plan: Plan) -> str:
     gaps = [ITL_MAX.value(run.figures) or 0.0 if run else 0.0 for run in (default, ours)]
     price = f" The longest gap between tokens grows from {' to '.join(map(seconds, gaps))}."
     price = price if 0 < 1.5 * gaps[0] <= gaps[1] else ""
-    return f"{by(choice.gain)} throughput over vLLM's default{worst} (simulated).{price}"
+    gain = f"{by(choice.gain)} throughput over" if round(choice.gain or 0, 3) else "as fast as"
+    return f"{gain} vLLM's default{worst} (simulated).{price}"
 
 
 def limit_state(run: SimulatedRun | None) -> str:
@@ -343,11 +339,12 @@ def setup(plan: Plan) -> str:
     started = "" if plan.deployment.entry == "serve" else f", {STARTED[plan.deployment.entry]}"
     outputs = dict.fromkeys(
         f"{'at most ' if o.origin in ('data', 'task') else ''}{plural(o.tokens, 'output token')} "
-        f"each ({o.origin})"
+        f"each ({ORIGINS.get(o.origin, o.origin)})"
         for o in plan.outputs
     )
-    prompts = plural(plan.refused.of, "prompt")
-    engine = f"{capital(place(plan))}, vLLM {plan.release.text}{started}"
+    few = f", {plan.request.concurrency:,} at once" if plan.request.concurrency else ""
+    prompts = plural(plan.refused.of, "prompt") + few
+    engine = f"{place(plan)}, vLLM {plan.release.text}{started}"
     return f"{engine}, {prompts}, {'; '.join(outputs)}"
 
 
@@ -368,7 +365,7 @@ def facts(plan: Plan) -> list[tuple[str, str, str]]:
         )
         facts.append(("memory", f"{memory.requested_gib:.1f} GiB", parts))
     many = plan.requests_in_flight
-    if many is not None and is_batch and not plan.request.concurrency:
+    if many is not None and is_batch and not (plan.request.concurrency or is_broken(plan)):
         facts.append(("requests", f"{many:,}", "send at least this many at once"))
     if (chunks := plan.chunks).prompts and chunks.size is not None and chunks.longest is not None:
         size = f"longer than {number(chunks.size)} tokens, read in up to {chunks.longest} chunks"
@@ -406,20 +403,24 @@ def _time(plan: Plan, cost: Cost) -> str:
 def after_plan(plan: Plan, typed: list[str]) -> str:
     """The command that usually comes next; `typed` are the words of this one."""
     if is_broken(plan):
-        return "chunkscope simulate --find-rate, with the same --slo"
+        rates = "chunkscope simulate --find-rate, with the same --slo"
+        return rates if plan.advice.rate else "a faster --gpu, or another --slo"
     if plan.deployment.entry is not Entry.SERVE:
         return "chunkscope verify, or --emit python or lm-eval"
     serve = f"vllm serve {shlex.quote(plan.model.load_name if plan.model else 'MODEL')}"
     same = shlex.join(word for word in typed if word not in ("--check", "--details"))
+    if plan.advice.basis is Basis.LENGTHS and (missing := lacking(plan)):
+        return f"the same with {missing}"
     return f"{serve} $(chunkscope {same} --emit vllm-args)" if plan.settings.given() else serve
 
 
 def tried_name(plan: Plan, run: SimulatedRun) -> str:
     """What it is; of one that is better and not advised, why not."""
-    name, gain = NAMES[run.setting], 0 if plan.request.is_open else plan.advice.gain or 0
+    if run in (plan.run, plan.default_run) or is_broken(plan):
+        return NAMES[run.setting]
     why_not = "not in every case" if plan.advice.doubt else "gain under 3 %"
-    better = gain > 0 and run not in (plan.run, plan.default_run)
-    return f"{name} ({why_not})" if better and (not run.slo or run.slo.is_met) else name
+    better = (plan.advice.gain or 0) > 0 and not plan.request.is_open
+    return f"next best ({why_not})" if better and (not run.slo or run.slo.is_met) else "next best"
 
 
 def cautions(plan: Plan) -> Iterator[str]:

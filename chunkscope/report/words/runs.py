@@ -21,6 +21,14 @@ WORTH = 0.03  # a smaller difference in time is no difference
 WAITS = 1.15  # times what the GPU computes: from there on the run waits for the host
 HOST_SPREAD = (-0.18, 0.29)  # of such runs from their median (reports/h200/qwen2.5-1.5b-mixed)
 
+ORDERS = {"longest": "longest first", "shuffled": "shuffled"}  # else as they come
+SENT = {
+    "batch": "all at once",
+    "given": "arriving as given",
+    "trace": "as in the trace",
+    "highest": "at the highest rate of each setting",
+}
+
 SENTENCES: dict[str, Template] = {
     "off_is_ignored": "vLLM {vllm} ignores chunked prefill off for generative models",
     "context_too_short": "max_model_len is {max_model_len}, the longest request {longest} tokens",
@@ -32,13 +40,10 @@ SENTENCES: dict[str, Template] = {
     "engine_ended": "ended with code {code} and no message while {phase}",
     "server_failed": "the server {detail} (while {phase}, {answered} of {sent} answered)",
     "server_timeout": "no end after {seconds:g} s (while {phase}, {answered} of {sent} answered)",
-    "requests_trickled_in": "this vLLM cannot hold requests back: the first steps ran while others "
-    "were still being sent",
-    "prefix_cache_not_emptied": "vLLM did not empty its prefix cache between repeats: hits may "
-    "come from an earlier one",
+    "requests_trickled_in": "the first steps ran while requests were still being sent",
+    "prefix_cache_not_emptied": "the prefix cache was not emptied: hits may be of earlier repeats",
     "kv_tokens_are_blocks": "KV cache tokens are blocks x block size: too many for a hybrid model",
-    "answers_not_counted": "the server did not count the tokens of {answers} answers: each piece "
-    "of the stream counts as one",
+    "answers_not_counted": "{answers} answers lack a token count: each piece of the stream is one",
     "answers_ended_early": "{answers} of {of} answers ended before the length asked for",
     "texts_sent_again": "every repeat sends the same texts: a prefix cache may have them",
     "server_is_shared": "the server finished {finished} requests, {sent} were sent: others use it, "
@@ -53,8 +58,11 @@ SENTENCES: dict[str, Template] = {
 
 def run_name(run: SimulatedRun | Run) -> str:
     """`the plan (vLLM's default)`, or the arguments that tell a setting of a sweep apart."""
-    first = run.shown_as if isinstance(run, SimulatedRun) else run.setting
-    names = [NAMES.get(name, name) for name in (first, *run.same_as)]
+    names = [NAMES.get(name, name) for name in (run.setting, *run.same_as)]
+    if not run.setting and isinstance(run, SimulatedRun):
+        most = run.settings.long_prefill_token_threshold
+        capped = f", at most {most:,} of one prompt" if most else ""
+        names[0] = f"{run.settings.step_tokens:,} tokens per step{capped}"
     return f"{names[0]} ({', '.join(names[1:])})" if names[1:] else names[0]
 
 
@@ -63,7 +71,7 @@ def sent_when(arrivals: str, concurrency: int | None) -> str:
     >>> sent_when("batch", None), sent_when("8/s", None), sent_when("batch", 4)
     ('all at once', 'arriving at 8/s', 'at most 4 at once')
     """
-    words = {"batch": "all at once", "given": "arriving as given"}.get(arrivals, arrivals)
+    words = SENT.get(arrivals, arrivals)
     words = f"arriving at {words}" if words[:1].isdigit() else words
     if concurrency is None:
         return words
@@ -102,10 +110,10 @@ def _best_rate(runs: Sequence[SimulatedRun]) -> str:
     default = next((run for run in rates if "default" in (run.setting, *run.same_as)), None)
     if default is not None and rates[best] < rates[default] * (1 + WORTH):
         best = default
-    others = f"; {NAMES['default']} {per_second(rates[default])}" if default else ""
+    others = f"; {NAMES['default']} up to {per_second(rates[default])}" if default else ""
     others = "; no other setting sustains 3 % more" if best is default else others
     name = listed(best.settings.changed_from(runs[0].settings)) or run_name(runs[0])
-    return f"Best: {name}, {per_second(rates[best])} (simulated){others}."
+    return f"{capital(name)} keeps the limits up to {per_second(rates[best])} (simulated){others}."
 
 
 def _best_of_sweep(simulation: Simulation) -> str:
@@ -125,7 +133,7 @@ def _best_of_sweep(simulation: Simulation) -> str:
 
 def simulated_setup(simulation: Simulation) -> str:
     cost, work, run = simulation.cost_model, simulation.workload, simulation.runs[0]
-    order = f" (order: {work.order})" if work.order else ""
+    order = f", {ORDERS[work.order]}" if work.order in ORDERS else ""
     cached = f" ({share(run.cached_tokens / run.input_tokens)} cached)" if run.cached_tokens else ""
     return (
         f"{where(cost.model, cost.gpu, run.settings.parallel.gpus)}, vLLM {simulation.vllm}. "
@@ -138,9 +146,6 @@ def simulated_setup(simulation: Simulation) -> str:
 def observations(simulation: Simulation) -> Iterator[str]:
     """Overload, waiting for the CPU."""
     first, runs = simulation.runs[0], simulation.runs
-    if first.rate:
-        yield "Saturated: requests come faster than they are answered. Arrivals are Poisson."
-        return
     grows = [run_name(run) for run in runs if run.backlog and run.backlog.grows]
     if grows:
         yield f"The queue keeps growing with {', '.join(grows)}: requests come too fast."
@@ -210,7 +215,7 @@ def verdict(v: Verification) -> tuple[str, str]:
         tie = f"a tie, {_goal(plan, goal)} with it, {_shown(goal, use)} without (measured)"
         return f"leave out {' and '.join(judged.drop)}", tie
     if judged.conclusion is Conclusion.KEEP_DEFAULT:
-        others = ", and no other setting is better" if len(v.runs) > 1 else ""
+        others = ", and no other setting is clearly better" if len(v.runs) > 1 else ""
         needed = f" with {listed(plan.settings)}" if plan.settings.given() else ""
         return f"keep vLLM's defaults{needed}", f"{_goal(plan, goal)}{others} (measured)"
     if default is not None and default.ok:
@@ -305,7 +310,7 @@ def demo_setup(demo: Demonstration) -> Iterator[str]:
     early = sum(request.arrival_s == 0 for request in demo.requests)
     size = f"{(model.parameters or 0) / 1e6:,.1f} M parameters"
     yield (
-        f"{capital(where_measured(demo.measured))} ({size}). {early} short requests are being "
+        f"Model: {where_measured(demo.measured)} ({size}). {early} short requests are being "
         f"answered when {len(long)} prompts of {long[0]:,} tokens arrive, with "
         f"{len(lengths) - len(long) - early} short ones behind them."
     )

@@ -16,8 +16,7 @@ SENTENCES: dict[str, Template] = {
     "nothing_cached": "note: {why}; nothing is kept for the next run",
     "skipped": "skipped {file}: {reason}",
     "skipped_more": "skipped {count} more files",
-    "counting_again": "note: {engine} counts this data differently from the reference; counting "
-    "again",
+    "counting_again": "note: {engine} and the reference differ on this data: counting again",
     "vllm_accepts": "vLLM {version} accepts these arguments",
     "answering": "answering {setting}",
     "rows_are_kept": "\n{file} has the measured rows; to go on: chunkscope {again} --resume",

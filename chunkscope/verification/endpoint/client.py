@@ -165,7 +165,7 @@ class _Client:
             # vLLM says 400; others have no such prompts, and some of them break on it.
             if not self.real and failure.code in (400, 415, 422, 500, 501):
                 raise InputError(
-                    f"{self.connection.address} takes no token ids at {COMPLETIONS}: it "
+                    f"{self.connection.address} refuses token ids at {COMPLETIONS}: it "
                     f"{failure.message}",
                     hint="send real texts: name the datasets with --data",
                 ) from None

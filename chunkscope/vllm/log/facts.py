@@ -13,6 +13,7 @@ from typing import Any, get_args, get_type_hints
 
 from chunkscope.vllm.flags import flags_of
 from chunkscope.vllm.log import failures
+from chunkscope.vllm.settings import NAMES, OWN, Settings
 
 
 @dataclass(slots=True, kw_only=True)
@@ -22,20 +23,13 @@ class EngineFacts:
     version: str | None = None
     model: str | None = None
     dtype: str | None = None
-    kv_cache_dtype: str | None = None
     device: str | None = None  # "cuda", "cpu"
-    max_model_len: int | None = None
-    max_num_batched_tokens: int | None = None
-    enable_chunked_prefill: bool | None = None
-    enable_prefix_caching: bool | None = None
+    settings: Settings = OWN  # as far as it names them
     enforce_eager: bool | None = None
-    tensor_parallel_size: int | None = None
     pipeline_parallel_size: int | None = None
-    data_parallel_size: int | None = None
     fitted_from: int | None = None
     fitted_to: int | None = None
     device_gib: float | None = None
-    gpu_memory_utilization: float | None = None
     weights_gib: float | None = None
     activation_gib: float | None = None
     graphs_gib: float | None = None
@@ -48,7 +42,7 @@ class EngineFacts:
 # Those with readers of their own; the first comes every ten seconds.
 PERIODIC = "Avg prompt throughput: "
 STEP = "context requests, "
-STARTED = "LLM engine (v"
+STARTED = "Initializing a V1 LLM engine (v"  # one that dies dumps its configuration, too
 ARGUMENTS = "non-default args: "
 BANNER = "█  version "
 REFUSED_PROMPT, REFUSED_REQUEST = "decoder prompt (length", "maximum context length is "
@@ -120,8 +114,9 @@ _RENAMED = {
 _GIVEN = re.compile(r"'(\w+)': (True|False|-?\d+(?:\.\d+)?(?:e-?\d+)?\b|'[^']{0,60}')")
 _NESTED = re.compile(r"[\[({][^\[\](){}]*[\])}]")
 _NAME = re.compile(r"[\w./:@+ -]{1,200}")  # of a model or a type: no prompt and no key looks so
-# A draft model has its own.
-_CONFIG = {*get_type_hints(EngineFacts), *_RENAMED} - {"max_model_len", "version"}
+# Of contexts the first is told by another name: a draft model has its own.
+_OTHERS = {"max_model_len", "version", "settings"}
+_CONFIG = {*get_type_hints(EngineFacts), *NAMES, *_RENAMED} - _OTHERS
 _PAIR = re.compile(rf"\b({'|'.join(sorted(_CONFIG))})=('[^']*'|[^,\s]+)")
 
 

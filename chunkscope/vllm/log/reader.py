@@ -7,7 +7,7 @@ may hold a prompt or a key.
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from chunkscope.vllm.log import facts
@@ -193,8 +193,7 @@ class EngineStart:
     @property
     def settings(self) -> Settings:
         """What it runs with, as far as it says."""
-        facts = {name: value for name, value in asdict(self.facts).items() if value is not None}
-        settings = Settings.of(self.arguments | facts)
+        settings = self.facts.settings.over(Settings.of(self.arguments))
         as_model = settings.kv_cache_dtype in ("auto", self.facts.dtype)
         return replace(settings, kv_cache_dtype=None) if as_model else settings
 
@@ -230,14 +229,16 @@ class _Engine(EngineStart):
 
     def learn(self, words: dict[str, str], line: int) -> None:
         """The first to say it counts, of several workers; but the KV cache is that of the least."""
-        values = facts.values_of(EngineFacts, words)
-        if "fitted_to" in values:
-            values["max_model_len"] = values["fitted_to"]
+        values, told = facts.values_of(EngineFacts, words), facts.values_of(Settings, words)
+        context = values.get("fitted_to") or told.get("max_model_len")  # of these the last counts
+        before = replace(self.facts.settings, **{"max_model_len": None} if context else {})
+        self.facts.settings = before.over(Settings.of(told | {"max_model_len": context}))
+        self.line_of |= dict.fromkeys(self.facts.settings.changed_from(before).given(), line)
         for name, value in values.items():
-            before = getattr(self.facts, name)
+            known = getattr(self.facts, name)
             if name in ("kv_cache_tokens", "kv_cache_gib", "kv_concurrency"):
-                value = value if before is None else min(value, before)
-            elif before is not None and name != "max_model_len":
+                value = value if known is None else min(value, known)
+            elif known is not None:
                 continue
             setattr(self.facts, name, value)
             self.line_of[name] = line
