@@ -135,7 +135,7 @@ def _driven(job: Job, address: str | None, listener: Progress) -> list[CountedPa
                 listener.at(**value)
         except (EOFError, pickle.UnpicklingError, BrokenPipeError):
             value = EngineError(
-                "the Ray cluster is gone, and no file was counted completely",
+                "the Ray cluster is gone, and not all files were counted",
                 hint="see `ray status` and what Ray says above; then run the command again",
             )
         except BaseException:
@@ -193,8 +193,7 @@ def run_tasks(
     """One task for each part. Where one worker's fast engine was wrong, none is trusted."""
     count = ray.remote(count_part).options(num_cpus=1, max_retries=RETRIES)
     sent = ray.put(job)
-    places = range(len(job.parts))
-    running = {count.remote(sent, place, by_reference=by_reference): place for place in places}
+    running = {count.remote(sent, n, by_reference=by_reference): n for n in range(len(job.parts))}
     counted: list[CountedPart] = []
     while running:
         (task,), _ = ray.wait(list(running), num_returns=1)
@@ -212,14 +211,16 @@ def _result(ray: Any, task: Any, job: Job, place: int) -> CountedPart:
     """What came of a part; one that no worker survives is a failure in the profile."""
     try:
         counted: CountedPart | ChunkscopeError = ray.get(task)
-    except ray.exceptions.RayTaskError:
-        raise  # a bug, not a death
-    except ray.exceptions.RayError as error:
+    except (ray.exceptions.WorkerCrashedError, ray.exceptions.OutOfMemoryError) as error:
         died = InputError(
             f"its worker died {RETRIES + 1} times ({first_line(error)})",
             hint="was it out of memory? See `ray logs`, and count this file by itself",
         )
         return CountedPart(place, DatasetScan(Scan(job.options), job.parts[place]).result(died))
+    except ray.exceptions.RayTaskError:
+        raise  # a bug, not a death
+    except ray.exceptions.RayError as error:  # the end of nodes, not of this part's worker
+        sys.exit(first_line(error))
     if isinstance(counted, ChunkscopeError):
         raise counted
     return counted
@@ -241,8 +242,7 @@ def count_part(job: Job, place: int, *, by_reference: bool) -> CountedPart | Chu
         scan = _scans[job.name]
         if by_reference:
             scan.tokenizer.use_reference()
-        is_file = file is not None and part.member is None and file.is_file()
-        if file and is_file and file.stat().st_size != part.bytes:
+        if file and not part.member and file.is_file() and file.stat().st_size != part.bytes:
             error = InputError(f"{file} has another size on the node that counts it")
             return CountedPart(place, DatasetScan(scan, part).result(error))
         (dataset,) = scan.datasets([part])

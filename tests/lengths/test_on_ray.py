@@ -69,6 +69,12 @@ class Inline:
         class RayTaskError(RayError):
             pass
 
+        class WorkerCrashedError(RayError):
+            pass
+
+        class OutOfMemoryError(RayError):
+            pass
+
     def __init__(self) -> None:
         self.tasks: list[tuple[int, bool]] = []
 
@@ -129,13 +135,20 @@ def test_a_part_that_kills_its_workers_is_a_failure_and_the_others_count(
 
     def counted(job: Job, place: int, *, by_reference: bool) -> Any:
         if place == 2:
-            raise Inline.exceptions.RayError("worker died")
+            raise Inline.exceptions.WorkerCrashedError("worker died")
         return count_part(job, place, by_reference=by_reference)
 
     monkeypatch.setattr(on_ray, "count_part", counted)
     parts = run_tasks(Inline(), job, lambda _: None)
     assert {part.place: part.dataset.rows for part in parts} == {0: 1, 1: 2, 2: 0, 3: 0}
     assert [part.place for part in parts if part.dataset.failure] == [2, 3]
+
+    def lost(*_: Any, **__: Any) -> Any:
+        raise Inline.exceptions.RayError("The task's local raylet died")
+
+    monkeypatch.setattr(on_ray, "count_part", lost)
+    with pytest.raises(SystemExit, match="raylet died"):
+        run_tasks(Inline(), job, lambda _: None)
 
 
 def test_what_ray_cannot_do_is_refused(place: Path, tmp_path: Path) -> None:
