@@ -35,7 +35,7 @@ def draw(shown: Sequence[Section], console: "Console") -> None:
             is_answer = not (place or number or section.title)
             console.print(clean(unbroken(sentence), "bold" if is_answer else ""))
         if section.table is not None:
-            if section.sentences and section.table.has_headings:
+            if section.sentences:
                 console.print()
             for grid in grids(section.table, console.width):
                 console.print(grid)

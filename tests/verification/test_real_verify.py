@@ -271,6 +271,9 @@ def test_what_vllm_refuses_and_what_does_not_fit_are_rows_too(place) -> None:
     told = [doctor(place.output.parent / run.log).symptoms[0].title for run in (too_small, refused)]
     assert [title.code for title in told] == ["ended_context_too_long", "ended_refused_arguments"]
     assert "max_num_seqs (32)" in told[1].values["reason"]
+    place.environment["HF_HUB_OFFLINE"] = "1"
+    (lost,) = place.run("--model", "llama-3.1-8b", load_format="auto", code=5).runs
+    assert (lost.status, lost.engine) == (Status.DIED, {}), "others are not tried"
 
 
 def test_hits_of_real_prompts_are_predicted_as_an_engine_measures_them(place) -> None:

@@ -245,7 +245,7 @@ def advice(plan: Plan) -> str:
         request, few = plan.request, plan.request.concurrency
         sent = f"at {request.arrivals}" if request.is_open else f"with {few or 'all'} sent at once"
         text = f"No setting that was tried keeps {' and '.join(map(str, request.slo))} {sent}"
-    if needed:
+    elif needed:
         text += f"{', and' if sets else ', but'} {needed} is needed for vLLM to start"
     if choice.basis is Basis.MODE:
         return f"{text}, as --mode {plan.request.mode} asks"
@@ -267,14 +267,15 @@ def because(plan: Plan) -> str:
     if choice.basis is Basis.LENGTHS:
         without = lacking(plan)
         missing = f"without {without}" if without else "for a GPU of unknown speed"
-        text = f"whether that pays is not known {missing}."
         cached = any(one.code == "shared_prefixes" for one in plan.notes)
-        return f"{text} The rule counts cached tokens, too." if cached else text
+        rule = " The rule counts cached tokens, too." if cached else ""
+        return f"whether that pays is not known {missing}.{rule}"
     if is_broken(plan):
         rate = f"About {choice.rate:,.3g} requests a second would do" if choice.rate else ""
         gpus = f"; {plan.request.arrivals} needs about {choice.gpus} GPUs" if choice.gpus else ""
-        nearest = limit_state(plan.nearest_run or default)
-        return f"{nearest} (simulated). {rate or 'No lower rate helps'}{gpus}."
+        needs = f" To start, vLLM needs {listed(choice.needed)}." if choice.needed.given() else ""
+        nearest = limit_state(plan.nearest_run or default, at_a_rate=bool(choice.rate))
+        return f"{nearest} (simulated). {rate or 'No lower rate helps'}{gpus}.{needs}"
     doubt = VARIATIONS.get(choice.doubt or "", ("",))[0]
     if plan.request.slo and choice.kind is AdviceKind.KEEP:
         return f"with them {limit_state(default)} (simulated)."
@@ -282,10 +283,8 @@ def because(plan: Plan) -> str:
         gain = f"{by(choice.gain)} throughput, and " if choice.gain else ""
         gain = "" if plan.request.is_open else gain
         unless = f", though not with {doubt}" if doubt and not choice.least_gain else ""
-        return (
-            f"{gain}{limit_state(ours)}{unless}; with vLLM's default {limit_state(default)} "
-            "(simulated)."
-        )
+        beside = f"{unless}; with vLLM's default {limit_state(default)} (simulated)."
+        return f"{gain}{limit_state(ours)}{beside}"
     if choice.kind is AdviceKind.KEEP:
         if choice.alternative is None or choice.gain is None or choice.gain < 0.001:
             return "no other setting is surely faster (simulated)."
@@ -301,12 +300,12 @@ def because(plan: Plan) -> str:
     return f"{gain} vLLM's default{worst} (simulated).{price}"
 
 
-def limit_state(run: SimulatedRun | None) -> str:
+def limit_state(run: SimulatedRun | None, *, at_a_rate: bool = True) -> str:
     """`itl_p99 is 31.0 ms of 50.0 ms allowed`, or by how much it is broken."""
     if run is None or run.slo is None:
         return "it does not run"
     limit, allowed = run.slo.tightest, seconds(run.slo.tightest.seconds)
-    if run.backlog is not None and run.backlog.grows:
+    if at_a_rate and run.backlog is not None and run.backlog.grows:
         return "requests come faster than they are served"
     kept = f" of {allowed} allowed" if run.slo.is_met else f", over the limit of {allowed}"
     return f"{limit.name} is {seconds(run.slo.found_of(limit))}{kept}"

@@ -206,7 +206,7 @@ def verdict(v: Verification) -> tuple[str, str]:
     assert judged is not None and plan is not None  # noqa: PT018, S101  (one has the other)
     use, goal = v.run(judged.use), BY_KEY[judged.goal]
     if judged.conclusion is Conclusion.PLAN_FAILED:
-        best = f"; {_name(use)} does: {_goal(use, goal)}" if use else ", nor does anything else"
+        best = f"; {_name(use)} does: {_goal(use, goal)}" if use else ""
         return "the plan does not run", f"{_reason(plan)}{best}"
     if judged.conclusion is Conclusion.USE_ANOTHER and use is not None:
         sets = listed(Settings.of(arguments(use))) or "vLLM's defaults"
