@@ -128,7 +128,7 @@ BUDGETS = {
     "vllm": 1_899,
     "simulation": 2_300,
     "planning": 2_400,
-    "verification": 3_407,
+    "verification": 3_410,
     "diagnosis": 729,
     "reference": 978,
     "gating": 1_593,

@@ -57,7 +57,7 @@ def simulate(
     simulation = replace(simulation, command=console.command())
     files = [word for file in profile or () for word in ("--profile", file)]
     which = opt.quoted(*filter(None, [plan]), *files)
-    after = f"chunkscope verify{which}"
-    if not (sweep or find_rate):
-        after = f"chunkscope simulate{which} --sweep, or {after}"
+    after = f"chunkscope verify{which}" if sweep else f"chunkscope simulate{which} --sweep"
+    if find_rate:
+        after = "chunkscope recommend with the rate as --arrivals and the same --slo"
     opt.finish(simulation, output, details=details, json=json, after=after)

@@ -144,9 +144,10 @@ def predict(
     for point in points(full) if options.sweep else ():
         add("", point)
     add(options.name, settings)
-    if plan.gpu is not None:  # vLLM's default, on the same GPUs and with the same KV cache type
-        same = ("data_parallel_size", "kv_cache_dtype")
-        asked = Settings.of({name: getattr(options.asked, name) for name in same})
+    if plan.gpu is not None:  # vLLM's default, on the same GPUs
+        asked = Settings(data_parallel_size=options.asked.data_parallel_size)
+        if calibration:  # which is scaled to one type
+            asked = replace(asked, kv_cache_dtype=options.asked.kv_cache_dtype)
         add(DEFAULT, asked.over(plan.advice.needed).over(plan.request.settings))
     if fast is not None:
         most = max(run.rate.rate_per_s or 0.0 for run in runs.values() if run.rate)

@@ -72,13 +72,6 @@ def _measurements(findings: Findings) -> Verification | None:
     return None if of_another else findings.verification
 
 
-def plan_to_use(findings: Findings) -> Plan | None:
-    """The plan; with the settings of another run where that did better on an engine."""
-    planned, v = findings.plan, _measurements(findings)
-    run = v.run(v.verdict.use) if v and v.verdict else None
-    return planned if planned is None or run is None else replace(planned, settings=run.settings)
-
-
 def _headline(findings: Findings) -> str:
     planned, v = findings.plan, _measurements(findings)
     if planned is not None and not (v and v.measured is EngineKind.DEMO):
@@ -88,8 +81,11 @@ def _headline(findings: Findings) -> str:
 
 
 def arguments(findings: Findings) -> str:
-    """The settings to use; empty where nothing is set or the limits are broken."""
-    planned = plan_to_use(findings)
+    """The settings to use: the plan's, or those that did better on an engine; empty where nothing
+    is set or the limits are broken."""
+    planned, v = findings.plan, _measurements(findings)
+    if planned is not None and v and v.verdict and (run := v.run(v.verdict.use)):
+        planned = replace(planned, settings=run.settings)
     if planned is None or plan.is_broken(planned) or not planned.settings.given():
         return ""
     is_server = planned.deployment.entry is Entry.SERVE

@@ -115,12 +115,11 @@ def runs_table(
         columns["limited by"] = lambda run: run.rate.breaks or ""
     for limit in limits:
         columns[f"{limit.name} ({seconds(limit.seconds)})"] = partial(_limited, limit)
+    shown = (MAKESPAN, ITL_MAX) if limits else tuple(figures.values())
+    shown = (TTFT_P95, ITL_P99) if "sustains" in columns else shown  # the rate decides the time
     for heading, figure in figures.items():
-        names = {limit.name for limit in limits}
-        is_limited = limits and (figure not in (MAKESPAN, ITL_MAX) or figure.promise in names)
-        is_given = "sustains" in columns and (limits or figure is not TTFT_P95)  # by the rate
         is_known = any(value(run, figure) is not None for run in runs)
-        if is_known and not (is_limited or is_given):
+        if is_known and figure in shown and figure.promise not in {one.name for one in limits}:
             columns[heading] = partial(cell, figure, first)
             if figure is MAKESPAN and not is_simulated and len(runs) > 1:
                 columns["change"] = partial(_changed, MAKESPAN, first)

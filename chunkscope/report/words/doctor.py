@@ -80,7 +80,7 @@ SENTENCES: dict[str, Template] = {
     "change_killed": "look for the system's reason: most often it ran out of memory (dmesg)",
     "change_died": "read the log around this line: the first error of its traceback is the cause",
     "change_fixed_size": lambda argument, or_on_cpu: (
-        f"leave {spelled(argument)} out: it fixes the size of the KV cache"
+        f"leave {spelled(argument)} out: it sets the size of the KV cache"
         + (" (on a CPU, VLLM_CPU_KVCACHE_SPACE may do so)" if or_on_cpu else "")
     ),
     "change_more_kv": f"give the KV cache more room: {_SHARE}, an fp8 KV cache or more GPUs",

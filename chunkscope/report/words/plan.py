@@ -77,17 +77,18 @@ def _scaled(**differing: list[str]) -> str:
 def _unlike(nearest: str, least: float, most: float, **unlike: Any) -> str:
     kind, gpu, gpus = (unlike[name] for name in ("kind", "gpu", "gpus"))
     missing = (kind and f"a model like this ({kind})", gpu, f"{gpus} GPUs" if gpus else None)
-    off = f"{100 * least:+.0f} %" + (f" to {100 * most:+.0f} %" if most > least else "")
+    ends = dict.fromkeys((least, most))
+    off = " to ".join(f"{share(abs(e))} too {'short' if e < 0 else 'long'}" for e in ends)
     return (
         f"never measured: {', '.join(filter(None, missing))}. On one H200 with {nearest}, "
-        f"predicted times were {off} off" + ("; communication is assumed" if gpus else "")
+        f"predicted times were {off}" + ("; communication is assumed" if gpus else "")
     )
 
 
 COUNTED = "lengths were counted with {tokenizer}; for exact ones: chunkscope analyze --model {name}"
 ASSUMED = ("vllm_not_installed", "assumed_output", "gpu_unchecked")  # said in one line
 SENTENCES: dict[str, Template] = {
-    "vllm_not_installed": "vLLM {version} (the newest known; none is installed here)",
+    "vllm_not_installed": "vLLM {version} (the newest known; this Python has none)",
     "assumed_output": "{tokens} tokens in each answer (--max-output)",
     "gpu_unchecked": "the {figure} of {gpu}",
     # savings
@@ -101,7 +102,7 @@ SENTENCES: dict[str, Template] = {
         f"{enough:,} (lm-eval: num_concurrent or --batch_size, Inspect: --max-connections)"
     ),
     # arguments
-    "why_default_is_best": "default; no other value was surely faster",
+    "why_default_is_best": "default; no other value that was tried was faster",
     "why_gains": "{gain:+%} throughput over the default {own} (simulated)",
     "why_gain_in_doubt": lambda best, gain, least, doubt, **_: (
         f"default; {as_written(best)} would gain {by(gain)}, but {by(least)} with "
@@ -240,11 +241,14 @@ def advice(plan: Plan) -> str:
     choice, needed = plan.advice, listed(plan.advice.needed)
     given = {n: v for n, v in choice.settings.given().items() if n in plan.settings.given()}
     sets = choice.kind is AdviceKind.SET and bool(given)  # not what vLLM does by itself then
-    text = f"Set {listed(Settings.of(given), plan.default)}" if sets else "Keep vLLM's defaults"
+    other = "other " if plan.request.settings.given() else ""  # than those that were asked for
+    text = f"Keep vLLM's {other}defaults"
+    if sets:
+        text = f"Set {listed(Settings.of(given), plan.default)}"
     if is_broken(plan):
-        request, few = plan.request, plan.request.concurrency
-        sent = f"at {request.arrivals}" if request.is_open else f"with {few or 'all'} sent at once"
-        text = f"No setting that was tried keeps {' and '.join(map(str, request.slo))} {sent}"
+        sent = f"with {plan.request.concurrency or 'all'} sent at once"
+        sent = f"at {plan.request.arrivals}" if plan.request.is_open else sent
+        text = f"No setting that was tried keeps {' and '.join(map(str, plan.request.slo))} {sent}"
     elif needed:
         text += f"{', and' if sets else ', but'} {needed} is needed for vLLM to start"
     if choice.basis is Basis.MODE:
@@ -287,7 +291,7 @@ def because(plan: Plan) -> str:
         return f"{gain}{limit_state(ours)}{beside}"
     if choice.kind is AdviceKind.KEEP:
         if choice.alternative is None or choice.gain is None or choice.gain < 0.001:
-            return "no other setting is surely faster (simulated)."
+            return "no other setting that was tried is faster (simulated)."
         best = f"{listed(choice.alternative)}, {by(choice.gain)}"
         if doubt:
             return f"the fastest other setting ({best}) has {by(choice.least_gain)} with {doubt}."
@@ -358,9 +362,10 @@ def facts(plan: Plan) -> list[tuple[str, str, str]]:
         facts.append(("tokens", number(cost.input_tokens), work))
     if (memory := plan.memory) is not None:
         weights, activation = (memory.line(name).gib for name in ("weights", "activation"))
+        other = memory.requested_gib - weights - activation - memory.kv_cache_gib
         parts = (
             f"of {memory.total_gib:.1f}: weights {weights:.1f}, KV cache {memory.kv_cache_gib:.1f} "
-            f"({memory.kv_cache_tokens:,} tokens), activations {activation:.1f}"
+            f"({memory.kv_cache_tokens:,} tokens), activations {activation:.1f}, other {other:.1f}"
         )
         facts.append(("memory", f"{memory.requested_gib:.1f} GiB", parts))
     many = plan.requests_in_flight
@@ -393,8 +398,8 @@ def _time(plan: Plan, cost: Cost) -> str:
     text = f"{least} to {most}, depending on {varied}; simulated, without loading the model"
     if price is None:
         return text
-    hours = (cost.hours, cost.least_hours, cost.most_hours)
-    prices = [one * price * plan.effective.parallel.gpus for one in hours]
+    per_hour = price * plan.effective.parallel.gpus
+    prices = [per_hour * one for one in (cost.hours, cost.least_hours, cost.most_hours)]
     usual, least, most = ("under 0.01" if one < 0.01 else f"{one:,.2f}" for one in prices)
     return f"{text}; price {usual} ({least} to {most})"
 
