@@ -145,9 +145,8 @@ def predict(
         add("", point)
     add(options.name, settings)
     if plan.gpu is not None:  # vLLM's default, on the same GPUs
-        asked = Settings(data_parallel_size=options.asked.data_parallel_size)
-        if calibration:  # which is scaled to one type
-            asked = replace(asked, kv_cache_dtype=options.asked.kv_cache_dtype)
+        same = ("data_parallel_size", "kv_cache_dtype")[: 1 + bool(calibration)]  # is of one type
+        asked = Settings.of({name: getattr(options.asked, name) for name in same})
         add(DEFAULT, asked.over(plan.advice.needed).over(plan.request.settings))
     if fast is not None:
         most = max(run.rate.rate_per_s or 0.0 for run in runs.values() if run.rate)
