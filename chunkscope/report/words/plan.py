@@ -241,8 +241,8 @@ def advice(plan: Plan) -> str:
     choice, needed = plan.advice, listed(plan.advice.needed)
     given = {n: v for n, v in choice.settings.given().items() if n in plan.settings.given()}
     sets = choice.kind is AdviceKind.SET and bool(given)  # not what vLLM does by itself then
-    other = "other " if plan.request.settings.given() else ""  # than those that were asked for
-    text = f"Keep vLLM's {other}defaults"
+    asked = plan.settings.given().keys() - choice.needed.given().keys()
+    text = f"Keep vLLM's {'other ' if asked else ''}defaults"
     if sets:
         text = f"Set {listed(Settings.of(given), plan.default)}"
     if is_broken(plan):
@@ -294,7 +294,7 @@ def because(plan: Plan) -> str:
             return "no other setting that was tried is faster (simulated)."
         best = f"{listed(choice.alternative)}, {by(choice.gain)}"
         if doubt:
-            return f"the fastest other setting ({best}) has {by(choice.least_gain)} with {doubt}."
+            return f"the next best ({best}) may not pay: {by(choice.least_gain)} with {doubt}."
         return f"no other setting is more than 3 % faster (best: {best}, simulated)."
     worst = f", at least {by(choice.least_gain)} with {doubt}" if doubt else ""
     gaps = [ITL_MAX.value(run.figures) or 0.0 if run else 0.0 for run in (default, ours)]
@@ -370,10 +370,10 @@ def facts(plan: Plan) -> list[tuple[str, str, str]]:
         facts.append(("memory", f"{memory.requested_gib:.1f} GiB", parts))
     many = plan.requests_in_flight
     if many is not None and is_batch and not (plan.request.concurrency or is_broken(plan)):
-        facts.append(("requests", f"{many:,}", "send at least this many at once"))
+        facts.append(("concurrency", f"{many:,}", "send at least this many at once"))
     if (chunks := plan.chunks).prompts and chunks.size is not None and chunks.longest is not None:
-        size = f"longer than {number(chunks.size)} tokens, read in up to {chunks.longest} chunks"
-        facts.append(("long prompts", share(chunks.share), size))
+        size = f"of prompts: over {number(chunks.size)} tokens, in up to {chunks.longest} chunks"
+        facts.append(("chunked", share(chunks.share), size))
     if plan.refused.prompts and (plan.model or plan.settings.max_model_len):
         room = f"prompts over {plan.refused.room_tokens:,} tokens leave no room for the answer"
         room += ": a server refuses them, lm-eval cuts them, the LLM class cuts the answers"
