@@ -30,7 +30,6 @@ LONG_ROWS = (" " * _LONG_ROW + "word " * _LONG_ROW, "a" * 2 * _LONG_ROW, "ab\n "
 _SLOWER = 3.0  # than the reference: the engine does not get long rows
 
 T = TypeVar("T")
-SAMPLE_TEXTS = 64
 _SAMPLE_WINDOW = 1000  # of a longer row, some part that may lie anywhere in it
 
 
@@ -51,8 +50,7 @@ def known_verdict(engine: type[FastEngine], facts: TokenizerFacts) -> Verdict | 
 
 def record_verdict(engine: type[FastEngine], facts: TokenizerFacts, verdict: Verdict) -> None:
     with suppress(ChunkscopeError):  # a cache that cannot be written costs time, not truth
-        data = orjson.dumps(asdict(verdict))
-        write_atomically(cache_file("verdicts", _key(engine, facts)), data)
+        write_atomically(cache_file("verdicts", _key(engine, facts)), orjson.dumps(asdict(verdict)))
 
 
 def _key(engine: type[FastEngine], facts: TokenizerFacts) -> str:
@@ -104,7 +102,7 @@ def cpu_seconds(engine: FastEngine | Reference, text: str) -> float:
 class Reservoir(Generic[T]):
     """`size` items out of all, each as likely as any other; the same on every machine."""
 
-    def __init__(self, size: int, seed: int = 0) -> None:
+    def __init__(self, size: int = 64, seed: int = 0) -> None:
         self.size = size
         self.items: list[T] = []
         self.offered = 0

@@ -10,12 +10,11 @@ from functools import partial
 from itertools import compress, pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, cast
 from unicodedata import is_normalized
 
 import orjson
 
-from chunkscope.errors import InputError
 from chunkscope.tokenizers.prepare import TokenizerFacts
 from chunkscope.tokenizers.reference import ID_BYTES, Reference, TiktokenReference, engine_name
 
@@ -36,9 +35,7 @@ class FastEngine:
         if facts.json_file:
             self.encode = self.load(facts.json_file)
             return
-        by = reference()
-        if not isinstance(by, TiktokenReference):
-            raise InputError(f"{self.package} has nothing for {by.package}")
+        by = cast("TiktokenReference", reference())  # of no other there are ranks
         ranks = b"".join(b64encode(token) + b" %d\n" % rank for token, rank in by.ranks.items())
         with TemporaryDirectory() as folder:
             file = Path(folder) / "ranks.tiktoken"
@@ -62,12 +59,10 @@ class FastEngine:
         taken = list(map(self.takes, texts))
         ids, offsets = self.encode(list(compress(texts, taken)))
         edges = [edge * ID_BYTES for edge in memoryview(offsets).cast("Q").tolist()]
-        fast = [ids[start:end] for start, end in pairwise(edges)]
-        if all(taken):
-            return fast
+        fast = (ids[start:end] for start, end in pairwise(edges))
         others = [text for text, is_taken in zip(texts, taken, strict=True) if not is_taken]
-        by_both = {True: iter(fast), False: iter(self.reference().id_bytes(others))}
-        return [next(by_both[is_taken]) for is_taken in taken]
+        slow = iter(self.reference().id_bytes(others) if others else ())
+        return [next(fast if is_taken else slow) for is_taken in taken]
 
 
 class Splintr(FastEngine):

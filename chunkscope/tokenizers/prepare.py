@@ -79,12 +79,11 @@ def prepare(
             name: list(map(str, token)) if isinstance(token, list | tuple) else str(token)
             for name, token in auto.special_tokens_map.items()
         }
-        begin = special.get("bos_token") if facts.special_added else None
         facts = replace(
             facts,
             chat_template=auto.chat_template,
             special_tokens=special,
-            begin_text=begin if isinstance(begin, str) else "",
+            begin_text=str(special.get("bos_token", "")) if facts.special_added else "",
             runs_code=trust_remote_code,
         )
         if backend := _equal_backend(reference):

@@ -4,10 +4,12 @@ import os
 import sys
 from array import array
 from binascii import a2b_base64
+from collections.abc import Callable
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from subprocess import DEVNULL, PIPE, Popen
+from threading import Lock
 from typing import Any
 
 import orjson
@@ -18,7 +20,6 @@ from chunkscope.tokenizers.resolve import TokenizerFiles, TokenizerKind
 
 Ids = list[list[int]]
 ID_BYTES = 4  # of a token id, where a text's ids are bytes
-_TEKKEN_BOS = 1
 
 
 @lru_cache
@@ -82,25 +83,29 @@ class TokenizersReference(Reference):
 class LoadedBeside(Reference):
     """A tokenizer.json in another process: while one is loaded, all threads of a process stand."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, otherwise: Callable[[], Reference]) -> None:
         # -P: not a module that lies in the folder where the data is.
         command = [sys.executable, "-P", "-c", f"from {__name__} import *; answer({str(path)!r})"]
-        self._process = Popen(command, stdin=PIPE, stdout=PIPE, stderr=DEVNULL)  # noqa: S603
+        self._process: Any = Popen(command, stdin=PIPE, stdout=PIPE, stderr=DEVNULL)  # noqa: S603
+        self._lock, self._otherwise = Lock(), otherwise
 
     def ids(self, texts: list[str]) -> Ids:
-        """Once; nothing where the process failed."""
-        answer, _ = self._process.communicate(orjson.dumps(texts))
-        return list(orjson.loads(answer)) if self._process.returncode == 0 else []
+        with self._lock, suppress(OSError, ValueError):  # where that process failed
+            self._process.stdin.write(orjson.dumps(texts) + b"\n")
+            self._process.stdin.flush()
+            return list(orjson.loads(self._process.stdout.readline()))
+        return self._otherwise().ids(texts)
 
     def __del__(self) -> None:
-        with self._process as process:
+        with suppress(OSError), self._process as process:
             process.kill()
 
 
 def answer(path: str) -> None:
-    """What the other process does."""
+    """What the other process does, as long as it is asked."""
     reference = TokenizersReference.of_file(Path(path))
-    sys.stdout.buffer.write(orjson.dumps(reference.ids(orjson.loads(sys.stdin.buffer.read()))))
+    for texts in sys.stdin.buffer:
+        print(orjson.dumps(reference.ids(orjson.loads(texts))).decode(), flush=True)  # noqa: T201
 
 
 class TransformersReference(Reference):
@@ -142,7 +147,7 @@ class TiktokenReference(Reference):
             "tekken", pat_str=config["pattern"], mergeable_ranks=ranks, special_tokens={}
         )
         reference = cls(encoding)
-        reference.special_added, reference.begin = 1, (_TEKKEN_BOS,)  # <s>, as vLLM feeds it
+        reference.special_added, reference.begin = 1, (1,)  # <s>, as vLLM feeds it
         reference.first_id, reference.few_tokens = special, orjson.dumps(document | few)
         return reference
 

@@ -16,7 +16,6 @@ from chunkscope.artefacts.note import Note, note
 from chunkscope.errors import InputError
 from chunkscope.prompts.chat import Conversation
 from chunkscope.tokenizers.check import (
-    SAMPLE_TEXTS,
     RowSample,
     Verdict,
     known_verdict,
@@ -80,9 +79,9 @@ class Tokenizer:
         self._lock = threading.RLock()
         self._facts = facts_before(self._files, self.digest, trust_remote_code)
         self._reference: Reference | None = None
-        self._beside: LoadedBeside | None = None  # which then compares a sample
+        self._beside: LoadedBeside | None = None  # for what a fast engine cannot do
         self._engine: FastEngine | Reference | None = None  # where there is much to count
-        self._sample = RowSample(SAMPLE_TEXTS)  # of what the fast engine counted
+        self._sample = RowSample()  # of what the fast engine counted
         self._templates: dict[bool, ChatTemplate] = {}  # by whether there are tools
 
     @property
@@ -123,9 +122,14 @@ class Tokenizer:
                 self._counted_chars += sum(map(len, texts))
                 engines = engines_for(max(self._chars, self._counted_chars))
                 if engines and self._engine is None and not self.only_reference:
-                    if self._reference is None and self.facts.json_file and sys.executable:
-                        self._beside = LoadedBeside(self.facts.json_file)
-                    found = proved_engine(engines, self.facts, lambda: self.reference)
+                    if (
+                        self._reference is None
+                        and (file := self.facts.json_file)
+                        and sys.executable
+                    ):
+                        self._beside = LoadedBeside(file, lambda: self.reference)
+                    if found := proved_engine(engines, self.facts, lambda: self.reference):
+                        found.reference = lambda: self._beside or self.reference
                     self._engine = found or self.reference
                 if isinstance(self._engine, FastEngine):
                     self._sample.offer(texts)
@@ -139,9 +143,8 @@ class Tokenizer:
             engine, texts = self._engine, self._sample.items[:]
             if not texts or not isinstance(engine, FastEngine):
                 return True
-            right = self._beside.id_bytes(texts) if self._beside else []
+            agrees = engine.id_bytes(texts) == engine.reference().id_bytes(texts)
             self._beside = None
-            agrees = engine.id_bytes(texts) == (right or self.reference.id_bytes(texts))
         if not agrees:
             record_verdict(type(engine), self.facts, Verdict(agrees=False))
         return agrees

@@ -269,8 +269,10 @@ def test_the_sample_comes_from_all_over_the_run_and_from_all_over_a_row(
 def test_a_reference_beside_runs_nothing_that_lies_where_the_data_is(place, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("orjson.py").write_text("open('ran', 'w')")
-    beside = LoadedBeside(place / "tokenizer.json")
     reference = TokenizersReference.of_file(place / "tokenizer.json")
-    assert beside.ids(["one two"]) == reference.ids(["one two"])
+    beside = LoadedBeside(place / "tokenizer.json", Reference)
+    for texts in (["one two"], ["line\nend", ""]):  # it is asked as often as there is something
+        assert beside.ids(texts) == reference.ids(texts)
     assert not Path("ran").exists()
-    assert LoadedBeside(tmp_path / "none").ids(["one two"]) == []  # one is then loaded here
+    failed = LoadedBeside(tmp_path / "none", lambda: reference)
+    assert failed.ids(["one two"]) == reference.ids(["one two"])
