@@ -175,8 +175,8 @@ def _identity(value: Any) -> Any:
         names = [f.name for f in fields(value) if f.name not in _NEVER_IDENTITY and not f.metadata]
         parts = {name: _identity(getattr(value, name)) for name in names}
         return {name: part for name, part in parts.items() if part not in (None, "", [], {})}
-    if isinstance(value, Mapping):
-        return {str(name): _identity(part) for name, part in value.items()}
+    if isinstance(value, Mapping):  # a note may hold the command that was typed
+        return {str(n): _identity(part) for n, part in value.items() if n != "command"}
     if isinstance(value, list | tuple):
         return [_identity(part) for part in value]
     return int(value) if isinstance(value, float) and value.is_integer() else value

@@ -25,20 +25,19 @@ def analyze(
     ),
     field: list[str] | None = INPUT(
         "Where the prompt is: question, turns[0], ctxs[].text, tools|json. Repeat to join several; "
-        "NAME= for one dataset (as in --each, --choices). [default: guessed]",
+        "NAME= for one dataset of several. [default: guessed]",
         *("[NAME=]PATH", "--field", "-f"),
     ),
-    template: str | None = INPUT("Prompt from fields: '{context}\\n\\nQ: {question}'.", "TEXT"),
+    template: list[str] | None = INPUT(
+        "Prompt from fields: '{context}\\n\\nQ: {question}'.", "[NAME=]TEXT"
+    ),
     choices: list[str] | None = INPUT(
         "Choices written after the question, as MMLU's are: a list, or A,B,C,D.", "[NAME=]PATH"
     ),
     task: Task | None = INPUT("loglikelihood: one request for each choice of a row."),
-    each: list[str] | None = INPUT("A list in each row: one prompt for each element.", "PATH"),
-    prefix_file: list[str] | None = INPUT(
-        "Text before each prompt, such as few-shot examples; NAME= for one dataset.",
-        "[NAME=]FILE",
-    ),
-    output_field: str | None = INPUT("Reference answers, counted as outputs.", "PATH"),
+    each: list[str] | None = INPUT("A list in each row: a prompt for each element.", "[NAME=]PATH"),
+    prefix_file: list[str] | None = INPUT("Text before each prompt (few shots).", "[NAME=]FILE"),
+    output_field: list[str] | None = INPUT("Reference answers, counted as outputs.", "[NAME=]PATH"),
     exclude: list[str] | None = INPUT("Skip files that match.", "GLOB"),
     sample: int | None = INPUT("Count N random rows of each dataset.", "N", min=1),
     skip_bad_rows: bool = INPUT("Exit 0 even if there are bad rows.", default=False),
@@ -73,7 +72,7 @@ def analyze(
     from chunkscope.lengths.options import AnalyzeOptions
     from chunkscope.lengths.trace_export import TraceExport
     from chunkscope.report.profile import as_csv
-    from chunkscope.report.words.data import bad_rows, cautions
+    from chunkscope.report.words.data import bad_rows, cautions, corrected, uncounted
     from chunkscope.sources.base import without_secrets
 
     opt.check_format(form, json=json)
@@ -100,19 +99,19 @@ def analyze(
     words = (without_secrets(word) for word in console.command() if word != "--ray")
     profile = replace(profile, command=tuple(words))  # the result is the same with --ray
     written = profile.save(output)
-    if json or form == "csv":
+    if json or form == "csv":  # which have no place for sentences
         console.emit(written if json else as_csv(profile).encode())
+        for note in (*uncounted(profile, "left_out"), *cautions(profile)):
+            console.say(f"note: {note}")
     else:
         opt.show(profile, details=details, form=form)
-    if json or form == "csv":  # which have no place for sentences
-        for note in cautions(profile):
-            console.say(f"note: {note}")
     for line in bad_rows(profile):
         console.say(line)
     if export and export_trace:
         sizes = {"requests": export.write(export_trace), "block": export.block_size}
         opt.tell("wrote_trace", file=shlex.quote(str(export_trace)), **sizes)
-    after = f"chunkscope recommend{opt.quoted(output, usual=PROFILE)}"
-    opt.tell("wrote_next", file=output, after=after)
-    if profile.failures or (profile.skipped and not skip_bad_rows):
+    after = corrected(profile) or f"chunkscope recommend{opt.quoted(output, usual=PROFILE)}"
+    failed = profile.failures or (profile.skipped and not skip_bad_rows)
+    opt.tell("wrote_part" if failed else "wrote_next", file=output, after=after)
+    if failed:
         raise SystemExit(InputError.exit_code)

@@ -9,12 +9,13 @@ from chunkscope.artefacts.files import Name, several
 from chunkscope.artefacts.note import note
 from chunkscope.console import Progress
 from chunkscope.errors import InputError
-from chunkscope.lengths.options import PER_DATASET, AnalyzeOptions
+from chunkscope.lengths.options import AnalyzeOptions
 from chunkscope.lengths.profile import DatasetProfile, Profile
 from chunkscope.lengths.scan import Scan
 from chunkscope.lengths.trace_export import TraceExport
 from chunkscope.prompts.harness.rendering import Rendering
 from chunkscope.prompts.prefix_files import check_datasets, for_one
+from chunkscope.prompts.selection import PER_DATASET
 from chunkscope.sources.base import Source, printable, without_secrets
 from chunkscope.sources.discovery import discover
 from chunkscope.tokenizers.reference import engine_name
@@ -77,7 +78,7 @@ def discovered(paths: Paths, options: AnalyzeOptions, listener: Progress) -> Ite
             listener.tell(note("skipped", file=file.path, reason=file.reason))
         if more := len(skipped[MOST_SKIPPED:]):
             listener.tell(note("skipped_more", count=more))
-        given = [text for name in PER_DATASET for text in getattr(options.select, name)]
+        given = [text for name in PER_DATASET for text in getattr(options.select, name) or ()]
         named = [file.dataset for file in options.prefix_files] + [for_one(x)[0] for x in given]
         if any(named):
             check_datasets(named, [source.name for source in sources])

@@ -16,7 +16,7 @@ from chunkscope.artefacts.files import several
 from chunkscope.errors import UsageError
 from chunkscope.prompts.harness.rendering import RenderOptions
 from chunkscope.prompts.prefix_files import PrefixFile, for_one
-from chunkscope.prompts.selection import SelectOptions
+from chunkscope.prompts.selection import PER_DATASET, SelectOptions
 from chunkscope.sources.base import ReadOptions, printable
 
 # What cannot change the lengths of a dataset, or is in the cache's key by what it holds: the
@@ -25,7 +25,6 @@ NOT_IN_THE_KEY = {
     "tokenizer", "prefix_files", "chat_template", "chat_date", "input_format", "names", "include",
     "exclude", "trust_remote_code", "use_cache", "render",
 }  # fmt: skip
-PER_DATASET = ("fields", "each", "choices")  # of SelectOptions: PATH, or NAME=PATH for one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +76,7 @@ class AnalyzeOptions:
             return own or [value for name, value in given if not name]
 
         files = chosen([(file.dataset, file) for file in self.prefix_files])
-        given = {name: [*map(for_one, getattr(self.select, name))] for name in PER_DATASET}
+        given = {name: [*map(for_one, getattr(self.select, name) or ())] for name in PER_DATASET}
         select = self.select
         if any(name for pairs in given.values() for name, _ in pairs):
             select = replace(select, **{name: chosen(pairs) for name, pairs in given.items()})

@@ -80,7 +80,8 @@ _HINT = "pass a folder with the model's config.json, a hub id, or a name like ll
 
 def suggestion(name: str) -> str:
     """Names that are known and like it."""
-    near = get_close_matches(name.lower(), MODELS, n=3, cutoff=0.5)
+    inside = [known for known in MODELS if known in name.lower()]
+    near = inside[-3:] or get_close_matches(name.lower(), MODELS, n=3, cutoff=0.5)
     return f"did you mean {' or '.join(near)}? Else {_HINT}" if near else _HINT
 
 

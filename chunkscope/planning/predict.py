@@ -238,7 +238,7 @@ def _of_profile(
     notes = []
     if profile.digest() != plan.source.profile_digest:
         notes.append(Note(code="other_profile"))
-        if plan.model and (doubt := tokenizer_note(profile.tokenizer, plan.model)):
+        if plan.model and (doubt := tokenizer_note(profile, plan.model)):
             notes.append(doubt)
     if workload.left_out:
         notes.append(Note(code="prompts_left_out", values={"count": workload.left_out}))

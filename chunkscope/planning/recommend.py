@@ -27,7 +27,6 @@ from chunkscope.simulation.workload import usual_order
 from chunkscope.tokenizers.resolve import (
     DEFAULT_FILE,
     TIKTOKEN_NAMES,
-    TokenizerInfo,
     cached_tokenizer,
     resolve,
 )
@@ -157,7 +156,7 @@ def _notes(p: Problem, profile: Profile) -> Iterator[Note]:
         yield from p.request.output_notes(p.datasets)
     yield from _sent_notes(p)
     if there.shape:
-        yield from filter(None, [tokenizer_note(profile.tokenizer, there.shape)])
+        yield from filter(None, [tokenizer_note(profile, there.shape)])
         yield from there.shape.notes
     if there.measured:
         yield note("measured_in_log", log=there.measured.log)
@@ -187,10 +186,10 @@ def _sent_notes(p: Problem) -> Iterator[Note]:
 # -- was it counted with the model's tokenizer? --------------------------------------------------
 
 
-def tokenizer_note(counted: TokenizerInfo, model: ModelShape) -> Note | None:
+def tokenizer_note(profile: Profile, model: ModelShape) -> Note | None:
     """What to say of lengths that are, or may be, of another tokenizer than the model's: told
-    without a network, by names of the table of models, else by the digest of files that are here.
-    """
+    without a network, by names of the table of models, else by the digest of files here."""
+    counted = profile.tokenizer
     plain = counted.name.partition("@")[0].removeprefix("tiktoken:")
     if counted.kind == "none" or plain.casefold() == model.load_name.casefold():
         return None
@@ -202,8 +201,8 @@ def tokenizer_note(counted: TokenizerInfo, model: ModelShape) -> Note | None:
     are_named = ours is not None and theirs is not None
     if ours == theirs if are_named else _digest(model.load_name) == counted.digest:
         return None
-    code = "other_tokenizer" if are_named else "tokenizer_not_known"
-    return note(code, tokenizer=counted.name, model=model.load_name, name=model.name)
+    values = {"tokenizer": counted.name, "name": model.name, "command": [*profile.command]}
+    return note("other_tokenizer", **values)
 
 
 def _digest(model: str) -> str | None:

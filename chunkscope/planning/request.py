@@ -1,6 +1,7 @@
 """What is asked of a plan: stored in it, and reused by simulate, verify and gate."""
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
@@ -136,21 +137,20 @@ MaxOutput = int | Mapping[str, int] | Iterable[str]
 
 
 def read_max_output(given: MaxOutput | None) -> dict[str, Any]:
-    """One number for all, or `NAME=N` for single datasets.
+    """One number for all, or `NAME=N` for single datasets, several with commas.
 
-    >>> read_max_output(["gsm8k=300", "64"])
-    {'max_output': 64, 'max_outputs': {'gsm8k': 300}}
+    >>> read_max_output(["gsm8k=300,mmlu=1", "64"])
+    {'max_output': 64, 'max_outputs': {'gsm8k': 300, 'mmlu': 1}}
     """
     if given is None or isinstance(given, int):
         return {"max_output": given} if given is not None else {}
     if isinstance(given, Mapping):
         return {"max_outputs": dict(given)}
-    pairs = [text.rpartition("=") for text in ([given] if isinstance(given, str) else given)]
+    texts = [given] if isinstance(given, str) else given
+    pairs = [p.rpartition("=") for text in texts for p in re.split(r"(?<=\d),(?=.*=)", text)]
     if wrong := next((text for *_, text in pairs if not text.strip().isdecimal()), None):
-        raise UsageError(
-            f"--max-output: {wrong!r} is not a number of tokens",
-            hint="write `--max-output 256`, or `--max-output gsm8k=300` for one dataset",
-        )
+        hint = "write `--max-output 256`, or `--max-output gsm8k=300` for one dataset"
+        raise UsageError(f"--max-output: {wrong!r} is not a number of tokens", hint=hint)
     tokens = {name: int(text) for name, _, text in pairs}
     return {"max_output": tokens.pop("", None), "max_outputs": tokens}
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from typing import Any
 
-from chunkscope.artefacts.note import note
+from chunkscope.artefacts.note import Note, note
 from chunkscope.console import printable
 from chunkscope.errors import InputError, UsageError
 from chunkscope.prompts import chat, paths
@@ -49,7 +49,7 @@ def selected(
 
     `earlier` keeps what the same options select of small files, for others of the same shape.
     """
-    named = options.fields or options.each or options.template is not None
+    named = options.fields or options.each or options.template
     shape = shape_of(head, prefix, options)
     if shape in earlier:
         return earlier[shape]
@@ -106,7 +106,7 @@ def select(head: Sequence[Any], options: SelectOptions, *, prefix: str = "") -> 
 
     `prefix` is put before every text.
     """
-    if options.fields and options.template is not None:
+    if options.fields and options.template:
         raise UsageError("--field and --template cannot be used together", hint="use one of them")
     lists: list[FieldPath] = []
     for name in options.each:
@@ -118,25 +118,25 @@ def select(head: Sequence[Any], options: SelectOptions, *, prefix: str = "") -> 
             raise UsageError(f"no record has a list at {name}", hint="--each takes a list")
         head = elements
     resolve = partial(_resolve, head=head)
-    output = resolve(options.output_field, "--output-field") if options.output_field else None
+    output = [resolve(name, "--output-field") for name in options.output_field or ()]
     given = [name.strip() for text in options.choices for name in text.split(",")]
     choices = tuple(resolve(name, "--choices") for name in given)
     unasked = () if given else find_choices(head)
     if options.task == "loglikelihood" and not given:
         choices, unasked = unasked, choices
-    answers = [path.steps for path in (*choices, *unasked, output) if path]
+    answers = [path.steps for path in (*choices, *unasked, *output)]
     selection = _chosen(head, options, answers)
     notes, uncounted = [*selection.notes], [*selection.uncounted]
     is_text, used = selection.kind == "text", selection.columns
     names = [path.text for path in unasked]
-    selection = replace(selection, output=output or selection.output)
+    selection = replace(selection, output=[selection.output, *output][-1])
     if not is_text:
         notes += [note("choices_unused")] if choices else []
         notes += [note("prefix_unused")] if prefix else []
         prefix, choices = "", ()
     elif choices:
         selection = with_choices(selection, choices)
-    elif names and options.template is None and used is not None and not used & {*names}:
+    elif names and not options.template and used is not None and not used & {*names}:
         uncounted.append(note("choices_uncounted", fields=",".join(names)))
     selection = replace(selection, prefix=prefix)
     if options.task == "loglikelihood" and choices:
@@ -156,8 +156,8 @@ def _chosen(head: Sequence[Any], options: SelectOptions, answers: Sequence[Steps
     select_chat = partial(
         chat_of, vllm=chat.NEWEST if version is None else chat.release_of(version)
     )
-    if options.template is not None:
-        parts = paths.parse_template(options.template, lambda name: resolve(name, "--template"))
+    for text in (options.template or ())[-1:]:
+        parts = paths.parse_template(text, lambda name: resolve(name, "--template"))
         if all(isinstance(part, str) for part in parts):
             raise UsageError(
                 "the template names no field", hint="write --template 'Question: {question}'"
@@ -194,15 +194,12 @@ def _resolve(text: str, option: str, *, head: Sequence[Any]) -> FieldPath:
     known = [*(leaf.path for leaf in fields), *(FieldPath((key,)) for key in keys_of(head))]
     names = {path.text.lower(): printable(path.text) for path in known}
     close = difflib.get_close_matches(text.lower(), list(names))
-    name = names[close[0]] if close else ""
-    name = f"{{{name}}}" if option == "--template" else name
-    table = field_table(fields) or "  none"
-    raise InputError(
-        f'no record has a field "{printable(text)}"\nthe fields are:\n{table}',
-        hint=f"did you mean {option} {shlex.quote(name)}?"
-        if close
-        else f"leave it out, or name one of them with {option}",
-    )
+    hint = f"name another field; {option} NAME=... is for one dataset of several"
+    for near in close[:1]:
+        name = f"{{{names[near]}}}" if option == "--template" else names[near]
+        hint = f"did you mean {option} {shlex.quote(name)}?"
+    fields_are = f"the fields are:\n{field_table(fields) or '  none'}"
+    raise InputError(f'no record has a field "{printable(text)}"\n{fields_are}', hint=hint)
 
 
 # --- what names and values say of a field ---------------------------------------------------------
@@ -503,14 +500,13 @@ class _Guess:
         uncounted = []
         if path.steps and path.steps[-1] == 0:
             outer = FieldPath(path.steps[:-1])
-            lists = (outer.find(record) for record in self.head)
-            count = max((len(chats) for chats in lists if isinstance(chats, list)), default=1)
-            if count > 1:
-                uncounted.append(note("first_conversation_counted", field=outer.text, count=count))
+            chats = [outer.find(record) for record in self.head]
+            if any(isinstance(one, list) and one[1:] for one in chats):
+                uncounted.append(_left_out(path, (), f"--each={outer.text}"))
         beside = [path.steps[:1], *((name,) for name in chat.ROW_FIELDS)]
         begun = [name for name in _SYSTEMS if any(map(FieldPath((name,)).find, self.head))]
-        if longer := self._longer_field(path, beside, is_chat=True) or "".join(begun[:1]):
-            uncounted.append(note("longer_field_beside_chat", field=path.text, longer=longer))
+        if longer := self._longer_field(path, beside, is_chat=True) or begun[:1]:
+            uncounted.append(_left_out(path, longer, "--template=TEXT"))
         return self.chat_of(path, uncounted=uncounted)
 
     def _texts(self, *fields: Steps) -> Iterator[Candidate]:
@@ -533,23 +529,18 @@ class _Guess:
                 first = FieldPath((*steps, 0))
                 texts = sum(isinstance(first.find(record), str) for record in self.head)
                 longer = self._longer_field(path := FieldPath(steps))
-                uncounted = note("first_of_list_counted", field=path.text, longer=longer)
+                more = [f"--field={name}" for name in (*longer, path.text) if longer]
+                uncounted = _left_out(first, longer, f"--each={path.text}", *more)
                 yield texts, text_of(first, uncounted=(uncounted,))
 
     def _text(self, leaf: Leaf) -> Candidate:
         path, count = leaf.path, len(leaf.texts)
-        tools = [
-            name
-            for name in chat.TOOL_FIELDS
-            if name in self.keys
-            and sum(chat.has_functions(name, record) for record in self.head) * 2 > len(self.head)
-        ][:1]
+        half, known = len(self.head) / 2, [name for name in chat.TOOL_FIELDS if name in self.keys]
+        tools = [n for n in known if sum(chat.has_functions(n, r) for r in self.head) > half][:1]
         longer = self._longer_field(path, [(name,) for name in tools])
-        if not tools and not longer:
-            return count, text_of(path)
-        more = [*(f"{name}|json" for name in tools), *filter(None, [longer])]
-        uncounted = note("more_to_count", field=path.text, longer=longer, more=more)
-        return count, text_of(path, uncounted=(uncounted,))
+        beside = [*(f"{name}|json" for name in tools), *longer]
+        uncounted = _left_out(path, beside, *(f"--field={name}" for name in (*beside, path.text)))
+        return count, text_of(path, uncounted=(uncounted,) if beside else ())
 
     def _one_by_one(self) -> Iterator[Candidate]:
         """A document and questions about it: L-Eval's with as many answers, or objects with both.
@@ -569,8 +560,8 @@ class _Guess:
 
     def _longer_field(
         self, path: FieldPath, others: Sequence[Steps] = (), *, is_chat: bool = False
-    ) -> str | None:
-        """The likely field with the most text, if that is more than the chosen one has.
+    ) -> list[str]:
+        """The likely field with the most text, if that is more than the chosen one has; else none.
 
         Answers and others that go with the prompt are no such field, nor is what another list of
         steps says again of a chat.
@@ -581,11 +572,17 @@ class _Guess:
         for leaf in self.likely:
             steps, text = leaf.path.steps, printable(leaf.path.text)
             if leaf.chars <= chars:
-                return None
+                break
             is_apart = steps in own or any(steps[: len(one)] == one for one in apart)
             if not is_apart and not (is_chat and "[]." in text):
-                return text
-        return None
+                return [text]
+        return []
+
+
+def _left_out(path: FieldPath, beside: Sequence[str], *use: str) -> Note:
+    """That only the path is counted, of a list the first; which options count the rest, too."""
+    code = "left_out" if beside else "first_counted"
+    return note(code, counted=path.text, beside=[*beside], use=[*use])
 
 
 def _sounds_like_a_prompt(leaf: Leaf) -> bool:

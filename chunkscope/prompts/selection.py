@@ -34,6 +34,7 @@ from chunkscope.prompts.paths import (
 from chunkscope.sources.base import Chunk, Problems
 
 Kind = Literal["text", "chat", "lengths", "requests"]
+PER_DATASET = ("fields", "each", "template", "choices", "output_field")  # or NAME=... for one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,15 +43,16 @@ class SelectOptions:
 
     fields: tuple[str, ...] = ()
     each: tuple[str, ...] = ()  # lists that stand for so many prompts
-    template: str | None = None
+    template: tuple[str, ...] | None = None  # the last one counts, as of output_field
     choices: tuple[str, ...] = ()
     task: Literal["generate", "loglikelihood"] = "generate"
-    output_field: str | None = None
+    output_field: tuple[str, ...] | None = None
     vllm_version: str | None = None  # whose server writes the tools of a chat
 
     def __post_init__(self) -> None:
-        for name in ("fields", "each", "choices"):
-            object.__setattr__(self, name, several(getattr(self, name)))
+        for name in PER_DATASET:
+            if (value := getattr(self, name)) is not None:
+                object.__setattr__(self, name, several(value))
 
 
 # --- choices --------------------------------------------------------------------------------------

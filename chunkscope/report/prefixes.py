@@ -29,10 +29,10 @@ class PrefixSummary(Shown):
     def to_json(self) -> dict[str, Any]:
         return {
             "datasets": [
-                {"name": dataset.name, "path": dataset.path, **_figures(reuse)}
+                {"name": dataset.name, "path": dataset.path, **_figures(reuse, reuse)}
                 for dataset, reuse in self.measured
             ],
-            "together": _figures(self.overall),
+            "together": _figures(self.overall, *(reuse for _, reuse in self.measured)),
         }
 
 
@@ -49,26 +49,26 @@ def prefixes(profile: Profile | Name = Profile.default_path) -> PrefixSummary:
     return PrefixSummary(profile=profile, measured=measured, overall=overall)
 
 
-def enough_for(reuse: PrefixReuse) -> int | None:
-    """The smallest KV cache, in tokens, that serves nearly all; None where it is not known."""
-    enough = FLAT * reuse.cached_tokens
-    sizes = (at.kv_tokens for at in reuse.capacities if at.cached_tokens >= enough)
-    return next(sizes, None) if reuse.cached_tokens else None
+def enough_for(*datasets: PrefixReuse) -> int | None:
+    """The smallest KV cache, in tokens, that serves nearly all of each; None if that is unknown."""
+    sharing = [(one.capacities, FLAT * one.cached_tokens) for one in datasets if one.cached_tokens]
+    sizes = [[at.kv_tokens for at in some if at.cached_tokens >= n] for some, n in sharing]
+    return max(fitting[0] for fitting in sizes) if sizes and all(sizes) else None
 
 
-def _figures(reuse: PrefixReuse) -> dict[str, Any]:
-    return {"hit_rate": reuse.hit_rate, "flat_at": enough_for(reuse), **plain(reuse)}
+def _figures(reuse: PrefixReuse, *datasets: PrefixReuse) -> dict[str, Any]:
+    return {"hit_rate": reuse.hit_rate, "flat_at": enough_for(*datasets), **plain(reuse)}
 
 
 # -- sections ------------------------------------------------------------------------------------
 
 
 def sections(summary: PrefixSummary) -> list[Section]:
-    overall = (data.shared(summary.overall),)
+    overall = data.shared(summary.overall)
     names = [dataset.name for dataset in summary.profile.datasets if not dataset.prefixes]
     left = (f"not measured: {named(names, 5)}",) if names else ()
     return [
-        Section(sentences=overall, table=_shared_table(summary), notes=left),
+        Section(sentences=(overall,), table=_shared_table(summary), notes=left),
         Section(sentences=tuple(map(plan.saving, _advice(summary)))),
     ]
 
@@ -79,8 +79,7 @@ def _advice(summary: PrefixSummary) -> Iterator[Saving]:
         gains = [at.best_order_cached_tokens - at.cached_tokens for at in reuse.capacities]
         gains = [gain for gain in gains if gain > MATTERS * reuse.tokens]
         if gains and dataset.kind != "lengths":  # requests of a trace come when they come
-            gain = gains[-1]  # with the largest cache
-            yield Saving(tokens=gain, code="better_order", values={"dataset": dataset.name})
+            yield Saving(tokens=gains[-1], code="better_order", values={"dataset": dataset.name})
         for near in reuse.near_misses:
             values: dict[str, Any] = {"text": near.text, "other": near.other_text}
             values |= {"dataset": dataset.name, "prompts": near.prompts}
@@ -88,11 +87,11 @@ def _advice(summary: PrefixSummary) -> Iterator[Saving]:
 
 
 def _shared_table(summary: PrefixSummary) -> Table | None:
-    reuse_of = {dataset.name: reuse for dataset, reuse in summary.measured}
     rows = []
     for name, members in shortened([dataset for dataset, _ in summary.measured]):
-        reuse = reuse_together([reuse_of[dataset.name] for dataset in members])
+        each = [dataset.prefixes for dataset in members if dataset.prefixes]
+        reuse = reuse_together(each)
         counts = (reuse.prompts, reuse.tokens, reuse.common_tokens)
-        rows.append((name, *counts, share(reuse.hit_rate), enough_for(reuse)))
-    heads = ("dataset", "prompts", "tokens", "common start", "cached", "KV needed")
+        rows.append((name, *counts, share(reuse.hit_rate), enough_for(*each)))
+    heads = ("dataset", "prompts", "tokens", "common start", "cached", "KV tokens")
     return table_of(heads, rows, strong=[len(rows) - 1] if rows[1:] else [])

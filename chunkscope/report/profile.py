@@ -72,8 +72,7 @@ def lengths_table(datasets: Sequence[DatasetProfile]) -> Table | None:
     sums = [(name, together(members)) for name, members in shortened(datasets)]
     rows = [(name, *(written(lengths, column) for column in names)) for name, lengths in sums]
     strong = [len(rows) - 1] if rows[1:] else []
-    heads = ("tokens per prompt", *names)
-    return table_of(heads, rows, strong=strong)
+    return table_of(("tokens per prompt", *names), rows, strong=strong)
 
 
 def written(lengths: LengthHistogram, column: str) -> str:

@@ -64,6 +64,9 @@ def test_bad_rows_come_in_order_and_a_file_that_failed_with_its_hint(place) -> N
     assert run.code == 3
     assert [row.position for row in bad.bad_rows] == [2, 3, 5]
     assert cut.failure.hint in run.err
+    assert run.err.endswith("; next: mend that, and run it again\n")
+    nothing = analyze(place, "data.jsonl", "--field", "nothing")
+    assert (nothing.code, nothing.written) == (3, run.written)  # what was there is not lost
 
 
 # -- what is printed -----------------------------------------------------------------------------
@@ -86,6 +89,20 @@ def test_a_trace_is_exported_and_the_next_commands_name_what_was_written(place) 
     assert "chunkscope recommend 'my file.json'" in run.err
 
 
+def test_a_field_that_was_probably_left_out_is_said_first_and_counted_next(place) -> None:
+    law = [{"document": "long " * 3000, "query": f"Why {n}?", "gold": "so"} for n in range(4)]
+    write_jsonl(place / "law.jsonl", law)
+    run = analyze(place, "law.jsonl", "data.jsonl")
+    assert run.out.startswith('law: probably miscounted, as only "query" was counted, not')
+    assert "matters" not in run.out
+    words = "analyze law.jsonl data.jsonl --field law=document --field law=query"
+    assert run.err.endswith(f"next: chunkscope {words}\n")
+    again = chunkscope(place, *words.split())
+    assert "67 % are longer than 2,048 tokens, where chunked prefill matters" in again.out
+    assert again.err.endswith("next: chunkscope recommend\n")
+    assert chunkscope(place, "recommend", "--max-output", "law=9,data=7").code == 0
+
+
 # -- bad input -----------------------------------------------------------------------------------
 
 
@@ -96,25 +113,16 @@ def test_of_many_files_that_are_no_data_some_are_named(place) -> None:
     assert [line.split()[1] for line in said] == [*(f"{n}.png:" for n in range(5)), "2"]
 
 
-@pytest.mark.parametrize(
-    ("model", "tokenizer"),
-    [
-        ("llama-3.1-8b", "meta-llama/Llama-3.1-8B"),
-        ("m", "m"),
-        ("m/config.json", "m"),
-        ("someone/else", "someone/else"),
-        ("lama-3.1-8b", None),
-    ],
-)
-def test_a_models_tokenizer_is_found_by_its_name(place, monkeypatch, model, tokenizer) -> None:
+def test_a_models_tokenizer_is_found_by_its_name(place, monkeypatch) -> None:
     monkeypatch.chdir(place)
     (place / "m").mkdir()
     (place / "m" / "config.json").write_text("{}")
-    if tokenizer is None:
-        with pytest.raises(python.ChunkscopeError, match=model):
-            tokenizer_of(model)
-    else:
-        assert tokenizer_of(model) == tokenizer
+    ids = {"llama-3.1-8b": "meta-llama/Llama-3.1-8B", "m": "m", "m/config.json": "m", "a/b": "a/b"}
+    assert [*map(tokenizer_of, ids)] == [*ids.values()]
+    for mistyped, hint in (("lama-3.1-8b", "llama-3.1-8b or"), ("qwen3-8b-instruct", "qwen3-8b?")):
+        with pytest.raises(python.ChunkscopeError, match=mistyped) as raised:
+            tokenizer_of(mistyped)
+        assert f"did you mean {hint}" in str(raised.value.hint)
 
 
 def test_one_file_that_fails_does_not_take_the_others_with_it(place) -> None:
@@ -177,3 +185,10 @@ def test_a_path_may_be_for_one_dataset_of_several_by_its_name_or_a_pattern(place
     ]
     assert fields == [{"quiz": "other", "texts": "question"}, {"quiz": "a", "texts": "question"}]
     assert analyze(place, "d", "--choices", "nobody=a").code == 2
+    words = ("--output-field", "quiz=a", "--template", "quiz=Q={question}")
+    assert analyze(place, "d", *words, "--field", "te*=question").code == 0
+    quiz, texts = profile(place).datasets
+    assert (quiz.field, quiz.output_field, quiz.chars) == ("template", "a", len("Q=Why?"))
+    assert (texts.field, texts.output_field) == ("question", None)
+    run = analyze(place, "d", "--output-field", "other")
+    assert "--output-field NAME=... is for one dataset of several" in run.err

@@ -261,7 +261,7 @@ CAPPED = LogSummary(harness="x", documents=9, requests=9, output_caps={"64": 9})
         ({"output_lengths": LengthHistogram.of([10, 700])}, None, 700, OutputOrigin.DATA),
         ({"output_lengths": LengthHistogram.of([700])}, 64, 64, OutputOrigin.ASKED),
         ({"output_lengths": LengthHistogram.of([700])}, {"a": 64}, 64, OutputOrigin.ASKED),
-        ({}, ["9", "b=7"], 9, OutputOrigin.ASKED),
+        ({}, ["a=9,b=7"], 9, OutputOrigin.ASKED),
         ({"log": CAPPED}, None, 64, OutputOrigin.TASK),
         ({"scored": True}, None, 1, OutputOrigin.SCORED),
     ],
@@ -277,7 +277,7 @@ def test_room_for_an_output_is_asked_for_or_in_the_data_or_its_task_or_256(
     assert second.origin is others.get(second.tokens, OutputOrigin.ASSUMED)
 
 
-@pytest.mark.parametrize("asked", [["many"], {"nobody": 9}, ["a=x"]], ids=str)
+@pytest.mark.parametrize("asked", [["many"], {"nobody": 9}, ["a=x"], ["1,024"]], ids=str)
 def test_outputs_of_nothing_or_of_no_number_are_a_usage_error(asked):
     with pytest.raises(UsageError):
         recommend(profile(a=SHORT), max_output=asked)

@@ -5,20 +5,24 @@ from dataclasses import replace
 
 import pytest
 
+from chunkscope import Profile
 from chunkscope.models import MODELS, find_model
 from chunkscope.planning.predict import SimulateOptions, predict
 from chunkscope.planning.recommend import recommend, tokenizer_note
+from chunkscope.report.words import sentence
 from chunkscope.tokenizers.resolve import TokenizerInfo
 from tests.build import SHORT, profile
 
+COMMAND = ("chunkscope", "analyze", "x y", "-t", "a b", "--model=c", "-q")
 TEKKEN = "Mistral tekken (tekken_240911.json)"
 
 
-def info(name: str, *, kind: str = "hf", digest: str = "") -> TokenizerInfo:
+def counted_with(name: str, *, kind: str = "hf", digest: str = "") -> Profile:
     kind = "tekken" if name == TEKKEN else kind
-    return TokenizerInfo(
+    tokenizer = TokenizerInfo(
         name=name, digest=digest, kind=kind, engine="", reference="", special_tokens_added=0
     )
+    return replace(profile(data=SHORT), tokenizer=tokenizer, command=COMMAND)
 
 
 @pytest.mark.parametrize(
@@ -31,9 +35,10 @@ def info(name: str, *, kind: str = "hf", digest: str = "") -> TokenizerInfo:
 )
 def test_another_tokenizer_is_said_with_both_names(counted: str, model: str) -> None:
     shape = find_model(model)
-    note = tokenizer_note(info(counted), shape)
+    note = tokenizer_note(counted_with(counted), shape)
     assert note.code == "other_tokenizer"
-    assert note.values == {"tokenizer": counted, "model": shape.load_name, "name": model}
+    again = f"chunkscope analyze 'x y' -q --model {model}"  # can be pasted
+    assert sentence(note) == f"lengths were counted with {counted}; for exact ones: {again}"
 
 
 @pytest.mark.parametrize(
@@ -50,28 +55,27 @@ def test_another_tokenizer_is_said_with_both_names(counted: str, model: str) -> 
     ],
 )
 def test_models_that_share_a_tokenizer_raise_no_alarm(counted: str, model: str) -> None:
-    assert tokenizer_note(info(counted), find_model(model)) is None
-    assert tokenizer_note(info("no tokenizer", kind="none"), find_model(model)) is None
+    assert tokenizer_note(counted_with(counted), find_model(model)) is None
+    assert tokenizer_note(counted_with("no tokenizer", kind="none"), find_model(model)) is None
 
 
 def test_a_folder_is_known_by_its_files_and_what_cannot_be_told_is_said_as_such(tmp_path) -> None:
     from chunkscope.tokenizers.tokenizer import Tokenizer
 
-    unknown = info("somebody/unknown")
-    assert tokenizer_note(unknown, find_model("llama-3.1-8b")).code == "tokenizer_not_known"
+    unknown = counted_with("somebody/unknown")
+    assert tokenizer_note(unknown, find_model("llama-3.1-8b")) is not None
     (tmp_path / "config.json").write_text(json.dumps(MODELS["gpt2"].config))
     model = find_model(str(tmp_path))
-    assert tokenizer_note(unknown, model).code == "tokenizer_not_known"
+    assert tokenizer_note(unknown, model) is not None
     tokenizer = {"model": {"vocab": {f"t{n}": n for n in range(99)}}, "added_tokens": []}
     (tmp_path / "tokenizer.json").write_text(json.dumps(tokenizer))
     digest = Tokenizer(str(tmp_path)).digest
-    assert tokenizer_note(info("/where/it/was", digest=digest), model) is None
-    assert tokenizer_note(info("/where/it/was", digest="other"), model) is not None
+    assert tokenizer_note(counted_with("/where/it/was", digest=digest), model) is None
+    assert tokenizer_note(counted_with("/where/it/was", digest="other"), model) is not None
 
 
 def test_recommend_and_simulate_say_it_of_a_profile_that_is_not_the_models() -> None:
-    counted = replace(profile(data=SHORT), tokenizer=info(TEKKEN))
-    matching = replace(counted, tokenizer=info("meta-llama/Llama-3.1-8B"))
+    counted, matching = map(counted_with, (TEKKEN, "meta-llama/Llama-3.1-8B"))
     how = {"model": "llama-3.1-8b", "gpu": "h100", "max_output": 8}
     assert "other_tokenizer" in {note.code for note in recommend(counted, **how).notes}
     plan = recommend(matching, **how)

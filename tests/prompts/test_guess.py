@@ -55,7 +55,7 @@ SETS: dict[str, tuple[Callable[[int], Row], str, tuple[str, ...]]] = {
         lambda n: {"document": {"id": f"a{n}", "kind": "book", "text": LONG},
                    "question": {"text": f"Who is {n}?", "tokens": ["Who", "is"]},
                    "answers": [{"text": "Bob"}]},
-        "question.text", ("more_to_count document.text",),
+        "question.text", ("left_out --field=document.text --field=question.text",),
     ),
     "tau-bench results": (
         lambda n: {"task_id": n, "reward": 1.0, "trial": 0,
@@ -82,7 +82,7 @@ SETS: dict[str, tuple[Callable[[int], Row], str, tuple[str, ...]]] = {
     "MT-Bench": (
         lambda n: {"question_id": n, "category": "writing",
                    "turns": [f"Compose a post on {n}.", "Rewrite it."]},
-        "turns[0]", ("first_of_list_counted turns",),
+        "turns[0]", ("first_counted --each=turns",),
     ),
     "LiveCodeBench": (
         lambda n: {"question_title": "Short Sort", "question_content": f"There are {n} cards. ",
@@ -103,11 +103,11 @@ SETS: dict[str, tuple[Callable[[int], Row], str, tuple[str, ...]]] = {
         lambda n: {"id": f"multi_turn_base_{n}", "question": [[user(n)], [user(n + 1)]],
                    "initial_config": {"FS": {"root": {"a": {"content": LONG}}}},
                    "path": ["FS.find"], "involved_classes": ["FS"]},
-        "question[0] (chat)", ("first_conversation_counted question 2",),
+        "question[0] (chat)", ("first_counted --each=question",),
     ),
     "BFCL as text": (
         lambda n: {"question": f"What is the area of {n}?", "function": TOOL},
-        "question", ("more_to_count function|json",),
+        "question", ("left_out --field=function|json --field=question",),
     ),
     "L-Eval": (
         lambda n: {"instructions": [f"How many are {n}?", f"Why are there {n}?"],
@@ -122,7 +122,7 @@ SETS: dict[str, tuple[Callable[[int], Row], str, tuple[str, ...]]] = {
     "CoQA": (
         lambda n: {"source": "wiki", "story": LONG, "questions": [f"When {n}?", "What for?"],
                    "answers": {"input_text": ["1475", "for it"]}},
-        "questions[0]", ("first_of_list_counted questions story",),
+        "questions[0]", ("left_out --each=questions --field=story --field=questions",),
     ),
     "ARC as published": (
         lambda n: {"id": f"Mercury_{n}", "answerKey": "A", "question": {
@@ -134,13 +134,13 @@ SETS: dict[str, tuple[Callable[[int], Row], str, tuple[str, ...]]] = {
         lambda n: {"_id": f"66f36490821e{n}", "domain": "Single-Document QA", "length": "short",
                    "question": f"What follows from {n}?", "choice_A": "one", "choice_B": "two",
                    "choice_C": "three", "choice_D": "four", "answer": "A", "context": LONG},
-        "question", ("more_to_count context",
+        "question", ("left_out --field=context --field=question",
                      "choices_uncounted choice_A,choice_B,choice_C,choice_D"),
     ),
     "HotpotQA": (
         lambda n: {"id": "5a7", "question": f"Were both of {n} there?", "answer": "yes",
                    "context": {"title": ["A b"], "sentences": [[LONG], ["Two of them."]]}},
-        "question", ("more_to_count context.sentences[][]",),
+        "question", ("left_out --field=context.sentences[][] --field=question",),
     ),
     "COPA": (
         lambda n: {"premise": f"My body cast {n} shadows.", "choice1": "The sun rose.",
@@ -168,12 +168,8 @@ def test_the_prompt_of_a_public_set_is_found_and_what_it_lacks_is_noted(name: st
 
 
 def in_short(note: Note) -> str:
-    """The code of a note, the field where it is not simply the prompt, and what it points at."""
-    values = dict(note.values)
-    more = values.pop("more", [values.pop("longer", None)])
-    if note.code == "more_to_count":
-        values.pop("field"), values.pop("longer", None)
-    return " ".join(str(part) for part in (note.code, *values.values(), *more) if part)
+    """The code of a note, and the options that it proposes."""
+    return " ".join((note.code, *note.values.get("use", [note.values.get("fields")])))
 
 
 SHARE_GPT = [{"from": "human", "value": "x"}]
@@ -300,10 +296,11 @@ def test_a_question_beside_what_was_said_before_is_the_prompt_and_the_rest_is_na
     row = {"history": [user(1), answer(1), user(2), answer(2)], "question": "And the third?"}
     selection = choose(row)
     assert selection.label == "question"
-    assert [in_short(note) for note in selection.uncounted] == ["more_to_count history"]
+    (history,) = selection.uncounted
+    assert history.values["use"] == ["--field=history", "--field=question"]
     chats = [{"messages": [user(1)], "system": "Be kind."}, {"messages": [user(1)], "system": ""}]
     named = [choose(*rows).uncounted for rows in (chats, chats[1:])]
-    assert [one.values["longer"] for notes in named for one in notes] == ["system"]
+    assert [one.values["beside"] for notes in named for one in notes] == [["system"]]
 
 
 def test_bfcl_files_are_counted_with_their_functions(tmp_path: Path) -> None:

@@ -107,7 +107,7 @@ def test_columns_are_the_top_level_fields_that_are_read() -> None:
     [
         ({"fields": ("Qestion",)}, "--field question?"),
         ({"output_field": "ctxs[].txt"}, "--output-field 'ctxs[].text'?"),
-        ({"output_field": "nowhere"}, "--output-field"),
+        ({"output_field": "nowhere"}, "--output-field NAME=... is for one dataset of several"),
         ({"choices": ("turnz",)}, "--choices turns?"),
         ({"each": ("turnz",)}, "--each turns?"),
         ({"template": "{contxt}"}, "--template '{context}'?"),

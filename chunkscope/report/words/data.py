@@ -1,7 +1,7 @@
 """What is said of data: files, prompts, harness logs, their lengths and what they share."""
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from chunkscope.artefacts.note import Note, note
 from chunkscope.artefacts.numbers import number, plural, share
@@ -13,22 +13,6 @@ LONG = 2_048  # tokens: shorter prompts fit a step of every setting people use
 MOST_NOTES = 20
 
 
-def _options(name: str, dataset: str, *fields: str) -> str:
-    return " ".join(f"{name} {shlex.quote(f'{dataset}{field}')}" for field in fields)
-
-
-def _more_to_count(field: str, longer: str | None, more: list[str], dataset: str = "") -> str:
-    what = f'"{longer}" holds more text' if longer else f'tools are in "{more[0][:-5]}"'
-    return f'counted only "{field}"; {what}: use {_options("--field", dataset, *more, field)}'
-
-
-def _first_of_list_counted(field: str, longer: str | None, dataset: str = "") -> str:
-    text = f'; "{longer}" holds more text' if longer else ""
-    fields = f" {_options('--field', dataset, longer, field)}" if longer else ""
-    each = f"{_options('--each', dataset, field)}{fields}"
-    return f'counted only "{field}[0]", the first of a list{text}: {each} makes a prompt of each'
-
-
 SENTENCES: dict[str, Template] = {
     "counted_again": "all counted again with {reference}: the fast engine differed on a sample",
     "no_tokenizer_config": "the local cache has no tokenizer_config.json: special tokens and "
@@ -37,17 +21,9 @@ SENTENCES: dict[str, Template] = {
     "prefix_unused": "the prefix was not used: it goes before text prompts only",
     "nothing_to_score": "counted as generation: there are no choices to score",
     "choices_unused": "the choices were not used: they go after text prompts only",
-    "choices_uncounted": lambda fields, dataset="": (
-        "multiple choice, counted without the choices that an evaluation sends too: use "
-        + _options("--choices", dataset, fields)
-    ),
-    "more_to_count": _more_to_count,
-    "longer_field_beside_chat": 'counted "{field}", not "{longer}" beside it (see --template)',
-    "first_conversation_counted": lambda field, count, dataset="": (
-        f'counted only "{field}[0]", the first of up to {count} conversations '
-        f"({_options('--field', dataset, f'{field}[1]')} counts the second)"
-    ),
-    "first_of_list_counted": _first_of_list_counted,
+    "choices_uncounted": "counted without the choices, which an evaluation sends, too: use {use}",
+    "first_counted": 'only "{counted}" was counted, not the others of that list: use {use}',
+    "left_out": 'probably miscounted, as only "{counted}" was counted, not "{beside}": use {use}',
     "empty_prompts": "{count:prompt} of no tokens, which vLLM refuses",
     "media_rows": "images, audio or video in {count:row}: only the text is counted",
     "tools_ignored": "the chat template ignores the tools of {count:row}: they are not counted",
@@ -67,12 +43,15 @@ SENTENCES: dict[str, Template] = {
 
 
 def lengths(profile: Profile) -> Iterator[str]:
-    overall = profile.overall
+    overall, doubts = profile.overall, list(uncounted(profile, "left_out"))
+    yield from doubts
     p50, p95 = (number(overall.percentile(p)) for p in (50, 95))
     sampled = " (a sample)" if any(dataset.sample for dataset in profile.datasets) else ""
     sets = sum(dataset.rows > 0 for dataset in profile.datasets)
     prompts = f"{plural(overall.count, 'prompt')} in {plural(sets, 'dataset')}"
     yield f"{prompts}{sampled}: median {p50} tokens, p95 {p95}, longest {number(overall.max)}."
+    if doubts:
+        return
     long = overall.share_over(LONG)
     matters = f"{share(long)} are longer than {LONG:,} tokens, where chunked prefill matters."
     if not long:
@@ -108,21 +87,41 @@ def counted_with(profile: Profile) -> str:
     tokenizer = profile.tokenizer
     if tokenizer.kind == "none":
         return "The lengths came with the data; no tokenizer was needed."
-    hint = "" if profile.options.tokenizer else " For your model's: --model NAME."
+    hint = "" if profile.options.tokenizer else " For your model's own tokenizer, add --model NAME."
     return f"Counted with the tokenizer {tokenizer.name}.{hint}"
+
+
+def _missing(profile: Profile, *codes: str) -> Iterator[tuple[Note, list[str], list[str]]]:
+    """What prompts lack, the datasets that lack it, and what these options begin with: "NAME="."""
+    missing: dict[str, tuple[Note, list[str]]] = {}
+    for dataset in profile.datasets:
+        for one in (one for one in dataset.uncounted if one.code in codes):
+            missing.setdefault(repr(one), (one, []))[1].append(dataset.name)
+    for one, names in list(missing.values())[:MOST_NOTES]:
+        yield one, names, [f"{n}=" for n in names] if len(names) < len(profile.datasets) else [""]
+
+
+def _options(one: Note, names: Sequence[str]) -> str:
+    words = one.values.get("use") or [f"--choices={one.values['fields']}"]
+    use = [str(word).split("=", 1) for word in words]  # type: ignore[union-attr]
+    return " ".join(f"{word} {shlex.quote(name + value)}" for name in names for word, value in use)
+
+
+def uncounted(profile: Profile, *codes: str) -> Iterator[str]:
+    for one, names, owners in _missing(profile, *codes):
+        use = _options(one, owners if len(owners) == 1 else ["NAME="])
+        yield f"{named(names)}: {sentence(note(one.code, **one.values | {'use': use}))}"
+
+
+def corrected(profile: Profile) -> str:
+    """The profile's command with the options that count what was left out; "" if nothing was."""
+    use = [_options(one, owners) for one, _, owners in _missing(profile, "left_out")]
+    return " ".join((shlex.join(profile.command), *use)) if use else ""
 
 
 def cautions(profile: Profile) -> Iterator[str]:
     """What may be missing or wrong, most important first."""
-    missing: dict[str, list[tuple[Note, str]]] = {}
-    for dataset in profile.datasets:
-        for one in dataset.uncounted:
-            missing.setdefault(sentence(one), []).append((one, dataset.name))
-    for some in list(missing.values())[:MOST_NOTES]:
-        one, names = some[0][0], [name for _, name in some]
-        which = f"{names[0] if len(names) == 1 else 'NAME'}="
-        which = which if len(names) < len(profile.datasets) else ""
-        yield f"{named(names)}: {sentence(note(one.code, **one.values, dataset=which))}"
+    yield from uncounted(profile, "first_counted", "choices_uncounted")
     yield from map(sentence, profile.tokenizer.notes)
     notes = [(dataset, one) for dataset in profile.datasets for one in dataset.notes]
     for dataset, one in notes[:MOST_NOTES]:

@@ -1,5 +1,6 @@
 """What is said of a plan, and of the models, GPUs and memory it rests on."""
 
+import re
 import shlex
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -32,6 +33,7 @@ NAMES = {
     "best": "best found",
 }
 ORIGINS = {"data": "from the data", "task": "from the task", "asked": "--max-output"}
+_TOKENIZER = re.compile(r" (?:-[tm] ?|--(?:tokenizer|model)[= ])('[^']*'|\S+)")
 STARTED = {"serve": "vllm serve", "llm": "vLLM's LLM class", "other": "vLLM's engine"}
 
 
@@ -85,7 +87,6 @@ def _unlike(nearest: str, least: float, most: float, **unlike: Any) -> str:
     )
 
 
-COUNTED = "lengths were counted with {tokenizer}; for exact ones: chunkscope analyze --model {name}"
 ASSUMED = ("vllm_not_installed", "assumed_output", "gpu_unchecked")  # said in one line
 SENTENCES: dict[str, Template] = {
     "vllm_not_installed": "vLLM {version} (the newest known; this Python has none)",
@@ -93,8 +94,8 @@ SENTENCES: dict[str, Template] = {
     "gpu_unchecked": "the {figure} of {gpu}",
     # savings
     "score_contexts_once": _contexts_once,
-    "early_difference": '{dataset}: about {prompts:prompt} differ early ("{text}", "{other}") and '
-    "agree after that; put the difference at the end",
+    "early_difference": "{dataset}: about {prompts:prompt} are the same except near the start "
+    '("{text}", "{other}"); move that part to the end',
     "better_order": "{dataset}: send prompts that begin alike one after the other",
     "repeated_rows": "{dataset}: {rows:,} rows repeat others; send each once, unless meant (avg@k)",
     "few_in_flight": lambda concurrency, enough, harness: (
@@ -127,8 +128,10 @@ SENTENCES: dict[str, Template] = {
         f"{_shared(**values)}, but likelihood requests do not read the prefix cache"
     ),
     "longest_first": "requests are sent longest first",
-    "other_tokenizer": COUNTED,
-    "tokenizer_not_known": COUNTED,
+    "other_tokenizer": lambda tokenizer, name, command=(), **_: (
+        f"lengths were counted with {tokenizer}; for exact ones: "
+        f"{_TOKENIZER.sub('', shlex.join(command)) or 'chunkscope analyze data/'} --model {name}"
+    ),
     "measured_in_log": "memory is as measured in {log}, where it says so",
     "replicas_wait": "replicas are simulated one by one, without waiting for each other",
     "unmeasured_kv_cache": "a KV cache of {dtype} was never measured: costs are scaled by bytes",
