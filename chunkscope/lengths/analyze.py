@@ -110,9 +110,8 @@ def profile_of(
 ) -> Profile:
     """The profile of counted datasets; an error when not one prompt was counted."""
     if not any(dataset.lengths.counts for dataset in datasets):
-        for dataset in datasets:
-            if failure := dataset.failure:
-                raise InputError(failure.message, hint=failure.hint)
+        for failure in filter(None, [dataset.failure for dataset in datasets]):
+            raise InputError(failure.message, hint=failure.hint)
         for dataset in datasets:
             for first in dataset.bad_rows[:1]:
                 raise InputError(

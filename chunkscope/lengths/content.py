@@ -75,5 +75,7 @@ def _as_text(value: Any) -> Any:
     if isinstance(value, dict):
         return {str(k): _as_text(v) for k, v in value.items() if v is not None and v != ""}
     if isinstance(value, list | tuple):
-        return [_as_text(part) for part in value]
+        cells = [c for part in value for c in (part.values() if type(part) is dict else [part])]
+        is_text = {*map(type, cells)} == {str} and "" not in cells
+        return value if is_text else [_as_text(part) for part in value]
     return str(int(value) if isinstance(value, float) and value.is_integer() else value)

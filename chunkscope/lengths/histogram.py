@@ -115,9 +115,8 @@ class LengthHistogram:
         [(0, 64, 1), (64, 128, 1), (128, 256, 1)]
         """
         edges = [*_DOUBLING, max(_DOUBLING[-1] * 2, (self.max or 0) + 1)]
-        rows = [
-            (low, high, self.over(low - 1) - self.over(high - 1)) for low, high in pairwise(edges)
-        ]
+        over = {edge: self.over(edge - 1) for edge in edges}
+        rows = [(low, high, over[low] - over[high]) for low, high in pairwise(edges)]
         filled = [place for place, (_, _, count) in enumerate(rows) if count]
         return rows[filled[0] : filled[-1] + 1] if filled else []
 

@@ -9,6 +9,7 @@ template, so that is left to `string_content` and `part_content`.
 import json
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,7 +35,7 @@ def release_of(version: str) -> Release:
     return int(match[1]), int(match[2])
 
 
-_PLAIN_ROLES = ("user", "assistant", "system", "tool")
+_PLAIN_ROLES = {"user", "assistant", "system", "tool"}
 _TEXT_PARTS = {"text", "input_text", "output_text", "refusal", "thinking"}
 _MEDIA_PARTS = {
     **dict.fromkeys(("image_url", "input_image", "image", "image_pil", "image_embeds"), "image"),
@@ -70,23 +71,20 @@ def conversation(value: Any, row: Mapping[str, Any], vllm: Release = NEWEST) -> 
     """
     if not isinstance(value, list) or not value:
         raise UnusableError(f"messages are {json_type(value)}, not a list of messages")
+    with suppress(TypeError):  # as most are: nothing but texts of known roles
+        is_plain = {*map(tuple, value)} == {("role", "content")}
+        is_plain = is_plain and {message["role"] for message in value} <= _PLAIN_ROLES
+        is_text = is_plain and {type(message["content"]) for message in value} == {str}
+        if is_text and row.keys().isdisjoint(ROW_FIELDS):
+            return Conversation(value)
     messages = [_message(message, number, vllm) for number, message in enumerate(value, start=1)]
-    if {type(message["content"]) for message in messages} == {str} and not row.keys() & ROW_FIELDS:
-        return Conversation(messages)  # as most are
-    return Conversation(
-        messages=messages,
-        tools=_tools(row, vllm),
-        template_kwargs=_template_kwargs(row),
-        media=sum(_media(message["content"]) for message in messages),
-    )
+    media = sum(_media(message["content"]) for message in messages)
+    return Conversation(messages, _tools(row, vllm), _template_kwargs(row), media)
 
 
 def _message(message: Any, number: int, vllm: Release) -> Message:
     if not isinstance(message, dict):
         raise UnusableError(f"message {number} is {json_type(message)}, not an object")
-    plain = message.get("role"), message.get("content")
-    if len(message) == 2 and plain[0] in _PLAIN_ROLES and isinstance(plain[1], str):
-        return {"role": plain[0], "content": plain[1]}  # as most are
     share_gpt = "role" not in message and "from" in message
     name = message["from"] if share_gpt else message.get("role")
     role = ROLES.get(name) if isinstance(name, str) else None

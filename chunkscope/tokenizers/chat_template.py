@@ -13,6 +13,7 @@ from typing import Any
 
 import jinja2
 from jinja2 import nodes
+from jinja2.compiler import CodeGenerator, Frame
 from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
 from jinja2.runtime import LoopContext
@@ -24,9 +25,6 @@ from chunkscope.console import printable
 from chunkscope.errors import InputError
 from chunkscope.prompts.chat import Conversation, part_content, string_content
 from chunkscope.tokenizers.foreign import TemplateRefused
-
-_PLAIN = (str, Namespace, LoopContext)  # nothing of these can be changed or leads out of a template
-_DICT_NAMES = frozenset(dir(dict))
 
 
 class ChatTemplate:
@@ -56,7 +54,7 @@ class ChatTemplate:
         environment.globals["strftime_now"] = self._strftime_now
         try:
             tree = environment.parse(source)
-            self._template = environment.from_string(source)
+            self._template = environment.from_string(tree)
             self._template.globals = {**self._template.globals}  # a ChainMap is slow to copy
         except (jinja2.TemplateError, RecursionError) as error:
             where = f" (line {line})" if (line := getattr(error, "lineno", None)) else ""
@@ -89,10 +87,9 @@ class ChatTemplate:
         return text
 
     def _strftime_now(self, format: str) -> str:  # noqa: A002  (templates may name it)
-        if self.date is None:
-            # Local time without a zone, as transformers has it.
-            return datetime.datetime.now().strftime(format)  # noqa: DTZ005
-        return datetime.datetime.combine(self.date, datetime.time()).strftime(format)
+        # Local time without a zone, as transformers has it.
+        pinned = self.date and datetime.datetime.combine(self.date, datetime.time())
+        return (pinned or datetime.datetime.now()).strftime(format)  # noqa: DTZ005
 
 
 def choose_template(value: Any, has_tools: bool) -> str | None:
@@ -109,10 +106,9 @@ def choose_template(value: Any, has_tools: bool) -> str | None:
     if not isinstance(value, dict):
         raise InputError("the chat template is neither text nor a list of named templates")
     named = {name: text for name, text in value.items() if isinstance(text, str)}
-    if has_tools and "tool_use" in named:
-        return named["tool_use"]
-    if "default" in named:
-        return named["default"]
+    for name in ("tool_use", "default")[not has_tools :]:
+        if name in named:
+            return named[name]
     raise InputError(
         f"several chat templates, none called default: {printable(', '.join(sorted(named)))}",
         hint="give one with --chat-template FILE",
@@ -135,16 +131,34 @@ def read_template(path: Path) -> Any:
     raise InputError(f'{path} is JSON without a "chat_template"', hint=hint)
 
 
+class _Code(CodeGenerator):
+    """Jinja's sandbox asks a dozen questions at each step into a value. These steps answer them
+    all by themselves: to a dict's key, a text's method, a loop's counter."""
+
+    def visit_Getattr(self, node: Any, frame: Frame) -> None:  # noqa: N802  (Jinja's name)
+        name, asked = _step_name(node), type(node).__name__
+        if not isinstance(name, str) or name in dir(dict):
+            getattr(super(), f"visit_{asked}")(node, frame)
+            return
+        kind: type = LoopContext if _root_name(node.node) == "loop" else str
+        value = f"v.{name}"
+        if name not in dir(kind) or name.startswith(("_", "format")):
+            kind = dict
+            value = f"(v[{name!r}] if {name!r} in v else undefined(obj=v, name={name!r}))"
+        self.write(f"({value} if type(v := ")
+        self.visit(node.node, frame)
+        self.write(f") is {kind.__name__} else environment.{asked.lower()}(v, {name!r}))")
+
+    visit_Getitem = visit_Getattr  # noqa: N815
+
+
 class _Sandbox(ImmutableSandboxedEnvironment):
-    """Jinja's, which asks a dozen questions of each value, without those that answer themselves."""
+    code_generator_class = _Code
 
     def getattr(self, obj: Any, attribute: str) -> Any:
-        kind = type(obj)
-        if kind is dict and attribute not in _DICT_NAMES:
-            return obj[attribute] if attribute in obj else self.undefined(obj=obj, name=attribute)
-        if kind in _PLAIN and not attribute.startswith(("_", "format")):
+        if type(obj) is Namespace and not attribute.startswith(("_", "format")):
             value = getattr(obj, attribute, None)
-            if value is not None and (kind is str or not callable(value)):
+            if value is not None and not callable(value):
                 return value
         return super().getattr(obj, attribute)
 
@@ -174,23 +188,22 @@ def _loops_over_content(tree: nodes.Template) -> bool:
     This is how vLLM tells ("auto" content format), so a template it would misread is misread the
     same way here.
     """
-    messages, more = {"messages"}, {""}  # and what is set to them: `loop_messages = messages[1:]`
-    while not more <= messages:
-        messages |= more - {""}
-        more = {
-            assign.target.name
-            for assign in tree.find_all(nodes.Assign)
-            if isinstance(assign.target, nodes.Name) and _root_name(assign.node) in messages
-        }
+    messages = ["messages"]  # and what is set to them: `loop_messages = messages[1:]`
+    for known in messages:
+        for assign in tree.find_all(nodes.Assign):
+            name = _root_name(assign.target)
+            if name and name not in messages and _root_name(assign.node) == known:
+                messages.append(name)
     names = {target for target, source in _loops(tree) if _root_name(source) in messages}
     # Newer templates hand `message.content` to a macro that loops over what it calls `content`.
     return any(
-        _is_content_of(source, names) or _root_name(source) == "content"
+        (_step_name(source) == "content" and _root_name(source.node) in names)
+        or _root_name(source) == "content"
         for _, source in _loops(tree)
     )
 
 
-def _loops(tree: nodes.Template) -> Iterator[tuple[str, nodes.Node]]:
+def _loops(tree: nodes.Template) -> Iterator[tuple[str, Any]]:
     for loop in tree.find_all(nodes.For):
         if isinstance(loop.target, nodes.Name):
             yield loop.target.name, _unwrapped(loop.iter)
@@ -210,9 +223,8 @@ def _root_name(node: Any) -> str | None:
     return node.name if isinstance(node, nodes.Name) else None
 
 
-def _is_content_of(node: nodes.Node, names: set[str]) -> bool:
-    """Whether it reads `message.content` or `message["content"]` of one of the names."""
-    name = node.attr if isinstance(node, nodes.Getattr) else None
+def _step_name(node: Any) -> Any:
+    """What is read in `message.content` and in `message["content"]`."""
     if isinstance(node, nodes.Getitem) and isinstance(node.arg, nodes.Const):
-        name = node.arg.value
-    return name == "content" and _root_name(getattr(node, "node", None)) in names
+        return node.arg.value
+    return node.attr if isinstance(node, nodes.Getattr) else None

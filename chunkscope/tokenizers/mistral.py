@@ -63,7 +63,6 @@ class MistralChat:
         try:
             messages = string_content(chat.messages)
             request = self._request.from_openai(messages=messages, tools=chat.tools)
-            tokens: list[int] = self._tokenizer.encode_chat_completion(request).tokens
+            return list(self._tokenizer.encode_chat_completion(request).tokens)
         except Exception as error:  # pydantic and mistral-common raise many kinds
             raise TemplateRefused(f"mistral-common refuses it: {first_line(error)}") from error
-        return tokens

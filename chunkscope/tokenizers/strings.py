@@ -37,23 +37,15 @@ _YOUNG_COMPOSITIONS = (
 
 def suite(document: dict[str, Any]) -> list[str]:
     """The test strings, with the words and special tokens of this tokenizer.json among them."""
-    return [*_common(), *_vocabulary_words(document), *_special_tokens(document)]
+    texts = ["", *_SENTENCES, *_code_points(), *_YOUNG_COMPOSITIONS, *_white_space(), *_runs()]
+    texts += [unicodedata.normalize(form, s) for form in ("NFD", "NFKC") for s in _SENTENCES]
+    texts += _mixtures(1500)
+    return [*texts, *_vocabulary_words(document), *_special_tokens(document)]
 
 
 def sentences() -> list[str]:
     """A few hundred of them: to tell whether two ways into one library are the same."""
     return ["", *_SENTENCES, *_white_space(), *_mixtures(200)]
-
-
-def _common() -> Iterator[str]:
-    yield ""
-    yield from _SENTENCES
-    yield from _code_points()
-    yield from _YOUNG_COMPOSITIONS
-    yield from _white_space()
-    yield from _runs()
-    yield from (unicodedata.normalize(form, s) for form in ("NFD", "NFKC") for s in _SENTENCES)
-    yield from _mixtures(1500)
 
 
 def _code_points() -> Iterator[str]:
@@ -93,9 +85,7 @@ def _mixtures(count: int) -> Iterator[str]:
 def _vocabulary_words(document: dict[str, Any]) -> Iterator[str]:
     """Entries of the tokenizer's vocabulary, alone and in a row: merges must end the same way."""
     vocabulary = document.get("model", {}).get("vocab") or {}
-    if not isinstance(vocabulary, dict):
-        return
-    words = sorted(vocabulary)
+    words = sorted(vocabulary) if isinstance(vocabulary, dict) else []
     shown = [word.replace("Ġ", " ").replace("Ċ", "\n") for word in words[:: 1 + len(words) // 3000]]
     for start in range(0, len(shown), 8):
         yield "".join(shown[start : start + 8])
@@ -103,9 +93,8 @@ def _vocabulary_words(document: dict[str, Any]) -> Iterator[str]:
 
 
 def _special_tokens(document: dict[str, Any]) -> Iterator[str]:
-    tokens = ["<s>", "[INST]", "<|endoftext|>", "<|im_start|>"]
-    if document:
-        tokens = [token["content"] for token in document.get("added_tokens") or []]
+    own = [token["content"] for token in document.get("added_tokens") or []]
+    tokens = own if document else ["<s>", "[INST]", "<|endoftext|>", "<|im_start|>"]
     # Vocabularies reserve hundreds of alike tokens: the first ones, and some of the rest, do.
     for token in tokens[:64] + tokens[64::37]:
         yield token

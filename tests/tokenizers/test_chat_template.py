@@ -145,6 +145,14 @@ OWN_TEMPLATES = {
     "namespace": "{% set ns = namespace(n=0) %}{% for m in messages %}{% set ns.n = ns.n + 1 %}"
     "{% endfor %}{{ ns.n }}{{ dict(a=1) }}",
     "unknown names": "{{ nothing }}{{ documents is none }}{{ tools is defined }}{{ pad_token }}",
+    "steps": "{% set loop = {'index': 5, '_x': 6, 'title': 7} %}{{ loop.index }}{{ loop._x }}"
+    "{{ loop['title'] }}{{ {'count': 8}.count }}{{ [1].count(1) }}{{ messages[0]['none'] }}"
+    "{{ 'ab'.index('b') }}{{ 'a'['upper']() }}{{ 'a{}'.format('b') }}{{ dict(a=1).a }}"
+    "{% for m in messages %}{{ loop.last }}{{ loop['index0'] }}{{ loop.cycle(1, 2) }}{% endfor %}",
+    "steps out": "{{ messages[0].__class__ }}{{ ''['__class__'] }}{{ lipsum.__globals__ }}"
+    "{{ 'a{0.__class__}'.format('b') }}{{ {'__x__': 4}.__x__ }}{{ pad_token.strip.__self__ }}",
+    "a change": "{{ messages[0].update({'role': 'x'}) }}",
+    "a class": "{{ messages[0].content.__class__.__mro__ }}",
 }
 
 
@@ -155,7 +163,7 @@ def test_the_environment_is_the_one_of_transformers(
 ) -> None:
     tokenizer, row = auto("qwen3"), chat(**CASES[case])
     ours = ChatTemplate(OWN_TEMPLATES[own], special_tokens=tokenizer.special_tokens_map)
-    assert ours.render(row) == expected(tokenizer, ours, row, OWN_TEMPLATES[own])
+    assert rendered(ours, row) == expected(tokenizer, ours, row, OWN_TEMPLATES[own])
 
 
 def test_the_generation_prompt_is_asked_for_and_a_row_can_decline_it() -> None:
