@@ -120,7 +120,7 @@ BUDGETS = {
     "sources": 1_794,
     "prompts": 3_099,
     "tokenizers": 1_500,
-    "prefixes": 848,
+    "prefixes": 832,
     "lengths": 1_650,
     "artefacts": 597,
     "models": 1_049,

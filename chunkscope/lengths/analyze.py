@@ -6,7 +6,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
 from chunkscope.artefacts.files import Name, several
-from chunkscope.artefacts.note import note
 from chunkscope.console import Progress
 from chunkscope.errors import InputError
 from chunkscope.lengths.options import AnalyzeOptions
@@ -14,15 +13,13 @@ from chunkscope.lengths.profile import DatasetProfile, Profile
 from chunkscope.lengths.scan import Scan
 from chunkscope.lengths.trace_export import TraceExport
 from chunkscope.prompts.harness.rendering import Rendering
-from chunkscope.prompts.prefix_files import check_datasets, for_one
-from chunkscope.prompts.selection import PER_DATASET
+from chunkscope.prompts.prefix_files import check_datasets
 from chunkscope.sources.base import Source, printable, without_secrets
 from chunkscope.sources.discovery import discover
 from chunkscope.tokenizers.reference import engine_name
 from chunkscope.tokenizers.resolve import NO_TOKENIZER, TokenizerInfo
 
 Paths = Sequence[Name] | Name
-MOST_SKIPPED = 5  # files that are named
 
 
 def analyze(
@@ -65,7 +62,7 @@ def discovered(paths: Paths, options: AnalyzeOptions, listener: Progress) -> Ite
             trust_remote_code=options.read.trust_remote_code,
             tell=listener.tell,
         )
-        sources, skipped = discover(
+        sources, _ = discover(
             several(paths),
             names=options.names,
             include=options.include,
@@ -74,14 +71,8 @@ def discovered(paths: Paths, options: AnalyzeOptions, listener: Progress) -> Ite
             tasks=rendering.sources,
             tell=listener.tell,
         )
-        for file in skipped[:MOST_SKIPPED]:
-            listener.tell(note("skipped", file=file.path, reason=file.reason))
-        if more := len(skipped[MOST_SKIPPED:]):
-            listener.tell(note("skipped_more", count=more))
-        given = [text for name in PER_DATASET for text in getattr(options.select, name) or ()]
-        named = [file.dataset for file in options.prefix_files] + [for_one(x)[0] for x in given]
-        if any(named):
-            check_datasets(named, [source.name for source in sources])
+        if options.named:
+            check_datasets(options.named, [source.name for source in sources])
         yield sources
 
 

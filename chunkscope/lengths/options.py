@@ -68,6 +68,13 @@ class AnalyzeOptions:
         for name in ("include", "exclude", "names"):
             object.__setattr__(self, name, several(getattr(self, name)))
 
+    @property
+    def named(self) -> list[str]:
+        """The datasets that some option is for, by their names or patterns."""
+        given = [text for name in PER_DATASET for text in getattr(self.select, name) or ()]
+        names = [*(file.dataset for file in self.prefix_files), *(for_one(x)[0] for x in given)]
+        return [*filter(None, names)]
+
     def for_dataset(self, dataset: str) -> tuple[str, SelectOptions]:
         """The prefix text and prompt fields of one dataset; options that name it win."""
 

@@ -5,15 +5,16 @@ machine, some are read at the same time.
 """
 
 import hashlib
+import io
 import os
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache, partial
 from itertools import chain
-from operator import itemgetter
+from operator import add, itemgetter, sub
 from typing import Any
 
 import orjson
@@ -80,6 +81,8 @@ class Scan:
         self.pool = ThreadPoolExecutor(1)  # made anew for each pass
         self.positions = 0  # of the part that was counted last
         self.selections: dict[Any, Selection] = {}  # of small files, by their shape
+        same = options.for_dataset("")
+        self.for_dataset = options.for_dataset if options.named else lambda _: same
         self.options_key = cache(options.cache_key)  # by the prefix of a dataset
         self.digest = cache(lambda file, _changed_ns: sha256(file))  # an archive has many members
         self.counting_key: str | None = None
@@ -145,8 +148,10 @@ class Scan:
                 scan.counter.add(batch)
                 continue
             results[scan.source.name] = dataset = scan.earlier or scan.result(scan.error)
-            file = scan.source.file if scan.entry and not scan.error else None
-            if scan.entry and file and file.stat().st_mtime_ns == scan.changed_ns:
+            if scan.error or not scan.entry:
+                continue
+            file = scan.source.file if scan.changed_ns else None
+            if file is None or file.stat().st_mtime_ns == scan.changed_ns:
                 self._counted.append((scan.entry, dataset))
 
     def advance(self, before: Done, now: Done) -> Done:
@@ -154,8 +159,7 @@ class Scan:
         if self._stop.is_set():
             raise CancelledError
         with self._lock:
-            sums = zip(self._done, now, before, strict=True)
-            rows, tokens, bytes_read = (done + new - old for done, new, old in sums)
+            rows, tokens, bytes_read = map(add, self._done, map(sub, now, before))
             self._done = rows, tokens, bytes_read
         self.listener.at(rows=rows, tokens=tokens, bytes_read=bytes_read)
         return now
@@ -174,7 +178,7 @@ class DatasetScan:
         trace = scan.export.rows(source.name) if scan.export else None
         self.counter = PromptCounter(scan.tokenizer, self.options, trace)
         self.problems = Problems()
-        self.content = Content()
+        self.content: Content | None = None
         self._told: Done = (0, 0, 0)  # as progress knows it
         self.sha256: str | None = None
         self.sample: Sample | None = None
@@ -183,7 +187,7 @@ class DatasetScan:
         self.error: ChunkscopeError | None = None
         self.entry: str | None = None  # of the cache
         self.earlier: DatasetProfile | None = None  # what it has
-        self.changed_ns = 0  # the file, when it was read
+        self.changed_ns: int | None = None  # the file, when it was looked up; None: all was read
 
     def batches(self) -> Iterator[tuple["DatasetScan", Batch | None] | None]:
         """What is to be counted, unless the cache knows it; None at the end."""
@@ -191,9 +195,11 @@ class DatasetScan:
             yield None
         try:
             data = self._look_up()
-            with ExitStack() as opened:
-                for batch in self._read(opened, data) if self.earlier is None else ():
-                    yield self, batch
+            if self.earlier is None:
+                whole = replace(self.source, part=None) if self.source.part else self.source
+                with RecordReader(whole, self.options.read, self.problems) as self.reader:
+                    for batch in self._read(self.reader, data):
+                        yield self, batch
         except OSError as error:
             self.error = cannot_read(self.source.path, error)
         except (UsageError, MissingError, TokenizerError):
@@ -206,19 +212,20 @@ class DatasetScan:
         """The digest of the file, and what the cache has of it; its bytes, if it is small."""
         source, options, scan, data = self.source, self.options, self.scan, None
         file = None if source.is_read_once or self.is_later else source.file
-        self.changed_ns = file.stat().st_mtime_ns if file else 0
         is_whole = not (source.member or source.part or source.format == "saved")
         if file and is_whole and (source.bytes or 0) <= CHUNK_BYTES:
-            data = file.read_bytes()  # once: its records are read from them
+            with io.FileIO(file) as opened:  # once: its records are read from these bytes
+                data = opened.readall()
             self.sha256 = hashlib.sha256(data).hexdigest()
         elif file:
+            self.changed_ns = file.stat().st_mtime_ns
             self.sha256 = scan.digest(file, self.changed_ns)
         if not self.sha256 or not options.use_cache or source.part is not None:
             return data
         # A harness's settings change what is counted; a .tsv is rather split at tabs than a .csv.
         results, suffix = results_file(source), format_of_name(source.path)[1]
         beside = (results and sha256(results), source.member, source.format, suffix)
-        key = scan.options_key(*options.for_dataset(source.name))
+        key = scan.options_key(*scan.for_dataset(source.name))
         self.entry = repr((_LAYOUT, self.sha256, *beside, key))
         # The cache does not have what prompts are made of, which an exported trace needs. Of a
         # tokenizer that was never used, only lengths that came with the data can be there.
@@ -231,27 +238,22 @@ class DatasetScan:
                 self.earlier, self.entry = replace(earlier, name=name, group=group, path=path), None
         return data
 
-    def _read(self, opened: ExitStack, data: bytes | None) -> Iterator[Batch]:
-        """Read and select; what is opened on the way is closed by the caller."""
-        source, options = self.source, self.options
-        whole = replace(source, part=None) if source.part else source
-        self.reader = reader = RecordReader(whole, options.read, self.problems)
-        opened.enter_context(reader)
+    def _read(self, reader: RecordReader, data: bytes | None) -> Iterator[Batch]:
+        """Read and select; what is opened on the way is closed with the reader."""
+        source, options, scan = self.source, self.options, self.scan
         if data is not None:
             reader.plain = decompressed(Stream(iter((data,))), source.path)
         if not (head := reader.head()):
             return
-        prefix, paths = options.for_dataset(source.name)
-        self.selection = selection = selected(
-            reader, head, paths, self.scan.selections, prefix=prefix
-        )
+        prefix, paths = scan.for_dataset(source.name)
+        self.selection = selection = selected(reader, head, paths, scan.selections, prefix=prefix)
         if source.part is not None:
             # A log's requests belong together, as do the blocks that a trace's prompts name.
             belong = selection.kind == "requests" or selection.blocks is not None
             if reader.is_divisible and not belong:
                 self.problems = Problems()
-                self.reader = reader = RecordReader(source, options.read, self.problems)
-                opened.enter_context(reader)
+                of_part = RecordReader(source, options.read, self.problems)
+                self.reader = reader = reader.enter_context(of_part)
             elif self.is_later:
                 return  # all of it is the first part
         columns, form = None, READERS.get(source.format)
@@ -276,7 +278,7 @@ class DatasetScan:
         """All records, which are part of the content whether they are used or not."""
         for chunk in reader.chunks(columns):
             content = Content.of(chunk.records)
-            self.content = self.content + content if self.content.rows else content
+            self.content = self.content + content if self.content else content
             yield chunk
             done = (self.counter.rows, self.counter.tokens, reader.bytes_read)
             self._told = self.scan.advance(self._told, done)
@@ -295,20 +297,16 @@ class DatasetScan:
             kinds = dict(sorted(counter.request_kinds.items()))
             log = replace(selection.log.summary(kinds, caps), rendered=source.rendered)
         longest_first = log is not None and log.order == LONGEST_FIRST
+        size = {"prompts": counter.rows, "tokens": counter.tokens, "chars": counter.chars or 1}
         measured = counter.comparison and counter.comparison.measured(
             longest_first=longest_first,
             output_tokens=round(outputs.mean) if outputs and outputs.mean is not None else None,
+            out_of_prompts=counter.rows,
+            out_of_tokens=counter.tokens,
+            near_misses=near_misses(counter.sample.items, **size),
+            scoring=counter.scoring if counter.request_kinds else None,
         )
         prefixes, sharing = measured or (None, None)
-        if prefixes:
-            size = {"prompts": counter.rows, "tokens": counter.tokens, "chars": counter.chars or 1}
-            prefixes = replace(
-                prefixes,
-                out_of_prompts=counter.rows,
-                out_of_tokens=counter.tokens,
-                near_misses=near_misses(counter.sample.items, **size),
-                scoring=counter.scoring if counter.request_kinds else None,
-            )
         if counter.trace is not None:
             counter.trace.longest_first = longest_first
         wrapped = selection and selection.kind == "text" and self.options.apply_chat_template
@@ -336,7 +334,7 @@ class DatasetScan:
             sample=self.sample,
             engine=" + ".join(sorted(counter.engines)) or None,
             log=log,
-            content=self.content if error is None else None,
+            content=(self.content or Content()) if error is None else None,
             scored={*counter.request_kinds} == {"likelihood"},
             prefixes=prefixes,
             sharing=sharing,

@@ -8,7 +8,7 @@ from array import array
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from chunkscope.artefacts.artefact import Numbers
 from chunkscope.prefixes.near_misses import same_start
@@ -54,32 +54,23 @@ class TextComparison:
             self._rows = [row for row in self._rows if row[0] // RUN % self._every == 0]
             self._blocks = sum([len(row[1]) // _BLOCK_BYTES for row in self._rows])
 
-    def measured(
-        self, *, longest_first: bool = False, output_tokens: int | None = None
-    ) -> Measured | None:
+    def measured(self, *, longest_first: bool = False, **known: Any) -> Measured | None:
         """What they share, in figures and prompt by prompt; None if there are none.
 
-        Sent as they come, or longest first as lm-eval does; with answers of so many tokens.
+        Sent as they come, or longest first as lm-eval does; with what is `known` of the dataset.
         """
         if not self._rows:
             return None
-        common_tokens = same_start(*self._ends) // ID_BYTES
+        known["common_tokens"] = same_start(*self._ends) // ID_BYTES
         _, prompts, reads = zip(*self._rows, strict=True)
         firsts = [ids[:_BLOCK_BYTES] for ids in prompts if len(ids) >= _BLOCK_BYTES]
         if len({*firsts}) < len(firsts):
             from chunkscope.prefixes.tree import tree_of_prompts
 
-            tree = tree_of_prompts(prompts, reads)
-            return measure(tree, common_tokens, longest_first, output_tokens)
+            return measure(tree_of_prompts(prompts, reads), longest_first, **known)
         lengths = [len(ids) // ID_BYTES for ids in prompts]
-        reuse = PrefixReuse(
-            prompts=len(lengths),
-            tokens=sum(lengths),
-            out_of_prompts=len(lengths),
-            out_of_tokens=sum(lengths),
-            common_tokens=common_tokens,
-            output_tokens=output_tokens,
-        )
+        whole = {"out_of_prompts": len(lengths), "out_of_tokens": sum(lengths)} | known
+        reuse = PrefixReuse(prompts=len(lengths), tokens=sum(lengths), **whole)
         lengths = sorted(lengths, reverse=True) if longest_first else lengths
         return reuse, Sharing(lengths=Numbers(lengths), ends=Numbers([NOTHING] * len(lengths)))
 
@@ -109,9 +100,7 @@ class TraceComparison:
             self._counts += map(len, hash_ids)
             self._ids.extend(chain.from_iterable(hash_ids))
 
-    def measured(
-        self, *, longest_first: bool = False, output_tokens: int | None = None
-    ) -> Measured | None:
+    def measured(self, *, longest_first: bool = False, **known: Any) -> Measured | None:
         """None where the blocks do not fit the lengths."""
         import numpy as np
 
@@ -124,13 +113,11 @@ class TraceComparison:
         blocks = int(tree.full[0]) if len(tree.ends) == 1 else 0
         if tree.members[0][:1] == [len(tree.ends)]:  # all begin with the first stretch
             blocks = tree.depths[0]
-        common_tokens = min(blocks * tree.block_size, int(tree.tokens.min()))
-        return measure(tree, common_tokens, longest_first, output_tokens)
+        known["common_tokens"] = min(blocks * tree.block_size, int(tree.tokens.min()))
+        return measure(tree, longest_first, **known)
 
 
-def measure(
-    tree: "PromptTree", common_tokens: int, longest_first: bool, output_tokens: int | None
-) -> Measured:
+def measure(tree: "PromptTree", longest_first: bool, **known: Any) -> Measured:
     """All figures."""
     import numpy as np
 
@@ -143,18 +130,15 @@ def measure(
     cached = found_if_read = int(as_sent.ideal.sum())
     if not tree.reads.all():
         found_if_read = int(replace(as_sent, reads=np.ones_like(tree.reads)).ideal.sum())
-    tokens = int(tree.tokens.sum())
+    whole = {"out_of_prompts": len(tree.ends), "out_of_tokens": int(tree.tokens.sum())} | known
     reuse = PrefixReuse(
         prompts=len(tree.ends),
-        tokens=tokens,
-        out_of_prompts=len(tree.ends),
-        out_of_tokens=tokens,
-        common_tokens=common_tokens,
+        tokens=int(tree.tokens.sum()),
         cached_tokens=cached,
         unread_tokens=found_if_read - cached,
         block_size=tree.block_size,
-        capacities=tuple(curve(as_sent, best, max(1, output_tokens or 1))),
-        output_tokens=output_tokens,
+        capacities=tuple(curve(as_sent, best, known.get("output_tokens") or 1)),
+        **whole,
     )
     first = np.arange(min(len(tree.ends), MOST_PROMPTS))  # a trace may have more
     return reuse, as_sent.in_order(first).sharing()

@@ -59,14 +59,6 @@ class ReadOptions:
     trust_remote_code: bool = False
 
 
-@dataclass(slots=True)
-class Skipped:
-    """A file that was left out of a folder or an archive, and why."""
-
-    path: str
-    reason: str
-
-
 class Chunk(NamedTuple):
     """Some consecutive records; `positions[i]` says where `records[i]` is, counted from 1."""
 
@@ -154,10 +146,15 @@ def too_long(path: str, what: str, most: int = MOST_ROW_BYTES) -> InputError:
     )
 
 
+def reason_of(error: BaseException) -> str:
+    """What the system or a library said about a file."""
+    by_system = error.strerror if isinstance(error, OSError) else None
+    return by_system.lower() if by_system else first_line(error)
+
+
 def cannot_read(path: str, error: BaseException) -> InputError:
-    """What the system or a library said about a file, as a sentence of ours."""
+    """The same as a sentence of ours."""
+    hint = "is it cut off or damaged? Fetch or write it again"
     if isinstance(error, OSError) and error.strerror:
-        reason, hint = error.strerror.lower(), f"see `ls -l {path}`"
-    else:
-        reason, hint = first_line(error), "is it cut off or damaged? Fetch or write it again"
-    return InputError(f"cannot read {path}: {reason}", hint=hint)
+        hint = f"see `ls -l {path}`"
+    return InputError(f"cannot read {path}: {reason_of(error)}", hint=hint)

@@ -6,27 +6,29 @@ links lead to it. What is left out of a folder is said, never silently dropped.
 
 import fnmatch
 import glob
+import io
 import os
 import re
 import stat
 import sys
 from collections import Counter
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path, PurePosixPath
+from typing import Any
 
-from chunkscope.artefacts.note import note
+from chunkscope.artefacts.note import Note, note
 from chunkscope.console import Tell
 from chunkscope.errors import InputError, UsageError
 from chunkscope.sources.base import (
     ReadOptions,
-    Skipped,
     Source,
     cannot_read,
     is_remote,
     printable,
+    reason_of,
     unique_names,
     without_secrets,
 )
@@ -46,6 +48,7 @@ from chunkscope.sources.tables import saved_files
 _SEARCH_HINT = (
     "name a file or a folder, a glob in quotes, `-`, s3://bucket/, hf:org/name, or lm-eval:task"
 )
+_MOST_SKIPPED = 5  # files that are named
 _ABOUT_THE_DATA = re.compile(
     r"(readme|licen[sc]e|changelog)(\.md|\.txt|[_-][^.]*(\.md|\.txt)?)?|dataset_dict\.json",
     re.IGNORECASE,
@@ -66,7 +69,7 @@ def discover(
     options: ReadOptions,
     tasks: TaskSources | None = None,
     tell: Tell = lambda _: None,
-) -> tuple[list[Source], list[Skipped]]:
+) -> tuple[list[Source], list[Note]]:
     """All datasets behind `paths`, with unique names, and the files that were left out."""
     formats = sorted({*BY_SUFFIX.values()})  # "saved" and "hub" show by themselves
     if options.input_format and options.input_format not in formats:
@@ -77,7 +80,7 @@ def discover(
         search.argument(path)
     sources = search.sources
     if not sources:
-        reasons = Counter(skip.reason for skip in search.skipped)
+        reasons = Counter(skip.values["reason"] for skip in search.skipped)
         parts = [f"{count} skipped ({reason})" for reason, count in reasons.most_common()]
         if search.filtered:
             parts.append(f"{search.filtered} left out by include or exclude")
@@ -94,6 +97,10 @@ def discover(
             f"{len(names)} names for {len(sources)} datasets",
             hint="give each its name, in order: " + ", ".join(source.name for source in sources),
         )
+    for one in search.skipped[:_MOST_SKIPPED]:
+        tell(one)
+    if more := len(search.skipped[_MOST_SKIPPED:]):
+        tell(note("skipped_more", count=more))
     named = zip(sources, map(printable, names), strict=True)
     return [s if s.name == name else replace(s, name=name) for s, name in named], search.skipped
 
@@ -108,7 +115,7 @@ class _Search:
     tasks: TaskSources | None
     tell: Tell
     sources: list[Source] = field(default_factory=list)
-    skipped: list[Skipped] = field(default_factory=list)
+    skipped: list[Note] = field(default_factory=list)
     filtered: int = 0
     taken: set[Hashable] = field(default_factory=set)
 
@@ -153,16 +160,19 @@ class _Search:
             return
         self.taken.add(identity)
         texts = (source.name, source.group, source.path)
-        if (shown := tuple(map(printable, texts))) != texts:
-            source = replace(source, name=shown[0], group=shown[1], path=shown[2])
+        if not "".join(texts).isprintable():
+            name, group, path = map(printable, texts)
+            source = replace(source, name=name, group=group, path=path)
         self.sources.append(source)
 
-    def _refuse(self, shown: str, error: InputError, *, explicit: bool = False) -> None:
+    def _refuse(self, shown: str, error: Exception, *, explicit: bool = False) -> None:
         """What was named must be readable; of a folder it is said that it is left out."""
         if explicit:
-            raise error
-        reason = error.message.removeprefix(f"cannot read {shown}: ")
-        self.skipped.append(Skipped(printable(shown), printable(reason)))
+            raise error if isinstance(error, InputError) else cannot_read(shown, error) from None
+        self._skip(shown, reason_of(error))
+
+    def _skip(self, shown: str, reason: str) -> None:
+        self.skipped.append(note("skipped", file=printable(shown), reason=printable(reason)))
 
     def _remote(self, text: str) -> None:
         """What is behind an address; of a folder or glob what its name tells is data."""
@@ -172,8 +182,8 @@ class _Search:
             raise InputError(f"there are no files in {shown}", hint="check the name or the pattern")
         for url, below, size in files:
             group = _join(root, below.rpartition("/")[0]) if root else ""
-            source = Source(group=group, path=without_secrets(url), url=url, bytes=size)
-            self._consider(source, below, url, explicit=not root)
+            found = {"path": without_secrets(url), "url": url, "bytes": size}
+            self._consider(below, url, group=group, explicit=not root, **found)
 
     def _glob(self, text: str) -> None:
         """What matches counts as found in the folder before the first `*`."""
@@ -186,7 +196,7 @@ class _Search:
         for path in matches:
             below = os.path.relpath(path, root)
             if not os.path.isdir(path):  # noqa: PTH112
-                self._below(root, below)
+                self._below(root, [below])
             elif not path.endswith("/"):  # the place where `**` begins
                 self._folder(root, below)
 
@@ -196,7 +206,7 @@ class _Search:
         seen: set[Hashable] = set()  # a link may lead back to a folder above
 
         def refuse(error: OSError) -> None:
-            self._refuse(error.filename, cannot_read(error.filename, error), explicit=not seen)
+            self._refuse(error.filename, error, explicit=not seen)
 
         for folder, folders, names in os.walk(_join(root, inner), onerror=refuse, followlinks=True):
             below, status = folder[len(root) :].strip("/"), os.stat(folder)  # noqa: PTH116
@@ -209,41 +219,40 @@ class _Search:
                 seen.add((status.st_dev, status.st_ino))
                 entries += [_join(below, name) for name in names if name[0] != "."]
                 folders[:] = [name for name in folders if name[0] != "."]
-        for below in sorted(entries, key=lambda below: below.split("/")):
-            self._below(root, below)
+        self._below(root, sorted(entries, key=lambda below: below.split("/")))
 
-    def _below(self, root: str, below: str) -> None:
-        path, root_name = _join(root, below), os.path.basename(os.path.abspath(root)) or "/"  # noqa: PTH100, PTH119
-        shown = below if root in (".", "./") else path  # x, not ./x
-        group = _join(root_name, below.rpartition("/")[0])
-        self._file(path, shown, below or root_name, group, explicit=not below)
+    def _below(self, root: str, entries: Iterable[str]) -> None:
+        root_name = os.path.basename(os.path.abspath(root)) or "/"  # noqa: PTH100, PTH119
+        for below in entries:
+            path = _join(root, below)
+            shown = below if root in (".", "./") else path  # x, not ./x
+            group = _join(root_name, below.rpartition("/")[0])
+            self._file(path, shown, below or root_name, group, explicit=not below)
 
     def _file(
         self, path: str, shown: str, below: str, group: str, *, explicit: bool = False
     ) -> None:
         """A file on disk, whose size is None for a pipe; or a saved dataset's folder."""
-        source = Source(group=group, path=shown, file=Path(path))
+        found: dict[str, Any] = {"group": group, "path": shown, "file": Path(path)}
         try:
             status = os.stat(path)  # noqa: PTH116
             identity = status.st_dev, status.st_ino
             if not stat.S_ISDIR(status.st_mode):
                 size = status.st_size if stat.S_ISREG(status.st_mode) else None
-                source = replace(source, bytes=size, is_read_once=size is None)
-                self._consider(source, below, identity, explicit=explicit)
+                found |= {"bytes": size, "is_read_once": size is None}
+                self._consider(below, identity, explicit=explicit, **found)
             elif self._is_wanted(below):
                 size = sum(file.stat().st_size for file in saved_files(Path(path), shown))
-                self._add(replace(source, name=below, format="saved", bytes=size), identity)
-        except (OSError, ValueError) as error:
-            self._refuse(shown, cannot_read(shown, error), explicit=explicit)
-        except InputError as error:
+                self._add(Source(name=below, format="saved", bytes=size, **found), identity)
+        except (OSError, ValueError, InputError) as error:
             self._refuse(shown, error, explicit=explicit)
 
     def _consider(
-        self, source: Source, below: str, identity: Hashable, *, explicit: bool = False
+        self, below: str, identity: Hashable, *, explicit: bool = False, **found: Any
     ) -> None:
         """Take what is data, look into archives, and leave out or refuse what is neither."""
         kind, suffix = format_of_name(below)
-        is_archive = kind == "archive" and source.member is None
+        is_archive = kind == "archive" and "member" not in found
         if not self._is_wanted(below, is_archive=is_archive):
             return
         kind = kind if is_archive else self.input_format or kind
@@ -253,15 +262,15 @@ class _Search:
             folders = "/".join(p.removesuffix(format_of_name(p)[1]) for p in folders.split("/"))
         matches = (one.task_name.fullmatch(last) for one in FORMATS if one.task_name)
         task = next((match["task"] for match in matches if match), last)
-        source = replace(source, name=f"{folders}{slash}{task}", format=kind)
+        source = Source(name=f"{folders}{slash}{task}", format=kind, **found)
         try:
-            if not explicit and not is_archive:
-                _refuse_other_than_data(source, below)
-            elif not kind and not source.is_read_once:
+            if explicit and not kind and not source.is_read_once:
                 with open_stream(source) as stream:
                     is_archive = kind_of_bytes(stream.peek(START_BYTES)) in ("zip", "tar")
             if is_archive:
                 self._archive(source, below, identity)
+            elif not explicit and (reason := _why_no_data(source, below)):
+                self._skip(source.path, reason)
             else:
                 self._add(source, identity)
         except InputError as error:
@@ -284,10 +293,11 @@ class _Search:
             if "__MACOSX" in parts or any(p[0] == "." and p not in (".", "..") for p in parts):
                 continue
             if ".." in parts:
-                self._refuse(shown, InputError("its path points outside the archive"))
+                self._skip(shown, "its path points outside the archive")
             else:
-                member = replace(archive, group=group, path=shown, member=name, bytes=size)
-                self._consider(member, _join(below, name), shown)
+                found: dict[str, Any] = {"file": archive.file, "url": archive.url, "member": name}
+                found |= {"group": group, "path": shown, "bytes": size}
+                self._consider(_join(below, name), shown, **found)
 
     def _is_wanted(self, below: str, *, is_archive: bool = False) -> bool:
         """Whether a path is included, and neither it nor a folder it is in is excluded. Of an
@@ -300,31 +310,28 @@ class _Search:
         return is_included and not is_excluded
 
 
-def _refuse_other_than_data(source: Source, below: str) -> None:
+def _why_no_data(source: Source, below: str) -> str | None:
     """What lies in a folder or an archive beside the data."""
     if _ABOUT_THE_DATA.fullmatch(below.rpartition("/")[2]):
-        raise InputError("a description of the data")
+        return "a description of the data"
     if source.format == "archive":
-        raise InputError("an archive inside an archive")
+        return "an archive inside an archive"
     if source.file is not None and source.member is None:
         if source.bytes is None:
-            raise InputError("a pipe or a device")
-        # Not by pathlib and io, which take longer: files are many.
-        descriptor = os.open(source.file, os.O_RDONLY)
-        start = os.read(descriptor, START_BYTES)
-        os.close(descriptor)
+            return "a pipe or a device"
+        with io.FileIO(source.file) as file:  # not by pathlib, which takes longer: files are many
+            start = file.read(START_BYTES)
         if looks_binary(start) and not COMPRESSED.match(start):
             form = READERS.get(source.format)
             is_log = kind_of_bytes(start) == "zip" and form is not None and form.task_name
             if not is_log and not (form and form.is_columnar):
-                raise InputError("binary")
+                return "binary"
         if _ARTEFACT.match(start):
-            raise InputError("written by chunkscope itself")
+            return "written by chunkscope itself"
         for one in FORMATS:
             if one.skip_reason and (reason := one.skip_reason(source.file, start)):
-                raise InputError(reason)
-    if not source.format:
-        raise InputError("unknown suffix")
+                return reason
+    return None if source.format else "unknown suffix"
 
 
 def _fits(below: str, pattern: str) -> bool:

@@ -30,12 +30,9 @@ COMPRESSED = re.compile(
 )
 _MOST_RATIO = 1000
 _RATIO_FROM_BYTES = 16 << 20
-_WIDE_BOMS = {
-    codecs.BOM_UTF32_LE: "utf-32",
-    codecs.BOM_UTF32_BE: "utf-32",
-    codecs.BOM_UTF16_LE: "utf-16",
-    codecs.BOM_UTF16_BE: "utf-16",
-}
+_BOM = re.compile(
+    rb"(?P<utf32>\xff\xfe\0\0|\0\0\xfe\xff)|(?P<utf16>\xff\xfe|\xfe\xff)|(?P<utf8>\xef\xbb\xbf)"
+)
 
 
 class Stream(io.BufferedIOBase):
@@ -59,7 +56,7 @@ class Stream(io.BufferedIOBase):
 
     def peek(self, size: int) -> bytes:
         """The next `size` bytes, or fewer at the end; they stay unread."""
-        parts, have = [self._ahead] if self._ahead else [], len(self._ahead)
+        parts, have = [self._ahead], len(self._ahead)
         try:
             while have < size and (block := next(self._blocks, b"")):
                 parts.append(block)
@@ -67,7 +64,8 @@ class Stream(io.BufferedIOBase):
                 self.taken[0] += len(block) * self.is_raw
         except ChunkscopeError as error:
             self._error = error
-        self._ahead = b"".join(parts)
+        if parts[1:]:
+            self._ahead = b"".join(parts)
         if self._error and not self._ahead:
             raise self._error
         return self._ahead[:size]
@@ -188,13 +186,11 @@ def as_utf8(raw: Stream, shown: str, encoding: str = "utf-8") -> Stream:
     A byte that cannot be decoded stays as it is, which is no UTF-8: its row is found bad.
     """
     if encoding.lower() in ("utf-8", "utf8", "utf-8-sig"):
-        start = raw.peek(4)
-        if start.startswith(codecs.BOM_UTF8):
-            raw.read(len(codecs.BOM_UTF8))
-        wide = next((name for bom, name in _WIDE_BOMS.items() if start.startswith(bom)), None)
-        if wide is None:
+        mark = _BOM.match(raw.peek(4))
+        encoding = (mark and mark.lastgroup) or "utf8"
+        if encoding == "utf8":
+            raw.read(len(mark[0]) if mark else 0)
             return raw
-        encoding = wide
     try:
         text = io.TextIOWrapper(cast("IO[bytes]", raw), encoding, "surrogateescape", newline="")
     except (LookupError, ValueError) as error:
@@ -212,7 +208,7 @@ def as_utf8(raw: Stream, shown: str, encoding: str = "utf-8") -> Stream:
 
 def looks_binary(start: bytes) -> bool:
     """Is this the start of something that is no text? A stray NUL in UTF-8 is still text."""
-    if b"\0" not in start or start.startswith(tuple(_WIDE_BOMS)):
+    if b"\0" not in start or ((mark := _BOM.match(start)) and mark.lastgroup != "utf8"):
         return False
     try:
         codecs.getincrementaldecoder("utf-8")().decode(start)

@@ -238,7 +238,7 @@ def test_prompts_that_begin_differently_are_measured_without_hashes(prompts, lon
     compared.add([*map(id_bytes, different)])
     tree = tree_of_prompts([*map(id_bytes, different)], [True] * len(prompts))
     common = len(different[0]) if len(different) == 1 else 0
-    with_hashes = measure(tree, common, longest_first, 3)
+    with_hashes = measure(tree, longest_first, common_tokens=common, output_tokens=3)
     assert with_hashes == compared.measured(longest_first=longest_first, output_tokens=3)
 
 
