@@ -18,7 +18,7 @@ def gate(
         "The budget. [default: chunkscope.toml, else pyproject.toml]", *("FILE", "--config", "-c")
     ),
     init: bool = BUDGET("Write a budget from today's results.", default=False),
-    force: bool = BUDGET("With --init: replace the file; keep it as .old.", default=False),
+    force: bool = BUDGET("With --init: replace the gate's tables.", default=False),
     update: bool = BUDGET("Move limits to today's figures; keep the rest.", default=False),
     details: bool = opt.DETAILS,
     form: Literal["text", "md", "junit", "github"] | None = OUTPUT(
@@ -47,10 +47,7 @@ def gate(
         result = run(reports, config=config)
     except ChunkscopeError as error:
         if form == "github":  # what cannot be judged must not be a red cross without a word
-            budget = config or CONFIG
-            console.emit(
-                forms.error_annotation(error, budget if budget.exists() else None).encode()
-            )
+            console.emit(forms.error_annotation(error, config or CONFIG).encode())
         raise
     if form == "junit":
         console.emit(forms.junit(result))
@@ -64,29 +61,33 @@ def gate(
 
 
 def _init(reports: Path, path: Path, *, force: bool) -> None:
-    from chunkscope.artefacts.files import write_atomically
+    from chunkscope.artefacts.files import read_text, write_atomically
     from chunkscope.findings import load_findings
-    from chunkscope.gating.init import BASELINE, starting_text
+    from chunkscope.gating.gate import commands_of
+    from chunkscope.gating.init import BASELINE, other_tables, starting_text
     from chunkscope.report.words.gate import COMMENTS
 
     if path.name == "pyproject.toml":
-        raise UsageError(
-            "--init does not write into pyproject.toml, which holds more than this budget",
-            hint="run `chunkscope gate --init` and move the tables to [tool.chunkscope.gate]",
-        )
-    if path.exists() and not force:
-        hint = "`chunkscope gate --update` keeps comments and edits; --force starts over"
-        raise UsageError(f"{path} exists", hint=hint)
+        hint = "run `chunkscope gate --init` and move the tables to [tool.chunkscope.gate]"
+        raise UsageError("--init does not write into pyproject.toml", hint=hint)
+    before = read_text(path, hint="is it a file?") if path.exists() else ""
+    others = other_tables(before, path)
+    if others != before and not force:
+        hint = "`chunkscope gate --update` keeps comments and edits; --force replaces its tables"
+        raise UsageError(f"{path} has a budget already", hint=hint)
     findings, baseline = load_findings(reports), path.parent / BASELINE
     if findings.profile is not None and not baseline.exists():
         findings.profile.save(baseline)
         opt.tell("wrote_baseline", file=baseline)
-    text = starting_text(findings, path, COMMENTS)
-    if path.exists():
-        old = path.with_name(f"{path.name}.old")
-        write_atomically(old, path.read_bytes())
+    text, left_out = starting_text(findings, path, COMMENTS, others)
+    if others != before:
+        write_atomically(old := path.with_name(f"{path.name}.old"), path.read_bytes())
         opt.tell("old_budget", file=path, old=old)
     write_atomically(path, text.encode())
+    if left_out:
+        opt.tell("fails_today", names=left_out)
+    if "\n[gate.settings]\n" not in text:
+        opt.tell("settings_unchecked", command=commands_of(findings)["recommend"], file=path)
     where = "" if path == CONFIG else f" --config {path}"
     opt.tell("wrote_next", file=path, after=f"chunkscope gate{where}")
 

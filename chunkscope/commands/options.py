@@ -160,24 +160,23 @@ def settled(
 
 def configured(command: str) -> dict[str, Any]:
     """The table of a command in chunkscope.toml, else in pyproject.toml's [tool.chunkscope]."""
-    usual = CONFIG if CONFIG.exists() else PROJECT
-    path = Path(os.environ.get("CHUNKSCOPE_CONFIG", usual))
-    if path == PROJECT and not path.exists():
-        return {}
     import tomllib
 
     from chunkscope.artefacts.files import read_text
 
-    try:
-        document = tomllib.loads(read_text(path, hint="is CHUNKSCOPE_CONFIG right?"))
-    except ValueError as error:
-        raise InputError(f"{path} is not valid TOML: {error}") from None
-    if path.name == PROJECT.name:
-        document = document.get("tool", {}).get("chunkscope", {})
-    table = document.get(command, {})
-    if not isinstance(table, dict):
-        raise InputError(f"{path}: {command} is not a table", hint=f"write [{command}]")
-    return {name.replace("-", "_"): value for name, value in table.items()}
+    other = os.environ.get("CHUNKSCOPE_CONFIG")
+    for path in (Path(other),) if other else filter(Path.exists, (CONFIG, PROJECT)):
+        try:
+            document = tomllib.loads(read_text(path, hint="is CHUNKSCOPE_CONFIG right?"))
+        except ValueError as error:
+            raise InputError(f"{path} is not valid TOML: {error}") from None
+        if path.name == PROJECT.name:
+            document = document.get("tool", {}).get("chunkscope", {})
+        if not isinstance(table := document.get(command, {}), dict):
+            raise InputError(f"{path}: {command} is not a table", hint=f"write [{command}]")
+        if table:
+            return {name.replace("-", "_"): value for name, value in table.items()}
+    return {}
 
 
 def _checked(command: str, name: str, value: Any, types: Mapping[str, Any]) -> Any:

@@ -12,15 +12,7 @@ from pathlib import Path
 from types import GenericAlias
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    PlainValidator,
-    Strict,
-    ValidationError,
-    create_model,
-)
+import pydantic
 
 from chunkscope.artefacts.figures import BY_PROMISE
 from chunkscope.artefacts.files import read_text
@@ -30,7 +22,7 @@ from chunkscope.gating.check import Key, Relation
 
 BUDGET = Path("chunkscope.toml")
 PROJECT = Path("pyproject.toml")
-HINT = "write a starting file with `chunkscope gate --init`"
+HINT = "write a budget with `chunkscope gate --init`"
 
 
 # -- what may be limited ---------------------------------------------------------------------------
@@ -78,18 +70,18 @@ LOG = (
 # -- the tables ------------------------------------------------------------------------------------
 
 
-class _Table(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+class _Table(pydantic.BaseModel):
+    model_config = pydantic.ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
 def _table(name: str, *limits: Limit, **fields: Any) -> Any:
     for limit in limits:
-        fields[limit.key] = (Annotated[Any, PlainValidator(limit.read)], None)
-    return create_model(name, __base__=_Table, **fields)
+        fields[limit.key] = (Annotated[Any, pydantic.PlainValidator(limit.read)], None)
+    return pydantic.create_model(name, __base__=_Table, **fields)
 
 
-TEXT = Annotated[str, Field(min_length=1)]
-TEXTS = Annotated[tuple[TEXT, ...], Strict(False)]  # TOML has only lists
+TEXT = Annotated[str, pydantic.Field(min_length=1)]
+TEXTS = Annotated[tuple[TEXT, ...], pydantic.Strict(False)]  # TOML has only lists
 SWITCH, PLAN = (bool, False), (TEXT, "plan")
 LengthLimits = _table("LengthLimits", *LENGTHS)
 MemoryLimits = _table("MemoryLimits", *MEMORY)
@@ -98,7 +90,7 @@ TABLES: dict[str, Any] = {
         "DataLimits",
         *LENGTHS,
         datasets=(TEXTS, ()),
-        max_model_len=(Annotated[Any, PlainValidator(TOKENS.read)], None),
+        max_model_len=(Annotated[Any, pydantic.PlainValidator(TOKENS.read)], None),
         allow_sample=SWITCH,
         of=(GenericAlias(dict, (str, LengthLimits)), {}),
     ),
@@ -158,7 +150,7 @@ def parse_budget(text: str, path: Path) -> BudgetFile:
     prefix = ("tool", "chunkscope", "gate") if path.name == PROJECT.name else ("gate",)
     name = ".".join(prefix)
     try:
-        table: Any = tomllib.loads(text.replace("\r\n", "\n"))
+        table: Any = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path} is not valid TOML: {error}") from None
     for part in prefix:
@@ -167,7 +159,7 @@ def parse_budget(text: str, path: Path) -> BudgetFile:
         raise InputError(f"{path} has no [{name}] table", hint=HINT)
     try:
         budget = Budget.model_validate(table)
-    except ValidationError as error:
+    except pydantic.ValidationError as error:
         raise _fault(error.errors(include_url=False)[0], f"{path}: {name}") from None
     return BudgetFile(path=path, budget=budget, text=text, prefix=prefix)
 

@@ -64,7 +64,7 @@ class Check:
 
     @property
     def title(self) -> str:
-        return f"{self.name} of {self.subject}"
+        return self.name if self.subject == ALL else f"{self.name} of {self.subject}"
 
     @property
     def table(self) -> str:

@@ -3,11 +3,10 @@
 import os
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import chdir
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from glob import has_magic
 from math import ceil
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, TypeVar
 
 from chunkscope.artefacts.artefact import Artefact
@@ -27,13 +26,14 @@ from chunkscope.planning.request import PlanRequest
 from chunkscope.prefixes.reuse import reuse_together
 from chunkscope.simulation.result import SimulatedRun
 from chunkscope.simulation.workload import dataset_output
-from chunkscope.sources.base import Source
 from chunkscope.sources.discovery import discover
 from chunkscope.tokenizers.cache import sha256
 from chunkscope.verification.result import Run, Verification
 
 A = TypeVar("A", bound=Artefact)
 Values = dict[str, float | None]  # today's figures, by their keys in a budget
+# Options of `analyze` that move no length; what `fields` chose is beside each dataset.
+NOT_COUNTED = {"fields", "tokenizer", "prefixes", "keep_longest"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,10 +48,9 @@ class Evidence:
         for field in fields(self.findings):
             if isinstance(artefact := getattr(self.findings, field.name), kind):
                 return artefact
-        raise InputError(
-            f"a check needs {self.findings.folder / kind.default_path.name}, which does not exist",
-            hint=f"run `{kind.made_by}` first, or take the check out",
-        )
+        path = self.findings.folder / kind.default_path.name
+        hint = f"run `{kind.made_by}` first, or take the check out"
+        raise InputError(f"a check needs {path}, which does not exist", hint=hint)
 
     def outputs(self, datasets: Sequence[DatasetProfile]) -> list[int]:
         """Room for the answers of each dataset: as in the plan, else the data, else the usual."""
@@ -71,7 +70,7 @@ def _compared(
     values: Values,
     *,
     why: Note | None = None,
-    reasons: Mapping[str, Note] = MappingProxyType({}),
+    reasons: Mapping[str, Note] | None = None,
     key: Key = (),
     subject: str = ALL,
 ) -> Iterator[Check]:
@@ -98,7 +97,7 @@ def _compared(
             value=value,
             unit=next(name for name, unit in UNITS.items() if unit is spec.unit),
             key=(*key, spec.key) if key else (),
-            reason=reasons.get(spec.key, why if value is None else None),
+            reason=(reasons or {}).get(spec.key, why if value is None else None),
         )
 
 
@@ -135,8 +134,8 @@ def length_values(datasets: Sequence[DatasetProfile]) -> Values:
     lengths = together(datasets)
     filled = [dataset.prefixes for dataset in datasets if dataset.rows]
     reuses = [reuse for reuse in filled if reuse is not None]
-    measured = reuses and len(reuses) == len(filled)  # of all of them, or not at all
-    reuse = reuse_together(reuses) if measured else None
+    # Of all of them, or not at all.
+    reuse = reuse_together(reuses) if reuses and len(reuses) == len(filled) else None
     return {
         "longest_prompt": lengths.max,
         **{f"p{percent}": lengths.percentile(percent) for percent in (50, 95, 99)},
@@ -196,7 +195,7 @@ def _present(name: str, datasets: Sequence[DatasetProfile], key: Key) -> Check:
     rows = {dataset.name: dataset.rows for dataset in datasets}.get(name)
     about: dict[str, Any] = {"relation": Relation.AT_LEAST, "limit": 1, "unit": "count", "key": key}
     about["reason"] = note("gate_no_such_dataset") if rows is None else None
-    return Check(name="data.datasets", subject=name, passed=bool(rows), value=rows, **about)
+    return Check(name="data.datasets", subject=name, passed=bool(rows), value=rows or 0, **about)
 
 
 # -- [gate.drift] ----------------------------------------------------------------------------------
@@ -204,7 +203,10 @@ def _present(name: str, datasets: Sequence[DatasetProfile], key: Key) -> Check:
 
 def check_drift(limits: Any, evidence: Evidence) -> Iterator[Check]:
     """How far lengths and rows have moved from those of a committed profile."""
-    yield from drift(limits, evidence.need(Profile), _baseline(limits.baseline, evidence))
+    now, before = evidence.need(Profile), _baseline(limits.baseline, evidence)
+    cause = _counted_differently(now, before)
+    for check in drift(limits, now, before):
+        yield check if check.passed else replace(check, cause=cause)
 
 
 def drift(limits: Any, now: Profile, before: Profile) -> Iterator[Check]:
@@ -228,7 +230,7 @@ def drift(limits: Any, now: Profile, before: Profile) -> Iterator[Check]:
         "vanished_datasets": [name for name in then if name not in today],
     }
     for spec in DATASETS:
-        subject = ", ".join(names[spec.key]) or "none"
+        subject = ", ".join(names[spec.key]) or ALL
         count: Values = {spec.key: len(names[spec.key])}
         yield from _compared("drift", (spec,), limits, count, subject=subject)
 
@@ -245,23 +247,38 @@ def _same_rows(before: DatasetProfile, now: DatasetProfile) -> Check:
     return _unchanged("drift.content", now.name, value, reason)
 
 
+def _counted_differently(now: Profile, before: Profile) -> Note | None:
+    """What was taken for the prompt, and the options, where they are not as for the baseline."""
+    old, new = _how_counted(before), _how_counted(now)
+    names = [name for name in new if old.get(name, new[name]) != new[name]]
+    then, today = ([*dict.fromkeys(f"{n[0]} {how[n]}" for n in names)] for how in (old, new))
+    return note("gate_counted_differently", before=then, now=today) if names else None
+
+
+def _how_counted(profile: Profile) -> dict[tuple[str, str], str]:
+    values = asdict(profile.options)
+    options = values.pop("select") | values.pop("read") | values.pop("render") | values
+    texts = {(n, ""): str(v or "none").strip("(,)") for n, v in options.items()}
+    fields = {("field", dataset.name): dataset.field for dataset in profile.datasets}
+    return fields | {name: text for name, text in texts.items() if name[0] not in NOT_COUNTED}
+
+
 def _baseline(name: str, evidence: Evidence) -> Profile:
     """The committed profile; lengths of another tokenizer cannot be compared with."""
     path = evidence.path(name)
     try:
         before = Profile.load(path)
     except InputError as error:
-        hint = "a baseline is a profile that is committed: `cp reports/profile.json baseline/`"
-        raise InputError(f"the baseline {path}: {error.message}", hint=hint) from None
+        profile = evidence.findings.folder / "profile.json"
+        hint = f"commit one: `mkdir -p {path.parent} && cp {profile} {path}`"
+        raise InputError(f"the baseline: {error.message}", hint=hint) from None
     now, then = evidence.need(Profile).tokenizer, before.tokenizer
     # The kind is "none" where lengths came with the data.
     for part in ("digest", "kind", "chat_template", "special_tokens_added"):
         if getattr(now, part) != getattr(then, part):
-            raise InputError(
-                f"the baseline {name} was counted with another tokenizer: lengths are not "
-                f"comparable ({then.name} there, {now.name} now; the {part} differs)",
-                hint="analyze with the baseline's --tokenizer, or commit a new baseline",
-            )
+            what = f"the baseline {name} was counted with another tokenizer (the {part} differs)"
+            hint = "analyze with the baseline's --tokenizer, or commit a new baseline"
+            raise InputError(f"{what}: {then.name} there, {now.name} now", hint=hint)
     return before
 
 
@@ -279,13 +296,18 @@ def _move(key: str, now: Values, before: Values) -> tuple[float | None, Note]:
 def check_memory(limits: Any, evidence: Evidence) -> Iterator[Check]:
     """What is predicted and what was measured, each against its own limits."""
     if limits.predicted:
-        about: dict[str, Any] = {"why": note("gate_no_memory_model"), "subject": "plan"}
-        values = predicted_memory(evidence)
+        about: dict[str, Any] = {"subject": _machine(evidence.need(Plan))}
+        about["why"], values = note("gate_no_memory_model"), predicted_memory(evidence)
         yield from _compared("memory.predicted", MEMORY, limits.predicted, values, **about)
     if limits.measured:
         run, about = _run_of(evidence.need(Verification), limits.setting)
         values = measured_memory(run, evidence)
         yield from _compared("memory.measured", MEMORY, limits.measured, values, **about)
+
+
+def _machine(plan: Plan) -> str:
+    """What the plan's figures are predicted for."""
+    return " on ".join(one.name for one in (plan.model, plan.gpu) if one) or "plan"
 
 
 def predicted_memory(evidence: Evidence) -> Values:
@@ -325,8 +347,10 @@ def figure_values(limits: Iterable[Limit], run: Run | SimulatedRun | None) -> Va
 
 def check_slo(limits: Any, evidence: Evidence) -> Iterator[Check]:
     """What is predicted of the plan, against limits."""
-    values, why = figure_values(SPEED, evidence.need(Plan).run), note("gate_not_simulated")
-    yield from _compared("slo", SPEED, limits, values, why=why, subject="plan, predicted")
+    plan = evidence.need(Plan)
+    values, why = figure_values(SPEED, plan.run), note("gate_not_simulated")
+    subject = f"{_machine(plan)}, predicted"
+    yield from _compared("slo", SPEED, limits, values, why=why, subject=subject)
 
 
 def check_speed(limits: Any, evidence: Evidence) -> Iterator[Check]:
@@ -400,10 +424,7 @@ def check_freshness(limits: Any, evidence: Evidence) -> Iterator[Check]:
 
 
 def _analyzed_from(evidence: Evidence) -> Path:
-    """The first folder from which the profile's paths lead anywhere, wherever the gate runs.
-
-    `analyze` writes `reports/` into its own folder; else data are looked for beside the budget.
-    """
+    """The first folder from which the profile's paths lead anywhere, wherever the gate runs."""
     folders = (evidence.findings.folder.resolve().parent, evidence.folder.resolve(), Path.cwd())
     paths = evidence.need(Profile).paths
     leading = (one for one in folders for path in paths if os.path.lexists(one / path))
@@ -414,12 +435,11 @@ def _data_files(profile: Profile, not_checked: Container[str]) -> Iterator[Check
     """The files that the same paths lead to today, beside those that were counted."""
     options, problem = profile.options, None
     paths = [path for path in profile.paths if os.path.lexists(path) or has_magic(path)]
-    how: dict[str, Any] = {"include": options.include, "exclude": options.exclude}
-    sources: list[Source] = []
+    how: Any = {"options": options.read, "include": options.include, "exclude": options.exclude}
     try:
-        sources = discover(paths, options=options.read, **how)[0] if paths else []
+        sources = discover(paths, **how)[0] if paths else []
     except ChunkscopeError as error:
-        problem = note("gate_cannot_look", why=error.message)
+        sources, problem = [], note("gate_cannot_look", why=error.message)
     files = {source.path: source.file for source in sources}
     for dataset in profile.datasets:
         if dataset.name not in not_checked:
@@ -454,4 +474,4 @@ def _belongs(what: str, name: str, belongs: bool | None) -> Check:
     """Was this artefact made from the file of that name, as it is today? None: nobody knows."""
     value = None if belongs is None else "this" if belongs else "another"
     about: dict[str, Any] = {"relation": Relation.MADE_FROM, "limit": name, "value": value}
-    return Check(name=f"freshness.{what}", subject=name, passed=belongs is True, **about)
+    return Check(name=f"freshness.{what}", passed=belongs is True, **about)

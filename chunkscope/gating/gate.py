@@ -7,25 +7,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from chunkscope.artefacts.files import read_text
 from chunkscope.artefacts.note import Note, note
 from chunkscope.errors import InputError
 from chunkscope.findings import DEFAULT_FOLDER, Findings, load_findings
 from chunkscope.gating import checks as tables
-from chunkscope.gating.budget import BUDGET, HINT, BudgetFile, find_budget
+from chunkscope.gating.budget import BUDGET, HINT, TABLES, BudgetFile, find_budget
 from chunkscope.gating.check import Check, GateResult
 from chunkscope.gating.checks import Evidence
+from chunkscope.gating.read_arguments import form_of
 from chunkscope.gating.settings import check_settings
 
+# Each table of the budget has a function that checks it; [gate.settings] has a file of its own.
 CHECKS: dict[str, Callable[[Any, Evidence], Iterator[Check]]] = {
-    "data": tables.check_data,
-    "drift": tables.check_drift,
-    "settings": check_settings,
-    "memory": tables.check_memory,
-    "slo": tables.check_slo,
-    "speed": tables.check_speed,
-    "outputs": tables.check_outputs,
-    "doctor": tables.check_doctor,
-    "freshness": tables.check_freshness,
+    name: getattr(tables, f"check_{name}", check_settings) for name in TABLES
 }
 
 
@@ -52,8 +47,7 @@ def judge(file: BudgetFile, findings: Findings) -> GateResult:
     if not results or not all(results.values()):
         empty = [".".join((*file.prefix, table)) for table in results if not results[table]]
         where = f"[{empty[0]}] in {file.path}" if empty else file.path
-        what = f"{where} checks nothing"
-        raise InputError(what, hint=f"{HINT}; the tables are {', '.join(CHECKS)}")
+        raise InputError(f"{where} checks nothing", hint=f"{HINT}; tables: {', '.join(CHECKS)}")
     checks = [check for some in results.values() for check in some]
     return GateResult(
         budget=file.path,
@@ -81,27 +75,27 @@ def _with_remedies(
 ) -> Iterator[Check]:
     """A plan of other data fails much at once: that is one cause, and all else follows from it."""
     findings = evidence.findings
-    commands, causes = _commands(findings), stale(findings)
+    commands, causes = commands_of(findings), stale(findings)
     if changed := [c.subject for c in checks if c.name == "freshness.data" and not c.passed]:
         profile = str(findings.folder / "profile.json")
         causes["analyze"] = note("gate_data_changed", profile=profile, names=changed)
     for check in checks:
-        remaking = [name for name in causes if check.name.startswith(_RESTS_ON.get(name, ()))]
+        made_by = next((x for x, names in _RESTS_ON.items() if check.name.startswith(names)), "")
+        unknown = check.value is None and check.reason is None and check.table != "settings"
         if check.passed:
             yield check
-        elif remaking:
-            yield replace(check, cause=causes[remaking[0]], remedy=commands[remaking[0]])
+        elif made_by in causes or check.of_a_part or unknown:
+            yield replace(check, cause=causes.get(made_by, check.cause), remedy=commands[made_by])
         else:
             yield replace(check, remedy=_accepting(check, file, evidence, commands))
 
 
-def _commands(findings: Findings) -> dict[str, str]:
+def commands_of(findings: Findings) -> dict[str, str]:
     """What makes each artefact anew, as it was typed where the artefact knows it."""
-    profile, plan, measured = findings.profile, findings.plan, findings.verification
     typed = {
-        "analyze data/": profile.command if profile else (),
-        "recommend": plan.source.command if plan else (),
-        "verify": measured.command if measured else (),
+        "analyze data/": findings.profile and findings.profile.command,
+        "recommend": findings.plan and findings.plan.source.command,
+        "verify": findings.verification and findings.verification.command,
     }
     return {
         usual.split()[0]: _NOT_AGAIN.sub("", shlex.join(words or ("chunkscope", *usual.split())))
@@ -126,21 +120,17 @@ def stale(findings: Findings) -> dict[str, Note]:
 def _accepting(check: Check, file: BudgetFile, evidence: Evidence, commands: dict[str, str]) -> str:
     """What makes the state of today the one that is asked for."""
     budget, folder = file.budget, evidence.findings.folder
-    if check.of_a_part or check.name == "freshness.data":
-        return commands["analyze"]
     if check.table == "drift":
-        return shlex.join(
-            ["cp", str(folder / "profile.json"), str(evidence.path(budget.drift.baseline))]
-        )
-    if check.name in ("settings.allow", "data.datasets"):
-        return ""  # a line for a person to write
-    if check.table == "settings":
-        path = evidence.path(budget.settings.file)
-        usual = "vllm-yaml" if path.suffix in (".yaml", ".yml") else "vllm-args"
-        form = budget.settings.form or usual
-        return f"{commands['recommend']} --emit {form} > {shlex.quote(str(path))}"
-    if check.table in ("freshness", "slo"):
-        return commands["verify" if check.name.endswith("verification") else "recommend"]
+        baseline = str(evidence.path(budget.drift.baseline))
+        return shlex.join(["cp", str(folder / "profile.json"), baseline])
+    if check.table == "settings" and check.name != "settings.allow":
+        path, form = evidence.path(budget.settings.file), budget.settings.form
+        form = form or form_of(path, read_text(path, hint=HINT))
+        into = f" > {shlex.quote(str(path))}" if form == "vllm-yaml" else ""  # no script is lost
+        return f"{commands['recommend']} --emit {form}{into}"
+    by_hand = check.table in ("settings", "doctor") or check.name == "data.max_model_len"
+    if by_hand or check.value is None:
+        return ""  # a line for a person to write, or the reason says how to know it
     where = [] if folder == DEFAULT_FOLDER else [str(folder)]
     where += [] if file.path == BUDGET else ["--config", str(file.path)]
     return shlex.join(["chunkscope", "gate", "--update", *where])

@@ -1,9 +1,7 @@
 """`gate --init` writes a budget that today's artefacts keep; `gate --update` moves its limits.
 
-All that has evidence is asked for: also the drift from a baseline, which is copied, and arguments
-in a vllm.yaml that is there already. What fails today is left out, and named at the end. A limit
-carries the value of its day, so `--update` knows which were written by `--init`: it moves those and
-what fails; a limit that a person chose and that is kept stays.
+A limit carries the value of its day, so `--update` knows which were written by `--init`: it moves
+those and what fails; a limit that a person chose and that is kept stays.
 """
 
 import json
@@ -95,10 +93,22 @@ class BudgetLine:
         return f"{self.key} = {value}" + (f"  # {why}" if why else "")
 
 
-def starting_text(findings: Findings, path: Path, comments: Mapping[str, str]) -> str:
-    """A budget for that path: what it names is looked for beside it.
+def other_tables(text: str, path: Path) -> str:
+    """What a file has beside the gate's tables, as it is written."""
+    try:
+        document = tomlkit.parse(text)
+    except ValueError as error:
+        raise InputError(f"{path} is not valid TOML: {error}") from None
+    document.pop("gate", None)
+    return tomlkit.dumps(document)
 
-    The comments are those of its lines, by table and key, of its `head` and of what is `left_out`.
+
+def starting_text(
+    findings: Findings, path: Path, comments: Mapping[str, str], others: str = ""
+) -> tuple[str, list[str]]:
+    """A budget for that path, behind other tables, and what was left out: it fails today.
+
+    What it names is looked for beside it. The comments are those of its lines, by table and key.
     """
     place = path.with_name("chunkscope.toml")  # tables are called [gate], whatever its name
     lines: list[BudgetLine] = []
@@ -110,12 +120,11 @@ def starting_text(findings: Findings, path: Path, comments: Mapping[str, str]) -
         if any(line.key not in _NAMES for line in passing):  # a table has to ask for something
             lines += passing
     if not lines:
-        raise InputError(
-            f"nothing in {findings.folder} could be checked",
-            hint="run `chunkscope analyze data/` first",
-        )
-    left_out = f"\n{comments['left_out']} {', '.join(failing)}\n" if failing else ""
-    return comments["head"] + _rendered(lines, comments) + left_out
+        hint = "run `chunkscope analyze data/` first"
+        raise InputError(f"nothing in {findings.folder} could be checked", hint=hint)
+    others = others.replace(comments["head"], "").rstrip("\n")
+    others = f"{others}\n\n" if others else ""
+    return others + comments["head"] + _rendered(lines, comments), failing
 
 
 def _lines(findings: Findings, place: Path) -> Iterator[BudgetLine]:
@@ -192,11 +201,6 @@ def updated_text(file: BudgetFile, findings: Findings) -> str:
     for check in judge(file, findings).checks:
         if isinstance(check.value, int | float) and not (check.cause or check.of_a_part):
             _move_limit(document, file.prefix, check, check.value)
-        elif check.name == "data.datasets" and not check.passed:  # one that is gone
-            tables = document
-            for name in file.prefix:
-                tables = tables[name]
-            tables["data"]["datasets"].remove(check.subject)
     return tomlkit.dumps(document)
 
 
@@ -204,6 +208,8 @@ def _move_limit(table: Any, prefix: Key, check: Check, value: float) -> None:
     *above, key = (*prefix, *check.place)
     for name in above:
         table = table.get(name, {})
+    if check.name == "data.datasets" and check.reason:  # one that is gone
+        (table if "of" in above else table[key]).remove(check.subject)
     if check.table in ("drift", "doctor") or key not in LIMITS or key not in table:
         return  # no limit of --init's: a name, or how far something may drift
     limit, written, today = limit_of(check.place, value), table[key].unwrap(), round(value, 6)

@@ -50,20 +50,18 @@ class CommittedArguments:
 def read_arguments(path: Path, version: Version, form: str | None = None) -> CommittedArguments:
     hint = "write one: `chunkscope recommend --emit vllm-yaml > vllm.yaml`"
     text = read_text(path, "settings file", hint=hint)
-    chosen = form or _form_of(path, text)
+    chosen = form or form_of(path, text)
     read = {"vllm-yaml": from_yaml, "vllm-args": from_words, "lm-eval": from_model_args}
     try:
         found = read[chosen](text, version)
         variables = dict.fromkeys(VARIABLE.findall(_commands(text)), "")
         return replace(found, others={**variables, **found.others})
     except ValueError as error:
-        raise InputError(
-            f"{path} cannot be read as {chosen}: {error}",
-            hint="set form in [gate.settings]: vllm-args, vllm-yaml or lm-eval",
-        ) from None
+        hint = "set form in [gate.settings]: vllm-args, vllm-yaml or lm-eval"
+        raise InputError(f"{path} cannot be read as {chosen}: {error}", hint=hint) from None
 
 
-def _form_of(path: Path, text: str) -> str:
+def form_of(path: Path, text: str) -> str:
     """By its name, else by what it starts, else by how its first word looks."""
     if path.suffix.lower() in (".yaml", ".yml"):
         return "vllm-yaml"

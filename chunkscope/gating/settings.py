@@ -1,14 +1,8 @@
 """[gate.settings]: are the committed engine arguments still what `recommend` says?
 
-Three questions, and each must have a yes:
-- Would that vLLM take them? By its version's options and rules.
-- Is there nothing that nobody judges? Another model, or an argument that may change memory or speed
-  and is none of the plan's, has to be named in `allow`.
-- Are they equal to the plan, or as good? As good means: the same GPUs, no prompt refused that the
-  plan serves, the memory model holds it, and the simulation of the same requests is within 3 % of
-  the plan in what the plan aims at, and breaks no limit that the plan keeps.
-
-Compared is what the engine ends up with: an argument left out counts as vLLM's default.
+Would that vLLM take them, is there nothing that nobody judges, and are they equal to the plan or as
+good (`chunkscope help gate`)? Compared is what the engine ends up with: an argument left out counts
+as vLLM's default.
 """
 
 import sys
@@ -145,7 +139,7 @@ def _equal(committed: CommittedArguments, planned: Settings, actual: Settings) -
         is_known = limit is not None or name in UNUSUAL
         passed = value == limit if is_known else not explicit
         unknown = name not in UNUSUAL and not passed and None in (limit, value)
-        reason = note("gate_default_unknown") if unknown else None
+        reason = note("gate_no_memory_model") if unknown else None
         yield _check("equal", name, passed=passed, limit=limit, value=value, reason=reason)
 
 

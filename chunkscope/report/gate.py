@@ -8,7 +8,6 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from chunkscope.errors import ChunkscopeError
 from chunkscope.gating.check import Check, GateResult
-from chunkscope.lengths.profile import ALL
 from chunkscope.report.section import Cell, Section, Table, table_of
 from chunkscope.report.words import gate, sentence
 
@@ -35,12 +34,11 @@ def remedies(result: GateResult) -> list[Section]:
 
 
 def _table(checks: Sequence[Check]) -> Table | None:
-    rows = []
-    for check in checks:
-        title = check.name if check.subject == ALL else check.title
-        both = gate.result(check)
-        look = "" if check.passed else "bad"
-        rows.append((Cell(text=title, look=look), f"{'ok' if check.passed else 'FAIL'}: {both}"))
+    rows = [
+        (Cell(text=check.title, look=look), f"{state}: {gate.result(check)}")
+        for check in checks
+        for state, look in [("ok", "") if check.passed else ("FAIL", "bad")]
+    ]
     return table_of(("check", "result"), rows, words=("result",))
 
 
@@ -60,15 +58,15 @@ def annotations(result: GateResult) -> str:
     return "\n".join(lines or [notice]) + "\n"
 
 
-def error_annotation(error: ChunkscopeError, budget: Path | None) -> str:
+def error_annotation(error: ChunkscopeError, budget: Path) -> str:
     """Of a gate that could not judge."""
     text = f"{error.message}\nhint: {error.hint}" if error.hint else error.message
     return _error("chunkscope gate cannot judge", text, budget) + "\n"
 
 
-def _error(title: str, message: str, budget: Path | None, line: int | None = None) -> str:
+def _error(title: str, message: str, budget: Path, line: int | None = None) -> str:
     top = os.environ.get("GITHUB_WORKSPACE") or "."  # GitHub wants paths as seen from there
-    file = Path(os.path.relpath(budget, top)).as_posix() if budget else ""
+    file = Path(os.path.relpath(budget, top)).as_posix() if budget.exists() else ""
     properties = {"file": file, "line": str(line or ""), "title": title}
     text = ",".join(
         f"{name}={_escaped(value).replace(':', '%3A').replace(',', '%2C')}"

@@ -40,6 +40,9 @@ def test_the_command_line_wins_over_chunkscope_toml_and_that_over_pyproject(plac
     (place / "pyproject.toml").write_text('[tool.chunkscope.analyze]\nfield = "answer"\n')
     assert analyze(place, "data.csv").code == 0
     assert fields(place) == ["answer"]
+    assert chunkscope(place, "gate", "--init").code == 0
+    assert analyze(place, "data.csv").code == 0
+    assert fields(place) == ["answer"], "a chunkscope.toml with the gate's tables alone hides none"
     (place / "chunkscope.toml").write_text('[analyze]\nfield = ["answer"]\n')
     assert analyze(place, "data.csv", "--field", "question").code == 0
     assert fields(place) == ["question"]

@@ -51,45 +51,56 @@ def test_two_folders_are_compared(place) -> None:
 # -- gate ----------------------------------------------------------------------------------------
 
 
-def test_a_budget_is_written_kept_broken_and_written_anew(place) -> None:
-    assert chunkscope(place, "gate", "--init").code == 0
-    assert chunkscope(place, "gate", "--init").code == 2
-    run = chunkscope(place, "gate")
-    assert run.code == 0, run.err
-    build.profile(short=build.SHORT, mixed=(*build.MIXED, 99_999)).save(
-        place / "reports" / "profile.json"
-    )
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_a_budget_goes_beside_other_tables_is_kept_broken_and_replaced(place, end) -> None:
+    others, path = f"# mine{end}[verify]{end}seed = 3  # why{end}", place / "chunkscope.toml"
+    path.write_bytes(b"\xef\xbb\xbf" + others.encode())
+    assert "gate --init" in chunkscope(place, "gate").err
+    run = chunkscope(place, "gate", "--init")
+    assert (run.code, "--emit vllm-yaml > vllm.yaml" in run.err) == (0, True), run.err
+    written = path.read_bytes()
+    assert written.startswith(others.encode())
+    old = place / "chunkscope.toml.old"
+    old.mkdir()  # which cannot be written, as in a read-only folder
+    for words, code in (((), 0), (("--init",), 2), (("--init", "--force"), 3)):
+        assert chunkscope(place, "gate", *words).code == code
+    old.rmdir()
+    assert chunkscope(place, "gate", "--init", "--force").code == 0
+    assert old.read_bytes() == path.read_bytes() == written
+    profile = build.profile(short=build.SHORT, mixed=(*build.MIXED, 99_999))
+    profile.save(place / "reports" / "profile.json")
     run = chunkscope(place, "gate")
     assert (run.code, "99,999" in run.out) == (1, True)
-    (place / "chunkscope.toml.old").mkdir()  # which cannot be written, as in a read-only folder
+    path.write_text("[gate")
     assert chunkscope(place, "gate", "--init", "--force").code == 3
-    (place / "chunkscope.toml.old").rmdir()
-    forced = chunkscope(place, "gate", "--init", "--force")
-    assert forced.code == 0, forced.err
-    assert (place / "chunkscope.toml.old").exists()
+
+
+def test_drift_names_what_was_counted_before_and_now(tmp_path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"prompt": "one two three", "question": "why"}\n')
+    lines = ("analyze a.jsonl -f question", "gate --init", "analyze a.jsonl --exclude b")
+    assert [chunkscope(tmp_path, *line.split()).code for line in lines] == [0, 0, 0]
+    out = " ".join(chunkscope(tmp_path, "gate").out.split())
+    before, now = "field question, exclude none", "field prompt, exclude 'b'"
+    assert f"The baseline was counted with {before}, this profile with {now}." in out
+    assert "To accept it: cp reports/profile.json baseline/profile.json" in out
 
 
 def test_a_gate_speaks_json_and_python(place) -> None:
     (place / "strict.toml").write_text("[gate.data]\nlongest_prompt = 100\n")
+    assert (
+        "1 of 1 check in strict.toml fails." in chunkscope(place, "gate", "-c", "strict.toml").out
+    )
     document = json.loads(chunkscope(place, "gate", "--config", "strict.toml", "--json").out)
     result = python.gate(place / "reports", config=place / "strict.toml")
     assert (document["passed"], document["failed"], result.passed) == (False, 1, False)
     assert document["checks"][0]["value"] == result.checks[0].value == 4_000
 
 
-@pytest.mark.parametrize(
-    ("words", "code"),
-    [
-        (("--force",), 2),
-        (("--init", "--update"), 2),
-        (("--init", "--json"), 2),
-        ((), 3),
-        (("--config", "nowhere.toml"), 3),
-        (("nowhere", "--init"), 3),
-    ],
-)
-def test_a_gate_that_cannot_judge_never_passes(place, words, code) -> None:
-    assert chunkscope(place, "gate", *words).code == code
+def test_a_gate_that_cannot_judge_never_passes(place) -> None:
+    for line in ("--force", "--init --update", "--init --json"):
+        assert chunkscope(place, "gate", *line.split()).code == 2, line
+    for line in ("", "--config nowhere.toml", "nowhere --init"):
+        assert chunkscope(place, "gate", *line.split()).code == 3, line
 
 
 # -- doctor --------------------------------------------------------------------------------------

@@ -7,5 +7,4 @@ from tests.build import Place
 
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
-    (tmp_path / "reports").mkdir()
     return Place(tmp_path)

@@ -102,17 +102,10 @@ def test_what_no_setting_stands_for_is_kept_as_it_is_written(text, others):
     assert from_words(text, V28).others == others
 
 
-@pytest.mark.parametrize(
-    ("text", "version", "known"),
-    [
-        ("--max-model-len auto", (0, 13, 0), False),
-        ("--max-model-len auto", (0, 14, 0), True),
-        ("--swap-space 4", (0, 18, 0), False),
-        ("--swap-space 4", (0, 17, 0), True),
-    ],
-)
-def test_what_is_taken_depends_on_the_version(text, version, known):
-    assert (not from_words(text, version).refusals) is known
+def test_what_is_taken_depends_on_the_version():
+    new, old = "--max-model-len auto", "--swap-space 4"
+    assert [bool(from_words(new, (0, n, 0)).refusals) for n in (13, 14)] == [True, False]
+    assert [bool(from_words(old, (0, n, 0)).refusals) for n in (17, 18)] == [False, True]
 
 
 @pytest.mark.parametrize(
@@ -149,17 +142,12 @@ def test_model_args_that_neither_the_harness_nor_vllm_has_are_faults():
 
 YAML = (b"- 1", b"", b"a: [", b"a: " + b"[" * 5000, b"!!python/object:os.system {}")
 TEXT = (b"--x 'open", b"a=1,b", b"a=1,=2", b"{", b"\xff\xfe\x00", None, b"lm_eval --tasks t")
+TEXT += (b"vllm serve a\nvllm serve b", b"sh -c 'vllm serve a'", b"vllm() { :; }\nvllm serve a")
+TEXT += (b"vllm serve a \\\r\n--seed 1", b"alias vllm=x\nvllm serve a")
 TEXT += (
-    b"vllm serve a\nvllm serve b",
-    b"sh -c 'vllm serve a'",
     b"cd b && vllm serve a; vllm serve b",
+    b"lm_eval --model_args a=1\nlm_eval --model_args a=2",
 )
-TEXT += (
-    b"vllm serve a \\\r\n--seed 1",
-    b"vllm() { :; }\nvllm serve a",
-    b"alias vllm=x\nvllm serve a",
-)
-TEXT += (b"lm_eval --model_args a=1\nlm_eval --model_args a=2",)
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,7 @@ def full(place):
 
 def start(place):
     path = place.folder / "chunkscope.toml"
-    path.write_text(starting_text(load_findings(place.reports), path, COMMENTS))
+    path.write_text(starting_text(load_findings(place.reports), path, COMMENTS)[0])
     return path
 
 
@@ -132,8 +132,8 @@ def test_what_init_writes_passes_and_says_the_value_of_its_day(full):
 def test_what_fails_today_is_left_out_and_named(place):
     made = place.save_profile()
     path = start(place)
-    assert path.read_text().splitlines()[-1].startswith("#")
-    assert "freshness.data" in path.read_text().splitlines()[-1], "the profile is of no file"
+    _, left_out = starting_text(load_findings(place.reports), path, COMMENTS)
+    assert left_out == ["freshness.data"], "the profile is of no file"
     assert result_of(place, path).passed
     sample = replace(made.datasets[0], sample=Sample(rows=50, out_of=99, seed=0))
     place.save_profile(replace(made, datasets=(sample,)))
@@ -164,9 +164,17 @@ def test_update_moves_what_init_wrote_and_what_fails_and_leaves_the_rest(place):
 def test_update_no_longer_asks_for_a_dataset_that_is_gone(place):
     place.save_profile(stays=[10], goes=[10])
     path = start(place)
+    path.write_text(path.read_text() + "[gate.data.of.goes]\np95 = 10\n")
     place.save_profile(stays=[10])
     text = updated_text(parse_budget(path.read_text(), path), load_findings(place.reports))
-    assert tomllib.loads(text)["gate"]["data"]["datasets"] == ["stays"]
+    data = tomllib.loads(text)["gate"]["data"]
+    assert (data["datasets"], data.get("of", {})) == (["stays"], {})
+
+
+def test_a_command_is_offered_only_where_it_helps(full):
+    budget = '[data]\nmax_model_len = 9\n[slo]\nmakespan = "1ms"\n[outputs]\nequal = "99%"'
+    length, slo, outputs = (check.remedy for check in full.gate(budget).failed)
+    assert (length, outputs, slo.split()[:3]) == ("", "", ["chunkscope", "gate", "--update"])
 
 
 def test_update_does_not_take_figures_of_other_data(place):

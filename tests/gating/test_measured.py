@@ -51,8 +51,8 @@ def test_what_was_not_measured_fails(place):
 def test_a_missing_artefact_is_an_error_and_never_a_pass(place):
     place.save_profile()
     for budget, name in (
-        ('[speed]\nttft_p95 = "1s"', "verify"),
-        ("[doctor]\nfindings = 0", "doctor"),
+        ("[speed]\nttft_p95 = '1s'", "verify"),
+        ("[doctor]\nkv_use = '1%'", "doctor"),
     ):
         with pytest.raises(InputError, match=rf"{name}\.json"):
             place.gate(budget)

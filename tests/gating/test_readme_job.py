@@ -53,14 +53,9 @@ python() {{ [ "$1 $2 $3" = "-m pip install" ] && (cd "$5" && pwd); }}
 def shell(script: str, place: Path, **env: str) -> subprocess.CompletedProcess[str]:
     """As GitHub runs a step: bash, ending at the first failure."""
     usual = {k: v for k, v in os.environ.items() if not k.startswith("GITHUB_")}
-    return subprocess.run(
-        ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", HERE + script],
-        cwd=place,
-        env={**usual, "PYTHONPATH": str(REPOSITORY), **env},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    bash = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", HERE + script]
+    env = {**usual, "PYTHONPATH": str(REPOSITORY), **env}
+    return subprocess.run(bash, cwd=place, env=env, capture_output=True, text=True, check=False)
 
 
 Steps = list[subprocess.CompletedProcess[str]]
@@ -123,7 +118,7 @@ def test_the_job_passes_on_unchanged_data_and_fails_when_it_grows(checkout):
     grow(checkout)
     done = run_job(checkout)
     assert [step.returncode for step in done] == [0, 0, 0, 1], done[-1].stderr
-    assert "title=data.longest_prompt of all together::" in done[-1].stdout
+    assert "title=data.longest_prompt::" in done[-1].stdout
     assert "title=drift.max of code_repair::" in done[-1].stdout
     assert "title=drift.content of code_repair::" in done[-1].stdout
     assert "title=settings." not in done[-1].stdout, "longer prompts still fit the model's context"

@@ -9,19 +9,18 @@ from chunkscope.gating.check import UNITS, Check, GateResult
 from chunkscope.report.words import Template, named, sentence
 
 VALUES = {  # of a check that compares no numbers
-    "same": "the same",
-    "new": "not in the profile",
-    "this": "it is",
-    "another": "made from another",
+    "same": "unchanged",
+    "new": "new: not in the profile",
+    "this": "made from this {}",
+    "another": "made from another {}",
 }
-
-
+# What a count is of, by the end of a check's name, where that does not say it.
+COUNTED = {"datasets": "row", "max_model_len": "refused prompts", "as-good": "refused prompts"}
 COMMENTS = {  # of the budget that `gate --init` writes: its lines by table and key
     "head": """# What `chunkscope gate` checks: it exits 1 when one of these fails.
 # Written by `chunkscope gate --init`; `today` is the value of that day (times in s).
 # In pyproject.toml the same tables are called [tool.chunkscope.gate...].
 """,
-    "left_out": "# Left out, because it fails today:",
     "data.datasets": "must be there",
     "data.max_model_len": "no prompt is refused at it; from the plan",
     "drift.baseline": "the profile that is compared with",
@@ -62,9 +61,7 @@ SENTENCES: dict[str, Template] = {
     "argument_dropped": "vLLM drops `{key}: false` silently; write `no-{instead}: true`",
     "argument_partial_prefills": "vLLM refuses it: concurrent partial prefills are not supported",
     "argument_other_file": "that other file is not read: name it in settings.file",
-    "gate_no_such_run": lambda count, setting, names: (
-        f"{count or 'no'} runs are called {setting}; there are: {names or 'none'}"
-    ),
+    "gate_no_such_run": "{count:run} called {setting}; there are: {names}",
     "gate_run_failed": "the run ended as {status}",
     "gate_no_such_dataset": "not in the profile",
     "gate_unread_dataset": "{dataset} could not be read to its end",
@@ -88,26 +85,26 @@ SENTENCES: dict[str, Template] = {
     "gate_arguments_checked": "{checked:argument} checked",
     "gate_other_model": "the plan is for {planned}",
     "gate_unjudged": 'it may change memory or speed; `allow = ["{name}"]` accepts it',
-    "gate_default_unknown": "not known without `chunkscope recommend --model --gpu`",
     "gate_split_otherwise": "as many GPUs, split differently",
     "gate_kv_cache": "the KV cache, predicted",
     "gate_would_not_start": "vLLM would not start: the driver needs some of that memory",
     "gate_logprobs_do_not_fit": "prompt logprobs, which vLLM does not profile, would not fit",
     "gate_cannot_run": "it cannot run (predicted)",
-    "gate_within_plan": "predicted with {requests} requests; not the plan's: {names}",
-    "gate_limit_breaks": "predicted to break a limit that the plan keeps; not the plan's: {names}",
+    "gate_within_plan": "of the plan's, predicted with {requests} requests; different: {names}",
+    "gate_limit_breaks": "predicted to break a limit that the plan keeps; different: {names}",
     "gate_data_changed": lambda profile, names: (
         f"The data changed since {profile} was written: {named(names, 3)}"
     ),
+    "gate_counted_differently": "The baseline was counted with {before}, this profile with {now}",
     "made_from_another": "{file} was made from another {source}",
 }
 
 
 def answer(result: GateResult) -> str:
-    count, failed = len(result.checks), len(result.failed)
+    checks, failed = f"{plural(len(result.checks), 'check')} in {result.budget}", len(result.failed)
     if failed:
-        return f"{failed:,} of {plural(count, 'check')} in {result.budget} fail."
-    return f"All {plural(count, 'check')} in {result.budget} pass."
+        return f"{failed:,} of {checks} {'fails' if failed == 1 else 'fail'}."
+    return f"All {checks} pass."
 
 
 def failure(result: GateResult) -> str:
@@ -119,19 +116,18 @@ def texts(check: Check) -> tuple[str, str]:
     """What the budget asks for and what the artefacts say, by how they stand to each other."""
     limit, value, relation = check.limit, check.value, str(check.relation)
     match relation:
-        case "unchanged":
-            return "unchanged", VALUES.get(str(value), str(value or "not known"))
-        case "made from":
-            return f"made from this {limit}", VALUES.get(str(value), "not known")
+        case "unchanged" | "made from":
+            return "", VALUES.get(str(value), str(value or "not known")).format(limit)
         case "accepted":
-            wanted = f"vLLM {limit} takes it" if limit else "as the plan"
-            return wanted, "it does" if check.passed else "it does not"
+            does, is_as = ("accepts", "as") if check.passed else ("refuses", "not as")
+            return "", f"vLLM {limit} {does} it" if limit else f"{is_as} in the plan"
         case "allowed":
-            return "allowed" if check.passed else "left to vLLM", str(value)
+            return "", f"allowed: {value}" if check.passed else str(value)
         case "equal":
             return _setting(limit), _setting(value)
-    numbers = _numbers(check)
-    return f"{relation} {numbers[0]}", numbers[1]
+    wanted, figure = _numbers(check)
+    noun = COUNTED.get(check.name.rpartition(".")[2], "") if check.unit == "count" else ""
+    return f"{relation} {wanted} {noun}".rstrip(), figure
 
 
 def _numbers(check: Check) -> tuple[str, str]:
@@ -160,13 +156,16 @@ def value_text(check: Check) -> str:
 
 
 def result(check: Check) -> str:
-    return f"limit {texts(check)[0]}, found {value_text(check)}"
+    limit = texts(check)[0]
+    return f"limit {limit}, found {value_text(check)}" if limit else value_text(check)
 
 
 def remedy(*checks: Check) -> Iterator[str]:
     first = checks[0]
     if first.cause:
         names = ", ".join(dict.fromkeys(check.name for check in checks))
-        yield f"{sentence(first.cause)}. Failing because of that: {names}."
+        yield f"{sentence(first.cause)}. Affected: {names}."
     if first.remedy:
-        yield f"If that is intended: {first.remedy}"
+        accepts = first.remedy.startswith(("cp ", "chunkscope gate "))
+        purpose = "The plan's settings" if " --emit " in first.remedy else "To make it anew"
+        yield f"{'To accept it' if accepts else purpose}: {first.remedy}"

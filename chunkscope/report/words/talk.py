@@ -25,5 +25,8 @@ SENTENCES: dict[str, Template] = {
     "old_budget": "the old {file} is now {old}",
     "no_limit_moves": "no limit in {file} needs to move",
     "wrote_limits": "wrote {file}; next: look at it, and commit it",
-    "next_evaluation": "\nnext: the evaluation",
+    "fails_today": "not checked, because it fails today: {names}",
+    "settings_unchecked": "settings are not checked; to check them, write them beside {file} with "
+    "`{command} --emit vllm-yaml > vllm.yaml`, then run `chunkscope gate --init --force`",
+    "next_evaluation": "\nnext: run the evaluation",
 }
