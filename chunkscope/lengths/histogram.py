@@ -4,9 +4,9 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
-from itertools import accumulate, pairwise, starmap
-from operator import itemgetter, mul
+from functools import cached_property, partial
+from itertools import accumulate, pairwise
+from operator import mul
 
 from chunkscope.artefacts.figures import Percentiles
 from chunkscope.artefacts.numbers import number
@@ -16,19 +16,20 @@ _DOUBLING = (0, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 
 
 
 class Ranked:
-    """Values in order, given as (value, how often it occurs)."""
+    """Values in order. `counts`: how often each occurs, if not once."""
 
-    def __init__(self, counted: Iterable[tuple[float, int]]) -> None:
-        ordered = sorted(filter(itemgetter(1), counted), key=itemgetter(0))
-        self.values: list[float] = list(map(itemgetter(0), ordered))
-        self.up_to = list(accumulate(map(itemgetter(1), ordered)))  # by value: so many, or less
+    def __init__(self, values: Iterable[float], counts: Iterable[int] | None = None) -> None:
+        self.values = list(values)
+        ordered = sorted(counts or [1] * len(self.values), key=partial(next, iter(self.values)))
+        self.values.sort()  # in the order of the counts, whose keys they were
+        self.up_to = list(accumulate(ordered))  # by value: so many, or less
         self.count = self.up_to[-1] if ordered else 0
-        self.total: float = sum(starmap(mul, ordered))
+        self.total: float = sum(map(mul, self.values, ordered))
 
     def percentile(self, percent: float) -> float:
         """Linear between ranks, to the last bit as `numpy.percentile` does it.
 
-        >>> Ranked([(1.0, 1), (3.0, 1)]).percentile(50)
+        >>> Ranked([1.0, 3.0]).percentile(50)
         2.0
         """
         rank = (self.count - 1) * (percent / 100)
@@ -40,8 +41,7 @@ class Ranked:
 
     def percentiles(self) -> Percentiles:
         p50, p95, p99, longest = map(self.percentile, (50, 95, 99, 100))
-        mean = self.total / self.count
-        return Percentiles(p50=p50, p95=p95, p99=p99, max=longest, mean=mean)
+        return Percentiles(p50=p50, p95=p95, p99=p99, max=longest, mean=self.total / self.count)
 
 
 @dataclass(frozen=True, repr=False)
@@ -74,7 +74,7 @@ class LengthHistogram:
 
     @cached_property
     def _ranked(self) -> Ranked:  # by a name that orjson does not write
-        return Ranked(self.counts.items())
+        return Ranked(self.counts, self.counts.values())
 
     @property
     def count(self) -> int:

@@ -18,7 +18,7 @@ from chunkscope.simulation.policies import EXPERIMENTS, INTERACTIVE_TOKENS, Poli
 from chunkscope.simulation.requests import RequestState, Step
 from chunkscope.simulation.result import PromptChunk, SimulatedRun, TimelineStep
 from chunkscope.simulation.scheduler import Scheduler
-from chunkscope.simulation.slo import Outlook, RequestTimes, Slo, backlog, outlook, slo_result
+from chunkscope.simulation.slo import Outlook, Slo, backlog, outlook_of, request_times, slo_result
 from chunkscope.simulation.workload import Request, read_together
 from chunkscope.vllm.enums import ChunkPolicy
 from chunkscope.vllm.rules import Rules
@@ -66,11 +66,10 @@ def simulated(
     check_sizes(settings)
     check_requests(scenario.requests, settings, pool, scenario.rules)
     states, model = _states(scenario, pool.block_size), _step_model(scenario, settings)
-    start, name = states[0].arrival_s, scenario.policy
+    start, name, engines, known = states[0].arrival_s, scenario.policy, [], Outlook()
     concurrency = scenario.concurrency or len(states)
     replicas = min(settings.parallel.data, len(states), concurrency)
-    counts = {"ttft": len(states), "itl": sum(state.max_tokens - 1 for state in states)}
-    engines, known, sure, is_open = [], Outlook(), None, scenario.concurrency is None
+    look = partial(outlook_of, scenario.slo, is_open=scenario.concurrency is None)
     for number in range(replicas):
         kind, scheduler = EXPERIMENTS.get(name, Policy), FastScheduler if fast else Scheduler
         own, share = states[number::replicas], -(-(concurrency - number) // replicas)
@@ -81,9 +80,7 @@ def simulated(
             model,
             watch=0 if number else watch,
         )
-        if give_up:
-            sure = partial(outlook, scenario.slo, give_up, counts, own, is_open=is_open)
-        known = engine.run(sure)
+        known = engine.run(look(give_up, states, own) if give_up else None)
         if known.broken:
             return known, partial(run_setting, scenario, settings, pool)
         engines.append(engine)
@@ -216,10 +213,8 @@ class _Replica:
 def _timeline_step(step: Step, waiting: int) -> TimelineStep:
     """Its times are not known yet."""
     chunks = (
-        PromptChunk(
-            r.id, r.num_computed_tokens - tokens, r.num_computed_tokens, r.num_prompt_tokens
-        )
-        for r, tokens in step.num_scheduled_tokens.items()
+        PromptChunk(r.id, r.num_computed_tokens - n, r.num_computed_tokens, r.num_prompt_tokens)
+        for r, n in step.num_scheduled_tokens.items()
         if r.num_computed_tokens <= r.num_prompt_tokens
     )
     return TimelineStep(
@@ -239,16 +234,10 @@ def _result(
     engines: list[_Replica],
 ) -> SimulatedRun:
     first, clocks = states[0].arrival_s, [engine.clock for engine in engines]
-    gaps = (zip(s, repeat(n)) for clock in clocks for n, s in clock.gaps.items())
-    itl = Ranked(chain.from_iterable(gaps))
-    times = [
-        RequestTimes(
-            end[state.first_step] - state.arrival_s,
-            end[state.last_step] - state.arrival_s,
-            state.max_tokens,
-        )
-        for state, end in ((state, clocks[state.id % len(clocks)].ends) for state in states)
-    ]
+    gaps = [some for clock in clocks for some in clock.gaps.items()]
+    waiting = chain.from_iterable(repeat(n, len(seconds)) for n, seconds in gaps)
+    itl = Ranked(chain.from_iterable(seconds for _, seconds in gaps), waiting)
+    times = [request_times(state, clocks[state.id % len(clocks)].ends) for state in states]
     makespan_s = max(clock.ends[-1] for clock in clocks) - first
     steps = sum(len(clock.ends) for clock in clocks)
     input_tokens = sum(state.num_prompt_tokens for state in states)
@@ -258,9 +247,9 @@ def _result(
     shown = pairwise((first, *clocks[0].ends))  # without a pause, unless nothing was to do
     figures = Figures(
         makespan_s=makespan_s,
-        ttft_s=Ranked((request.ttft_s, 1) for request in times).percentiles(),
+        ttft_s=Ranked(request.ttft_s for request in times).percentiles(),
         itl_s=itl.percentiles() if itl.count else None,
-        e2e_s=Ranked((request.e2e_s, 1) for request in times).percentiles(),
+        e2e_s=Ranked(request.e2e_s for request in times).percentiles(),
         input_tokens_per_s=input_tokens / makespan_s,
         output_tokens_per_s=output_tokens / makespan_s,
         steps=steps,

@@ -5,9 +5,12 @@ A limit is on a percentile over all requests or gaps. Goodput counts single requ
 """
 
 import re
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import sqrt
+from operator import attrgetter
 from typing import NamedTuple
 
 from chunkscope.artefacts.numbers import SECONDS, exceeds
@@ -43,8 +46,14 @@ class LatencyLimit:
     def __str__(self) -> str:
         return f"{self.name} {SECONDS.brief(self.seconds)}"
 
+    def late(self, seconds: Iterable[float], times: float) -> float:
+        """How many take over so many `times` what it allows; of a mean, their sum in that."""
+        late_s = self.seconds * times * ROUNDED
+        return len([s for s in seconds if s > late_s]) if self.percent else sum(seconds) / late_s
+
 
 Slo = tuple[LatencyLimit, ...]
+States = Sequence[RequestState]
 
 
 def read_slo(text: str | None) -> Slo:
@@ -91,11 +100,6 @@ class RequestTimes(NamedTuple):
         """As vLLM has it: 0 where there is no second token."""
         return (self.e2e_s - self.ttft_s) / max(1, self.output_tokens - 1)
 
-    def meets(self, limit: LatencyLimit) -> bool:
-        """Of the gaps, single requests are judged by their mean."""
-        metric = "tpot" if limit.metric == "itl" else limit.metric
-        return bool(getattr(self, f"{metric}_s") <= limit.seconds)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SloResult:
@@ -132,13 +136,23 @@ def slo_result(limits: Slo, requests: Sequence[RequestTimes], gaps: Ranked) -> S
         ranked, name = gaps, f"{limit.metric}_s"
         if limit.metric != "itl":
             several = (r for r in requests if limit.metric != "tpot" or r.output_tokens > 1)
-            ranked = Ranked((getattr(request, name), 1) for request in several)
+            ranked = Ranked(getattr(request, name) for request in several)
         if limit.percent is None or not ranked.count:
             return ranked.total / ranked.count if ranked.count else None
         return ranked.percentile(limit.percent)
 
-    good = sum(all(request.meets(limit) for limit in limits) for request in requests)
+    # Of the gaps, single requests are judged by their mean.
+    most = [(f"{limit.metric}_s".replace("itl", "tpot"), limit.seconds) for limit in limits]
+    good = sum(all(getattr(r, name) <= seconds for name, seconds in most) for r in requests)
     return SloResult(limits=limits, found_s=tuple(map(found, limits)), good_requests=good)
+
+
+def request_times(state: RequestState, ends: Sequence[float], now: float = 0.0) -> RequestTimes:
+    """What a request saw; while its steps have not ended, what it will have seen at least."""
+    came, first, last = state.arrival_s, state.first_step, state.last_step
+    first_s = ends[first] if 0 <= first < len(ends) else max(now, came)
+    last_s = ends[last] if state.has_ended and last < len(ends) else max(now, first_s)
+    return RequestTimes(first_s - came, last_s - came, state.max_tokens)
 
 
 # -- what is sure before the end -------------------------------------------------------------------
@@ -158,7 +172,7 @@ class Backlog:
         return self.late - self.early > 3 * sqrt(self.late + self.early)
 
 
-def backlog(states: Sequence[RequestState], waits: Sequence[float]) -> Backlog | None:
+def backlog(states: States, waits: Sequence[float]) -> Backlog | None:
     """By Little's law, from how long they waited; None where all came at once."""
     half, last = len(states) // 2, len(states) - 1
     first_s, half_s, last_s = (states[place].arrival_s for place in (0, half, last))
@@ -172,45 +186,43 @@ def backlog(states: Sequence[RequestState], waits: Sequence[float]) -> Backlog |
 class Outlook(NamedTuple):
     """`broken`: a limit that surely is, or the queue that grows. `pressure`: of those that may be
     late, how many will be at this pace, and one more, for a percentile is between two ranks: less
-    than 1 at the end, and no limit of which something is sure is broken."""
+    than 1 at the end, and no limit is broken."""
 
     broken: str | None = None
     pressure: float = 0.0
 
 
-def outlook(
-    slo: Slo,
-    times: float,
-    counts: dict[str, int],
-    states: Sequence[RequestState],
-    clock: Clock,
-    *,
-    is_open: bool,
-) -> Outlook:
-    """Late is what takes so many `times` as long as a limit allows. Nothing is sure of a mean or of
-    whole answers. `counts`: requests (`ttft`) and gaps (`itl`) of all replicas, `states` of one.
-    `is_open`: who still waits has waited since it came.
-    """
-    steps, now, pressure = len(clock.ends), clock.now if is_open else 0.0, 0.0
-    served = [0 <= state.first_step < steps for state in states]
-    waits = [
-        max(0.0, (clock.ends[state.first_step] if is_served else now) - state.arrival_s)
-        for state, is_served in zip(states, served, strict=True)
-    ]
-    values = {"ttft": {1: waits}, "itl": clock.gaps}
-    for limit in slo:
-        count, late_s = counts.get(limit.metric, 0), limit.seconds * times * ROUNDED
-        if not count or limit.percent is None:
-            continue
-        most = count - int((count - 1) * limit.percent / 100)  # with so many late it is broken
-        counted = values[limit.metric].items()
-        late = sum(n * len([s for s in some if s > late_s]) for n, some in counted)
-        pressure = max(pressure, (late + 1) / most * counts["ttft"] / max(1, sum(served)))
-        if late >= most:
-            return Outlook(limit.name, pressure)
-    # When the first half is served, only the second waits longer.
-    is_whole = len(states) == counts["ttft"]
-    if is_open and is_whole and times <= 1 and all(served[: len(states) // 2]):
-        queue = backlog(states, waits)
+def outlook_of(
+    slo: Slo, times: float, every: States, own: States, *, is_open: bool
+) -> Callable[[Clock], Outlook]:
+    """Late is what takes so many `times` as long as a limit allows. `own`: those of one replica,
+    of `every` request. `is_open`: who still waits has waited since it came."""
+    later = [state.max_tokens - 1 for state in every if state.max_tokens > 1]
+    counts = {"itl": sum(later), "tpot": len(later)}
+    late = {limit: 0.0 for limit in slo if counts.setdefault(limit.metric, len(every))}
+    counted = Counter[int]()  # gaps, by how many wait for each
+    half, on_requests = len(own) // 2, any(limit.metric != "itl" for limit in late)
+
+    def outlook(clock: Clock) -> Outlook:
+        ends, now, pressure = clock.ends, clock.now if is_open else 0.0, 0.0
+        came = own[: bisect_right(own, clock.now, key=attrgetter("arrival_s"))]
+        served = [0 <= state.first_step < len(ends) for state in came]
+        # When the first half is served, only the second waits longer.
+        is_judged = is_open and len(own) == len(every) and times <= 1 and sum(served[:half]) == half
+        seen = [request_times(state, ends, now) for state in came if is_judged or on_requests]
+        for limit in late:
+            if limit.metric == "itl":
+                new = ((n, gaps[counted[n] :]) for n, gaps in clock.gaps.items())
+                late[limit] += sum(n * limit.late(gaps, times) for n, gaps in new)
+            else:
+                late[limit] = limit.late(map(attrgetter(f"{limit.metric}_s"), seen), times)
+            count = counts[limit.metric]
+            most = count - int((count - 1) * (limit.percent or 0.0) / 100)  # then it is broken
+            pressure = max(pressure, (late[limit] + 1) / most * len(every) / max(1, sum(served)))
+            if late[limit] >= most:
+                return Outlook(limit.name, pressure)
+        counted.update({n: len(gaps) - counted[n] for n, gaps in clock.gaps.items()})
+        queue = backlog(own, [request.ttft_s for request in seen]) if is_judged else None
         return Outlook(GROWING if queue and queue.grows else None, pressure)
-    return Outlook(None, pressure)
+
+    return outlook

@@ -8,7 +8,7 @@ from math import log2
 
 from chunkscope.simulation.loop import Scenario, run_setting, simulated
 from chunkscope.simulation.result import SimulatedRun, SustainedRate
-from chunkscope.simulation.slo import GROWING, METRICS, Outlook, Slo
+from chunkscope.simulation.slo import GROWING, Outlook, Slo
 from chunkscope.vllm.settings import KvPool, Settings
 
 BUDGETS = (256, 512, 1_024, 2_048, 4_096, 8_192, 16_384, 32_768, 65_536)
@@ -57,8 +57,7 @@ def find_rate(
         requests = tuple(replace(r, arrival_s=r.arrival_s / rate) for r in scenario.requests)
         coming = replace(scenario, requests=requests, slo=slo)
         known, figures = simulated(coming, settings, pool, give_up=1.0)
-        unsure = [one for one in slo if one.percent is None or one.metric not in METRICS[:2]]
-        if not known.broken and (unsure or known.pressure >= 1 or settings.parallel.data > 1):
+        if not known.broken and (known.pressure >= 1 or settings.parallel.data > 1):
             known = known._replace(broken=figures().breaks)
         return known, figures
 

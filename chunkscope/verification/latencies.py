@@ -64,7 +64,7 @@ def figures_of(
             "chunks_max": max(chunks, default=None),
             "preemptions": steps["preemptions"],
         }
-    gaps = Ranked((gap, 1) for answer in answers for gap in answer.gaps_s)
+    gaps = Ranked(gap for answer in answers for gap in answer.gaps_s)
     met = slo_result(slo, times, gaps)
     return Figures(
         makespan_s=makespan,
@@ -86,17 +86,17 @@ def figures_of(
 
 def _latencies(answers: Sequence[Answer]) -> Latencies | None:
     """None of no answers."""
-    ttft = Ranked((answer.first_s, 1) for answer in answers)
-    itl = Ranked((gap, 1) for answer in answers for gap in answer.gaps_s)
-    e2e = Ranked((answer.all_s, 1) for answer in answers)
+    ttft = Ranked(answer.first_s for answer in answers)
+    itl = Ranked(gap for answer in answers for gap in answer.gaps_s)
+    e2e = Ranked(answer.all_s for answer in answers)
     first, gaps, whole = (one.percentiles() if one.count else None for one in (ttft, itl, e2e))
     return Latencies(ttft_s=first, itl_s=gaps, e2e_s=whole) if first and whole else None
 
 
 def distribution_of(answers: Sequence[Answer]) -> Distribution | None:
     """Every percentile, of the answers of all repeats."""
-    ttft = Ranked((answer.first_s, 1) for answer in answers)
-    itl = Ranked((gap, 1) for answer in answers for gap in answer.gaps_s)
+    ttft = Ranked(answer.first_s for answer in answers)
+    itl = Ranked(gap for answer in answers for gap in answer.gaps_s)
     first, gaps = (
         tuple(round(times.percentile(p), 6) for p in range(101)) if times.count else None
         for times in (ttft, itl)

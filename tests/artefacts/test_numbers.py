@@ -83,7 +83,7 @@ def test_all_times_that_differ_look_different(limit, value):
 @given(st.lists(st.tuples(st.floats(0, 1e6), st.integers(0, 4)), max_size=9))
 def test_percentiles_of_counted_values_are_those_of_all_of_them(counted):
     values = [value for value, times in counted for _ in range(times)]
-    ranked = Ranked(counted)
+    ranked = Ranked(*zip(*counted, strict=True)) if counted else Ranked([])
     assert ranked.count == len(values)
     if values:
         found = ranked.percentiles()

@@ -39,7 +39,7 @@ def test_a_bad_limit_is_a_usage_error_with_an_example(written):
 def test_a_limit_is_on_its_percentile_and_goodput_on_each_request():
     times = [RequestTimes(ttft_s=n / 10, e2e_s=n / 10 + 1.0, output_tokens=11) for n in range(10)]
     limits = read_slo("ttft_p90=0.5s,tpot_max=100ms,e2e_mean=2s")
-    found = slo_result(limits, times, Ranked([(0.1, 100)]))
+    found = slo_result(limits, times, Ranked([0.1], [100]))
     assert found is not None
     firsts = [n / 10 for n in range(10)]
     assert found.found_s == pytest.approx((np.percentile(firsts, 90), 0.1, np.mean(firsts) + 1))
