@@ -59,9 +59,11 @@ def test_an_unknown_keyword_is_named(place) -> None:
 def test_bad_rows_come_in_order_and_a_file_that_failed_with_its_hint(place) -> None:
     (place / "bad.jsonl").write_text('{"prompt": "a"}\n{"prompt": 3}\n{"pro\n{"prompt": "b"}\n{}\n')
     (place / "cut.json").write_text('[{"prompt": "a"}, {"pro')
-    run = analyze(place, "bad.jsonl", "cut.json")
-    bad, cut = profile(place).datasets
-    assert run.code == 3
+    (place / "broken.parquet").write_bytes(os.urandom(500))
+    run = analyze(place, ".")
+    bad, broken, cut, data = profile(place).datasets
+    assert (run.code, bad.rows, data.rows) == (3, 2, 2)  # none takes the others with it
+    assert f"error: broken: {broken.failed_because}" in run.err
     assert [row.position for row in bad.bad_rows] == [2, 3, 5]
     assert cut.failure.hint in run.err
     assert run.err.endswith("; next: mend that, and run it again\n")
@@ -123,14 +125,6 @@ def test_a_models_tokenizer_is_found_by_its_name(place, monkeypatch) -> None:
         with pytest.raises(python.ChunkscopeError, match=mistyped) as raised:
             tokenizer_of(mistyped)
         assert f"did you mean {hint}" in str(raised.value.hint)
-
-
-def test_one_file_that_fails_does_not_take_the_others_with_it(place) -> None:
-    (place / "broken.parquet").write_bytes(os.urandom(500))
-    run = analyze(place, ".")
-    assert run.code == 3
-    assert "broken" in run.err
-    assert {dataset.name for dataset in profile(place).datasets} >= {"data"}
 
 
 @pytest.mark.parametrize(
