@@ -379,9 +379,10 @@ def shape_of(head: Sequence[Any], *given: Any) -> tuple[Any, ...]:
         shape.append(len(record))
         for key, value in record.items():
             shape += [key, type(value), bool(value)]
-            if isinstance(value, str) and value.lstrip()[:1] not in ("[", "{"):
-                shape += [sizes.index(chars[key]), is_prose(value), are_identifiers([value])]
-                shape.append(value if len(value) < 2 else not value.strip())  # a choice's letter?
+            if isinstance(value, str) and (text := value.strip())[:1] not in ("[", "{"):
+                is_id = text.count(" ") < 2 and are_identifiers([text])  # none has two blanks
+                shape += [sizes.index(chars[key]), is_prose(value), is_id]
+                shape.append(value if len(value) < 2 else not text)  # a choice's letter?
             elif not isinstance(value, int | float | None):
                 return ()
     return tuple(shape)
