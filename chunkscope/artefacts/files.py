@@ -40,7 +40,7 @@ def write_atomically(path: Path, data: bytes | Iterable[bytes]) -> None:
     except OSError as error:
         raise InputError(
             f"cannot write {path}: {error.strerror or error}",
-            hint="nothing was changed; choose another place with --output",
+            hint="choose another place with --output (gate: --config), or make this one writable",
         ) from error
     finally:
         if temporary != path:

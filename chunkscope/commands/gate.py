@@ -64,7 +64,7 @@ def _init(reports: Path, path: Path, *, force: bool) -> None:
     from chunkscope.artefacts.files import read_text, write_atomically
     from chunkscope.findings import load_findings
     from chunkscope.gating.gate import commands_of
-    from chunkscope.gating.init import BASELINE, other_tables, starting_text
+    from chunkscope.gating.init import ARGUMENTS, BASELINE, other_tables, starting_text
     from chunkscope.report.words.gate import COMMENTS
 
     if path.name == "pyproject.toml":
@@ -86,9 +86,10 @@ def _init(reports: Path, path: Path, *, force: bool) -> None:
     write_atomically(path, text.encode())
     if left_out:
         opt.tell("fails_today", names=left_out)
+    where = f" {reports}" * (reports != REPORTS) + f" --config {path}" * (path != CONFIG)
     if "\n[gate.settings]\n" not in text:
-        opt.tell("settings_unchecked", command=commands_of(findings)["recommend"], file=path)
-    where = "" if path == CONFIG else f" --config {path}"
+        command, file = commands_of(findings)["recommend"], path.parent / ARGUMENTS
+        opt.tell("settings_unchecked", command=command, file=file, where=where)
     opt.tell("wrote_next", file=path, after=f"chunkscope gate{where}")
 
 

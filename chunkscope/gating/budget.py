@@ -143,7 +143,7 @@ class BudgetFile:
 
 def find_budget(config: Path | None = None) -> BudgetFile:
     path = config or (PROJECT if PROJECT.exists() and not BUDGET.exists() else BUDGET)
-    return parse_budget(read_text(path, hint=HINT), path)
+    return parse_budget(read_text(path, hint=f"run it where {path} is, or {HINT}"), path)
 
 
 def parse_budget(text: str, path: Path) -> BudgetFile:

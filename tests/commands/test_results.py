@@ -77,12 +77,13 @@ def test_a_budget_goes_beside_other_tables_is_kept_broken_and_replaced(place, en
 
 def test_drift_names_what_was_counted_before_and_now(tmp_path) -> None:
     (tmp_path / "a.jsonl").write_text('{"prompt": "one two three", "question": "why"}\n')
-    lines = ("analyze a.jsonl -f question", "gate --init", "analyze a.jsonl --exclude b")
+    lines = ("analyze a.jsonl -f question", "gate --init -c b/c", "analyze a.jsonl --exclude b")
     assert [chunkscope(tmp_path, *line.split()).code for line in lines] == [0, 0, 0]
-    out = " ".join(chunkscope(tmp_path, "gate").out.split())
+    assert "where chunkscope.toml is" in chunkscope(tmp_path, "gate").err
+    out = " ".join(chunkscope(tmp_path, "gate", "-c", "b/c").out.split())
     before, now = "field question, exclude none", "field prompt, exclude 'b'"
     assert f"The baseline was counted with {before}, this profile with {now}." in out
-    assert "To accept it: cp reports/profile.json baseline/profile.json" in out
+    assert "To accept it: cp reports/profile.json b/baseline/profile.json" in out
 
 
 def test_a_gate_speaks_json_and_python(place) -> None:

@@ -87,19 +87,16 @@ def test_yaml_is_turned_into_words_as_vllm_does():
     assert [refusal.argument for refusal in dropped.refusals] == ["enable_chunked_prefill"]
 
 
-@pytest.mark.parametrize(
-    ("text", "others"),
-    [
+def test_what_no_setting_stands_for_is_kept_as_it_is_written():
+    for text, others in (
         ("--enforce-eager", {"enforce_eager": "true"}),
         ("--no-enforce-eager --dtype auto", {}),
         ("--dtype=half -pp 8", {"dtype": "half", "pipeline_parallel_size": "8"}),
         ("--config other.yaml", {"config": "other.yaml"}),
         ("--who knows this", {"who": "knows this"}),
         ("--hf-overrides.num_layers 1", {"hf_overrides": "--hf-overrides.num-layers 1"}),
-    ],
-)
-def test_what_no_setting_stands_for_is_kept_as_it_is_written(text, others):
-    assert from_words(text, V28).others == others
+    ):
+        assert from_words(text, V28).others == others, text
 
 
 def test_what_is_taken_depends_on_the_version():

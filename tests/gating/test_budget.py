@@ -98,9 +98,8 @@ def result_of(place, path):
     return judge(parse_budget(path.read_text(), path), load_findings(place.reports))
 
 
-@pytest.mark.parametrize(
-    ("key", "value", "limit"),
-    [
+def test_a_limit_leaves_the_room_of_its_kind():
+    for key, value, limit in (
         (("data", "bad_rows"), 3, 3),
         (("data", "min_rows"), 10, 9),
         (("data", "min_rows"), 1, 1),
@@ -113,10 +112,8 @@ def result_of(place, path):
         (("memory.predicted", "device_peak"), 100, "102.0GiB"),
         (("memory.measured", "activation_peak"), 0.5, "0.55GiB"),
         (("outputs", "equal"), 1.0, "99%"),
-    ],
-)
-def test_a_limit_leaves_the_room_of_its_kind(key, value, limit):
-    assert limit_of(key, value) == limit
+    ):
+        assert limit_of(key, value) == limit, (key, value)
 
 
 def test_what_init_writes_passes_and_says_the_value_of_its_day(full):

@@ -26,7 +26,7 @@ SENTENCES: dict[str, Template] = {
     "no_limit_moves": "no limit in {file} needs to move",
     "wrote_limits": "wrote {file}; next: look at it, and commit it",
     "fails_today": "not checked, because it fails today: {names}",
-    "settings_unchecked": "settings are not checked; to check them, write them beside {file} with "
-    "`{command} --emit vllm-yaml > vllm.yaml`, then run `chunkscope gate --init --force`",
+    "settings_unchecked": "settings are not checked; to check them, write them with `{command} "
+    "--emit vllm-yaml > {file}`, then run `chunkscope gate --init --force{where}`",
     "next_evaluation": "\nnext: run the evaluation",
 }
