@@ -453,7 +453,7 @@ def fits(footprint: Footprint) -> Iterator[str]:
     else:
         longest, most = footprint.requests[footprint.context], settings.max_num_seqs or 0
         each = " per replica" if settings.parallel.data > 1 else ""
-        many = f"all {most:,} requests" if longest >= most else plural(longest, "request")
+        many = "all " * (longest >= most > 1) + plural(min(longest, most), "request")
         yield (
             f"{gpus} fits: {memory.kv_cache_tokens:,} tokens of KV cache{each}, enough for "
             f"{many} of the full {footprint.context:,} tokens."
@@ -463,5 +463,5 @@ def fits(footprint: Footprint) -> Iterator[str]:
     yield (
         f"Predicted for vLLM {footprint.deployment.release.text} ({footprint.deployment.entry}): "
         f"{number(settings.max_num_batched_tokens)} tokens per step, at most "
-        f"{number(settings.max_num_seqs)} requests at once.{per_token}"
+        f"{plural(settings.max_num_seqs or 0, 'request')} at once.{per_token}"
     )

@@ -84,8 +84,8 @@ def simulated_answer(simulation: Simulation) -> str:
         return _best_rate(simulation.runs)
     if simulation.is_sweep:
         return _best_of_sweep(simulation)
-    is_open = first.backlog is not None
-    what = "p95 first token" if is_open else f"{plural(first.requests, 'request')} take"
+    is_open, sent = first.backlog is not None, first.requests
+    what = "p95 first token" if is_open else plural(sent, "request takes", "requests take")
 
     def took(run: SimulatedRun) -> float:
         return run.figures.ttft_s.p95 if is_open else run.figures.makespan_s
