@@ -110,7 +110,7 @@ def _every_dataset(profile: Profile) -> Table | None:
 def lengths_chart(profile: Profile) -> Chart | None:
     """For the page: how many prompts are how long, in doubling steps, of all and by dataset."""
     longest = sorted(profile.datasets, key=lambda d: -(d.lengths.max or 0))[:MOST_CHARTS]
-    some = [dataset for dataset in profile.datasets if dataset in longest and dataset.rows]
+    some = [dataset for dataset in longest if dataset.rows]
     sets = [(ALL, profile.overall), *((d.name, d.lengths) for d in some if len(some) > 1)]
     bins = [{"name": name, "bins": lengths.doubling()} for name, lengths in sets]
     return Chart(name="lengths", data={"sets": bins, "marks": []}) if some else None

@@ -48,9 +48,12 @@ def known_verdict(engine: type[FastEngine], facts: TokenizerFacts) -> Verdict | 
     return None
 
 
-def record_verdict(engine: type[FastEngine], facts: TokenizerFacts, verdict: Verdict) -> None:
+def record_verdict(
+    engine: type[FastEngine], facts: TokenizerFacts, verdict: Verdict | None = None
+) -> None:
+    data = orjson.dumps(asdict(verdict or Verdict(agrees=False)))
     with suppress(ChunkscopeError):  # a cache that cannot be written costs time, not truth
-        write_atomically(cache_file("verdicts", _key(engine, facts)), orjson.dumps(asdict(verdict)))
+        write_atomically(cache_file("verdicts", _key(engine, facts)), data)
 
 
 def _key(engine: type[FastEngine], facts: TokenizerFacts) -> str:
@@ -74,7 +77,7 @@ def proved_engine(
                     verdict = judge(engine, reference(), texts)
                     record_verdict(kind, facts, verdict)
         except InputError:  # it refuses what it does not know, or stumbles over a test string
-            record_verdict(kind, facts, Verdict(agrees=False))
+            record_verdict(kind, facts)
             continue
         if verdict.agrees:
             engine.longest_row = verdict.longest_row

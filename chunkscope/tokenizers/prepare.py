@@ -27,7 +27,7 @@ from chunkscope.tokenizers.reference import (
 from chunkscope.tokenizers.resolve import TokenizerFiles, TokenizerKind
 from chunkscope.tokenizers.strings import sentences
 
-_LAYOUT = "9"  # raise when the files in the cache change their meaning
+_LAYOUT = "10"  # raise when the files in the cache change their meaning
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,9 +70,8 @@ def prepare(
 ) -> tuple[TokenizerFacts, Reference]:
     """Load a tokenizer from its own files, and keep what later runs need."""
     reference = load_source(files, trust_remote_code)
-    facts = TokenizerFacts(
-        digest=digest, package=reference.package, special_added=reference.special_added
-    )
+    package, special_added = reference.package, reference.special_added
+    facts = TokenizerFacts(digest=digest, package=package, special_added=special_added)
     if isinstance(reference, TransformersReference):
         auto = reference.tokenizer
         special = {  # plain text, or a list of it, the way chat templates see them
@@ -91,11 +90,14 @@ def prepare(
             facts = replace(facts, package=backend.package, runs_code=False)
     try:
         if isinstance(reference, TokenizersReference):
-            document = reference.backend.to_str().encode()
-            facts = replace(facts, json_sha256=hashlib.sha256(document).hexdigest())
-            write_atomically(cast("Path", facts.json_file), document)
-        data = orjson.dumps(asdict(facts))
-        write_atomically(cache_file("tokenizers", _key(files, digest)), data)
+            document = orjson.loads(reference.backend.to_str())
+            merges = document["model"].get("merges")  # as texts they load in a quarter less time
+            if merges and not any(" " in part for pair in merges for part in pair):
+                document["model"]["merges"] = list(map(" ".join, merges))
+            data = orjson.dumps(document)
+            facts = replace(facts, json_sha256=hashlib.sha256(data).hexdigest())
+            write_atomically(cast("Path", facts.json_file), data)
+        write_atomically(cache_file("tokenizers", _key(files, digest)), orjson.dumps(asdict(facts)))
         prune_cache()
     except InputError:  # without a cache it only takes longer, as `analyze` says
         facts = replace(facts, json_sha256="")

@@ -83,6 +83,9 @@ class TokenizersReference(Reference):
 class LoadedBeside(Reference):
     """A tokenizer.json in another process: while one is loaded, all threads of a process stand."""
 
+    package = "tokenizers"
+    pays_from = 1_000_000  # characters: with less it is read and counted before that is loaded
+
     def __init__(self, path: Path, otherwise: Callable[[], Reference]) -> None:
         # -P: not a module that lies in the folder where the data is.
         command = [sys.executable, "-P", "-c", f"from {__name__} import *; answer({str(path)!r})"]

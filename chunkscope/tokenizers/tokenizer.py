@@ -15,13 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 from chunkscope.artefacts.note import Note, note
 from chunkscope.errors import InputError
 from chunkscope.prompts.chat import Conversation
-from chunkscope.tokenizers.check import (
-    RowSample,
-    Verdict,
-    known_verdict,
-    proved_engine,
-    record_verdict,
-)
+from chunkscope.tokenizers.check import RowSample, known_verdict, proved_engine, record_verdict
 from chunkscope.tokenizers.fast import MUCH, FastEngine, engines_for
 from chunkscope.tokenizers.foreign import foreign_errors
 from chunkscope.tokenizers.mistral import MistralChat
@@ -120,20 +114,18 @@ class Tokenizer:
         with foreign_errors(self._title):
             with self._lock:
                 self._counted_chars += sum(map(len, texts))
-                engines = engines_for(max(self._chars, self._counted_chars))
+                chars = max(self._chars, self._counted_chars)
+                file = self.facts.json_file if self._reference is None else None
+                if file and not self._beside and chars >= LoadedBeside.pays_from and sys.executable:
+                    self._beside = LoadedBeside(file, lambda: self.reference)
+                engines = engines_for(chars)
                 if engines and self._engine is None and not self.only_reference:
-                    if (
-                        self._reference is None
-                        and (file := self.facts.json_file)
-                        and sys.executable
-                    ):
-                        self._beside = LoadedBeside(file, lambda: self.reference)
                     if found := proved_engine(engines, self.facts, lambda: self.reference):
                         found.reference = lambda: self._beside or self.reference
                     self._engine = found or self.reference
                 if isinstance(self._engine, FastEngine):
                     self._sample.offer(texts)
-            used = self._engine or self.reference
+            used = self._engine or self._beside or self.reference
             self.engines.add(engine_name(used.package))
             return used.id_bytes(texts)
 
@@ -146,7 +138,7 @@ class Tokenizer:
             agrees = engine.id_bytes(texts) == engine.reference().id_bytes(texts)
             self._beside = None
         if not agrees:
-            record_verdict(type(engine), self.facts, Verdict(agrees=False))
+            record_verdict(type(engine), self.facts)
         return agrees
 
     def use_reference(self) -> None:

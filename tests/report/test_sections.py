@@ -138,9 +138,9 @@ def test_bins_hold_every_prompt() -> None:
     profile = examples.profile()
     chart = lengths_chart(profile)
     assert chart is not None
-    lengths = [profile.overall, *(dataset.lengths for dataset in profile.datasets)]
-    drawn = [sum(count for *_, count in one["bins"]) for one in chart.data["sets"]]
-    assert drawn == [some.count for some in lengths]
+    lengths = {dataset.name: dataset.rows for dataset in profile.datasets}
+    drawn = {s["name"]: sum(count for *_, count in s["bins"]) for s in chart.data["sets"]}
+    assert drawn == {"all together": profile.overall.count, **lengths}
     assert lengths_chart(build.profile(empty=[])) is None
     assert shown(build.profile(empty=[]))
 
