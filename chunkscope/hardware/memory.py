@@ -157,7 +157,7 @@ class MemoryModel:
         """
         sizes, keys = [running * self.shape.vocab * GREEDY_BYTES], 0
         for decoding, pieces in steps:
-            keys = max(keys, *(end for _, end in pieces))  # of the longest sequence up to then
+            keys = max(keys if decoding else 0, *(end for _, end in pieces))  # of the longest there
             longest = max(end - start for start, end in pieces)
             tokens = decoding + sum(end - start for start, end in pieces)
             context = max(start for start, _ in pieces)

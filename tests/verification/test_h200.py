@@ -89,4 +89,7 @@ def test_verify_predicts_what_simulate_does_to_the_last_digit(one) -> None:
         run = v.run(name)
         if run is not None:
             beside = (there.shape, v.machine, v.workload, one.plan.request, there.entry)
-            assert with_prediction(run, *beside).predicted_figures == one.simulated[name]
+            today = with_prediction(run, *beside)
+            assert today.predicted_figures == one.simulated[name]
+            peak = pytest.approx(run.activation_peak_gib, rel=0.06)  # of likelihoods, too
+            assert today.predicted_activation_gib == peak
