@@ -132,13 +132,12 @@ class Tokenizer:
     def sample_agrees(self) -> bool:
         """Whether a sample of the rows has the reference's ids; if not, the engine is barred."""
         with self._lock, foreign_errors(self._title):
-            engine, texts = self._engine, self._sample.items[:]
-            if not texts or not isinstance(engine, FastEngine):
-                return True
-            agrees = engine.id_bytes(texts) == engine.reference().id_bytes(texts)
+            engine, texts, agrees = self._engine, self._sample.items[:], True
+            if texts and isinstance(engine, FastEngine):
+                agrees = engine.id_bytes(texts) == engine.reference().id_bytes(texts)
+                if not agrees:
+                    record_verdict(type(engine), self.facts)
             self._beside = None
-        if not agrees:
-            record_verdict(type(engine), self.facts)
         return agrees
 
     def use_reference(self) -> None:
