@@ -91,7 +91,7 @@ def prepare(
     try:
         if isinstance(reference, TokenizersReference):
             document = orjson.loads(reference.backend.to_str())
-            # Merges as texts, which older files have, load in a quarter less time.
+            # Merges as texts, which older files have, load in up to a quarter less time.
             merges = list(map(" ".join, document["model"].get("merges", ())))
             if merges and "".join(merges).count(" ") == len(merges):  # none has a blank of its own
                 document["model"]["merges"] = merges
