@@ -18,9 +18,9 @@ from chunkscope.gating.checks import Evidence
 from chunkscope.gating.read_arguments import form_of
 from chunkscope.gating.settings import check_settings
 
-# Each table of the budget has a function that checks it; [gate.settings] has a file of its own.
 CHECKS: dict[str, Callable[[Any, Evidence], Iterator[Check]]] = {
-    name: getattr(tables, f"check_{name}", check_settings) for name in TABLES
+    name: check_settings if name == "settings" else getattr(tables, f"check_{name}")
+    for name in TABLES
 }
 
 

@@ -274,5 +274,9 @@ def test_a_reference_beside_runs_nothing_that_lies_where_the_data_is(place, tmp_
     for texts in (["one two"], ["line\nend", ""]):  # it is asked as often as there is something
         assert beside.ids(texts) == reference.ids(texts)
     assert not Path("ran").exists()
-    failed = LoadedBeside(tmp_path / "none", lambda: reference)
-    assert failed.ids(["one two"]) == reference.ids(["one two"])
+    assert LoadedBeside(tmp_path / "none", lambda: reference).ids(["z"]) == reference.ids(["z"])
+    counted = Tokenizer(str(place)).count(["one two"])  # prepares it
+    many = Tokenizer(str(place), expected_bytes=LoadedBeside.pays_from)
+    monkeypatch.setattr(ours, "engines_for", lambda _: [])
+    monkeypatch.setattr(TokenizersReference, "of_file", None)  # it is not loaded in this process
+    assert many.count(["one two"]) == counted
