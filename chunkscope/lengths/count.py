@@ -1,7 +1,7 @@
 """Prompts -> tokens: chats are rendered, texts counted by a few threads, and all is added up.
 
-Only a few groups of batches are on their way at any time, so memory does not depend on the size of
-a file; a group may hold the texts of many small files.
+Not much is on its way at any time, so memory does not depend on the size of a file; a group of
+batches may hold the texts of many small files.
 """
 
 from array import array
@@ -11,6 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from heapq import nlargest
 from itertools import chain, repeat
 from operator import itemgetter
+from sys import getsizeof
 from typing import Any, NamedTuple
 
 from chunkscope.lengths.options import AnalyzeOptions
@@ -27,8 +28,8 @@ from chunkscope.tokenizers.foreign import TemplateRefused
 from chunkscope.tokenizers.reference import ID_BYTES, engine_name
 from chunkscope.tokenizers.tokenizer import Tokenizer
 
-_GROUP_CHARS = 1 << 17  # at least, for which it is worth to ask a thread
-_MOST_UNDER_WAY = 12  # enough to count while a tokenizer is loaded, when nobody can read
+_GROUP_BYTES = 1 << 17  # at least, for which it is worth to ask a thread
+_MOST_BYTES = 96 << 20  # under way: what is read while a fast engine is loaded
 _MOST_CHOICES = 32  # that are letters or words; more are sentences, and not looked at
 
 
@@ -56,7 +57,8 @@ class PromptCounter:
         self.trace = trace  # where each prompt goes besides
         self.lengths: Counter[int] = Counter()
         self.output_lengths: Counter[int] | None = None
-        self.rows = 0
+        self.selected = 0
+        self.rows = 0  # that are counted by now
         self.tokens = 0
         self.chars: int | None = None
         self.media_rows = 0
@@ -109,6 +111,7 @@ class PromptCounter:
             rows = [row for row, prompt in enumerate(rendered) if prompt is not None]
             columns = tuple(column and [column[row] for row in rows] for column in columns)
         batch = Batch(*columns)
+        self.selected += len(batch.positions)
         if texts := [(n, p) for n, p in zip(*batch[:2], strict=True) if isinstance(p, str)]:
             self.chars = (self.chars or 0) + sum([len(text) for _, text in texts])
             some = texts[:: max(1, len(texts) // TEXTS)]
@@ -227,19 +230,22 @@ def in_order(
 
     Texts are tokenized in groups, a few of which are under way at a time; none after a None.
     """
-    waiting: deque[tuple[list[Owned], Future[list[bytes]] | None]] = deque()
-    group, texts, chars = list[Owned](), list[str](), 0
+    waiting: deque[tuple[list[Owned], int, Future[list[bytes]] | None]] = deque()
+    group, texts, size, under_way = list[Owned](), list[str](), 0, 0
     for item in chain(batches, [None]):
         if item is not None:
             group.append(item)
             parts = (*item[1].prompts, *(item[1].outputs or ())) if item[1] else ()
             texts += (new := [part for part in parts if isinstance(part, str)])
-            chars += sum(map(len, new))
-        if chars >= _GROUP_CHARS or item is None or not (texts or waiting):
-            waiting.append((group, pool.submit(tokenizer.id_bytes, texts) if texts else None))
-            group, texts, chars = [], [], 0
-        while waiting and (len(waiting) > _MOST_UNDER_WAY or item is None or not waiting[0][1]):
-            done, ids = waiting.popleft()
+            size += sum(map(getsizeof, new))
+        if size >= _GROUP_BYTES or item is None or not (texts or waiting):
+            ids = pool.submit(tokenizer.id_bytes, texts) if texts else None
+            waiting.append((group, size, ids))
+            under_way += size
+            group, texts, size = [], [], 0
+        while waiting and (under_way > _MOST_BYTES or item is None or not waiting[0][2]):
+            done, done_size, ids = waiting.popleft()
+            under_way -= done_size
             tokens = iter(ids.result() if ids else ())  # without texts no tokenizer is needed
             for owner, batch in done:
                 if batch is not None:

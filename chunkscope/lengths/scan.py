@@ -87,9 +87,9 @@ class Scan:
         self.digest = cache(lambda file, _changed_ns: sha256(file))  # an archive has many members
         self.counting_key: str | None = None
         self._counted: list[tuple[str, DatasetProfile]] = []  # to be kept
-        self._stop = threading.Event()
-        self._lock = threading.Lock()
-        self._done: Done = (0, 0, 0)
+        self.stop = threading.Event()
+        self.lock = threading.Lock()
+        self.done: Done = (0, 0, 0)
 
     def datasets(self, sources: Sequence[Source]) -> list[DatasetProfile]:
         """Count every source, or part of one. One that fails is in the result, with its error.
@@ -111,10 +111,10 @@ class Scan:
             finally:
                 # What is being read stops at its next chunk. Nobody waits for that: a thread may be
                 # reading from a pipe in which nothing comes.
-                self._stop.set()
+                self.stop.set()
                 for pool in (read, self.pool):
                     pool.shutdown(wait=False, cancel_futures=True)
-                self._stop = threading.Event()
+                self.stop = threading.Event()
                 close_archives()
                 # Also when it was interrupted: what is done is done.
                 if (agrees := self.tokenizer.sample_agrees()) and self._counted:
@@ -138,7 +138,7 @@ class Scan:
             engines = ", ".join(sorted(self.tokenizer.engines))
             self.listener.tell(note("counting_again", engine=engines))
             self.tokenizer.use_reference()
-            self._done = (0, 0, 0)
+            self.done = (0, 0, 0)
 
     def _count(self, scans: Iterator["DatasetScan"], results: dict[str, DatasetProfile]) -> None:
         """Count as long as there are any. The texts of small files are tokenized together."""
@@ -146,6 +146,7 @@ class Scan:
         for scan, batch in in_order(self.pool, self.tokenizer, batches):
             if batch is not None:
                 scan.counter.add(batch)
+                scan.tell()
                 continue
             results[scan.source.name] = dataset = scan.earlier or scan.result(scan.error)
             if scan.error or not scan.entry:
@@ -153,16 +154,6 @@ class Scan:
             file = scan.source.file if scan.changed_ns else None
             if file is None or file.stat().st_mtime_ns == scan.changed_ns:
                 self._counted.append((scan.entry, dataset))
-
-    def advance(self, before: Done, now: Done) -> Done:
-        """Tell how much of a dataset is done by now, unless the scan was told to stop."""
-        if self._stop.is_set():
-            raise CancelledError
-        with self._lock:
-            rows, tokens, bytes_read = map(add, self._done, map(sub, now, before))
-            self._done = rows, tokens, bytes_read
-        self.listener.at(rows=rows, tokens=tokens, bytes_read=bytes_read)
-        return now
 
 
 class DatasetScan:
@@ -233,7 +224,7 @@ class DatasetScan:
         if known and scan.export is None:
             with suppress(ValueError, KeyError, TypeError, AttributeError):
                 earlier: DatasetProfile = built(DatasetProfile, orjson.loads(known))
-                scan.advance((0, 0, 0), (earlier.rows, earlier.lengths.total, source.bytes or 0))
+                self.tell((earlier.rows, earlier.lengths.total, source.bytes or 0))
                 name, group, path = source.name, source.group, source.path
                 self.earlier, self.entry = replace(earlier, name=name, group=group, path=path), None
         return data
@@ -280,14 +271,31 @@ class DatasetScan:
             content = Content.of(chunk.records)
             self.content = self.content + content if self.content else content
             yield chunk
-            done = (self.counter.rows, self.counter.tokens, reader.bytes_read)
-            self._told = self.scan.advance(self._told, done)
+            self.tell()
+
+    def tell(self, done: Done | None = None) -> None:
+        """What is counted by now, unless the scan was told to stop.
+
+        Of the bytes that were read as large a share as of the rows.
+        """
+        scan, counter = self.scan, self.counter
+        if scan.stop.is_set():
+            raise CancelledError
+        if done is None:
+            share = min(1, counter.rows / counter.selected) if counter.selected else 1
+            bytes_counted = int(self.reader.bytes_read * share) if self.reader else 0
+            done = (counter.rows, counter.tokens, bytes_counted)
+        with scan.lock:
+            rows, tokens, bytes_read = map(add, scan.done, map(sub, done, self._told))
+            scan.done = rows, tokens, bytes_read
+        self._told = done
+        scan.listener.at(rows=rows, tokens=tokens, bytes_read=bytes_read)
 
     def result(self, error: ChunkscopeError | None = None) -> DatasetProfile:
         source, reader, selection = self.source, self.reader, self.selection
         counter, outputs = self.counter, None
         if reader:
-            self.scan.advance(self._told, (counter.rows, counter.tokens, reader.bytes_read))
+            self.tell()
             self.scan.positions = reader.positions
         if counter.output_lengths is not None:
             outputs = LengthHistogram(dict(counter.output_lengths))

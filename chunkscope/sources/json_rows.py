@@ -6,7 +6,7 @@ that holds something odd is looked at line by line.
 
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -17,16 +17,16 @@ from chunkscope.sources.base import CHUNK_BYTES, MOST_ROW_BYTES, Chunk, too_long
 from chunkscope.sources.reader import Format, RecordReader, register
 from chunkscope.sources.streams import Stream
 
-LineBytes = bytes | bytearray
+LineBytes = bytes | bytearray | memoryview
 
 
 def _one_by_one(
-    reader: RecordReader, first: int, lines: Sequence[LineBytes], parse: Callable[[LineBytes], Any]
+    reader: RecordReader, first: int, lines: Iterable[LineBytes], parse: Callable[[bytes], Any]
 ) -> Chunk:
     """Records of lines that are not blank; a bad one is reported."""
     positions: list[int] = []
     records: list[Any] = []
-    for number, line in enumerate(lines, start=first):
+    for number, line in enumerate(map(bytes, lines), start=first):
         if not line.strip():
             continue
         try:
@@ -41,19 +41,21 @@ def line_blocks(stream: Stream, path: str) -> Iterator[tuple[int, list[LineBytes
     """Lines in blocks of about a megabyte, with the number of the first.
 
     Splits at b"\\n" only: U+2028 and U+0085 are data, and `bytes.splitlines` would break at a
-    lone carriage return. A line longer than a block grows in place, never copied as a whole.
+    lone carriage return. A line is not copied; one longer than a block grows in place.
     """
     number = 1
     begun = bytearray()  # the start of a line whose end has not come yet
     while block := stream.read(CHUNK_BYTES):
-        lines: list[LineBytes] = [*block.split(b"\n")]
-        last = lines.pop()
+        view, start, lines = memoryview(block), 0, list[LineBytes]()
+        while (end := block.find(b"\n", start)) >= 0:
+            lines.append(view[start:end])
+            start = end + 1
         if lines:
             begun += lines[0]
             lines[0], begun = begun, bytearray()
             yield number, lines
             number += len(lines)
-        begun += last
+        begun += view[start:]
         if len(begun) > MOST_ROW_BYTES:
             raise too_long(path, f"line {number}")
         lines.clear()  # the block is used up: let go of its rows before the next one is read
@@ -61,7 +63,7 @@ def line_blocks(stream: Stream, path: str) -> Iterator[tuple[int, list[LineBytes
         yield number, [begun]
 
 
-def parse_value(data: LineBytes) -> Any:
+def parse_value(data: bytes) -> Any:
     """One JSON value; a ValueError says in plain words what is wrong with it.
 
     Python's own parser gets a second try: NaN, Infinity, lone surrogates and integers of more than
@@ -80,7 +82,7 @@ def parse_value(data: LineBytes) -> Any:
         raise ValueError("nested too deeply") from None
 
 
-def _text(data: LineBytes) -> str:
+def _text(data: bytes) -> str:
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -225,7 +227,7 @@ def plain_text(reader: RecordReader, _: Sequence[str] | None) -> Iterator[Chunk]
     if reader.options.per_line:
         reader.unit = "line"
         for first, lines in line_blocks(reader.stream, path):
-            yield _one_by_one(reader, first, [line.removesuffix(b"\r") for line in lines], _text)
+            yield _one_by_one(reader, first, lines, lambda line: _text(line.removesuffix(b"\r")))
     elif data := reader.stream.read_whole(path):
         yield _one_by_one(reader, 1, [data], _text)
 
