@@ -9,8 +9,6 @@ import unicodedata
 from collections.abc import Iterator
 from typing import Any
 
-# Of the many alike (ideographs, Hangul, private use), some stand for all.
-_SAMPLED = {range(0x3400, 0xA000): 8, range(0xAC00, 0xD800): 8, range(0xE000, 0xF900): 16}
 _SPACES = (" ", "\n", "\t", "\r\n", "  ", "\n\n", "\u00a0", "\u2028", "\u3000", "\x0b", "\x85")
 _SENTENCES = (
     "A train leaves the station at 9:45 and travels 128.5 km; how long does it take?",
@@ -37,9 +35,9 @@ _YOUNG_COMPOSITIONS = (
 
 def suite(document: dict[str, Any]) -> list[str]:
     """The test strings, with the words and special tokens of this tokenizer.json among them."""
-    texts = ["", *_SENTENCES, *_code_points(), *_YOUNG_COMPOSITIONS, *_white_space(), *_runs()]
+    texts = ["", *_SENTENCES, *_YOUNG_COMPOSITIONS, *_white_space(), *_runs(), *_mixtures(1500)]
     texts += [unicodedata.normalize(form, s) for form in ("NFD", "NFKC") for s in _SENTENCES]
-    texts += _mixtures(1500)
+    texts += _code_points(document)
     return [*texts, *_vocabulary_words(document), *_special_tokens(document)]
 
 
@@ -48,16 +46,19 @@ def sentences() -> list[str]:
     return ["", *_SENTENCES, *_white_space(), *_mixtures(200)]
 
 
-def _code_points() -> Iterator[str]:
-    """Every code point of the first plane and some above, at the edges of words and digits: between
-    others, doubled, and among marks, where its place may be changed."""
+def _code_points(document: dict[str, Any]) -> Iterator[str]:
+    """Whether one is a letter, a digit, a blank or none of these shows in what becomes of the 's,
+    the blanks and the 777 beside it. Of many alike (ideographs, Hangul) some stand for all."""
     points = [*range(0x3400), *range(0xA000, 0xAC00), *range(0xF900, 0x10000)]
-    points += [point for some, step in _SAMPLED.items() for point in some[::step]]
-    points += [*range(0x10000, 0x12000), *range(0x12000, 0x16000, 7), *range(0x16000, 0x17000)]
-    points += [*range(0x17000, 0x1E000, 7), *range(0x1E000, 0x1F000), *range(0x1F000, 0x34000, 7)]
-    for start in range(0, len(points), 16):
-        some = map(chr, points[start : start + 16])
-        yield "".join(f"x{c}y {c}{c}7{c}\n{c} a\u0345{c}\u0316 " for c in some)
+    alike = [*range(0x3400, 0xA000, 8), *range(0xAC00, 0xD800, 8), *range(0xE000, 0xF900, 16)]
+    alike += [*range(0x10000, 0x20000, 7), *range(0x20000, 0x34000, 64)]
+    shown = [("x{0}'s  {0}777{0}\n", points + alike)]
+    if document.get("normalizer"):  # where marks may change their places
+        points += [*range(0x10000, 0x12000), *range(0x16000, 0x17000), *range(0x1D000, 0x1F000)]
+        shown.append(("a\u0345{0}\u0316", points))
+    for form, points in shown:
+        for start in range(0, len(points), 16):
+            yield "".join(map(form.format, map(chr, points[start : start + 16])))
 
 
 def _white_space() -> Iterator[str]:
@@ -76,7 +77,7 @@ def _runs() -> Iterator[str]:
 def _mixtures(count: int) -> Iterator[str]:
     chance = random.Random(0)  # noqa: S311  (a test, not a secret)
     pieces = [*_SPACES, *(word for s in _SENTENCES for word in s.split(" "))]
-    pieces += ["'s", "'LL", "1234567", "3.14", "__init__", "...", "?!", "ﬁ", "İ", "ß", "Σς"]
+    pieces += ["'s", "'LL", "'ſ", "1234567", "3.14", "__init__", "...", "?!", "ﬁ", "İ", "ß", "Σς"]
     for _ in range(count):
         joiner = chance.choice(("", " ", "\n"))
         yield joiner.join(chance.choices(pieces, k=chance.randint(1, 24)))
@@ -85,7 +86,7 @@ def _mixtures(count: int) -> Iterator[str]:
 def _vocabulary_words(document: dict[str, Any]) -> Iterator[str]:
     """Entries of the tokenizer's vocabulary, alone and in a row: merges must end the same way."""
     vocabulary = document.get("model", {}).get("vocab") or {}
-    words = sorted(vocabulary) if isinstance(vocabulary, dict) else []
+    words = list(vocabulary) if isinstance(vocabulary, dict) else []
     shown = [word.replace("Ġ", " ").replace("Ċ", "\n") for word in words[:: 1 + len(words) // 3000]]
     for start in range(0, len(shown), 8):
         yield "".join(shown[start : start + 8])
