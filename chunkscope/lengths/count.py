@@ -19,7 +19,7 @@ from chunkscope.lengths.trace_export import SentPrompt, TraceRows
 from chunkscope.prefixes.comparison import TextComparison, TraceComparison, sent_ids
 from chunkscope.prefixes.near_misses import CHARS, TEXTS
 from chunkscope.prefixes.reuse import Scoring
-from chunkscope.prompts.chat import Conversation, plain_text
+from chunkscope.prompts.chat import Conversation, string_content
 from chunkscope.prompts.harness.log import SentRequest
 from chunkscope.prompts.selection import Prompts
 from chunkscope.sources.base import Problems
@@ -124,17 +124,17 @@ class PromptCounter:
         if not isinstance(item, Conversation):
             return item
         tokenizer = self.tokenizer
-        prompt: str | bytes
         self.rendered_chats = True
         try:
             if not tokenizer.counts_chats_itself:
-                prompt = tokenizer.chat_text(item)
+                prompt: str | bytes = tokenizer.chat_text(item)
             else:
                 ids, chars = tokenizer.mistral_chat.count(item)
                 prompt = array("I", ids).tobytes()
                 self.engines.add(engine_name("mistral-common"))
                 self.chars = (self.chars or 0) + chars
-                self.sample.add([(position, plain_text(item.messages)[:CHARS])])
+                said = [turn["content"] for turn in string_content(item.messages)]
+                self.sample.add([(position, "\n".join(filter(None, said))[:CHARS])])
         except TemplateRefused as error:
             problems.bad(position, error.message)
             return None

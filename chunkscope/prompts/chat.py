@@ -11,11 +11,12 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 from chunkscope.console import printable
 from chunkscope.errors import UsageError
-from chunkscope.prompts.paths import UnusableError, json_in, json_type, shorten
+from chunkscope.prompts.paths import UnusableError, all_unicode, json_in, json_type, shorten
 from chunkscope.sources.json_rows import ROLES
 
 Message = dict[str, Any]
@@ -71,15 +72,23 @@ def conversation(value: Any, row: Mapping[str, Any], vllm: Release = NEWEST) -> 
     """
     if not isinstance(value, list) or not value:
         raise UnusableError(f"messages are {json_type(value)}, not a list of messages")
-    with suppress(TypeError):  # as most are: nothing but texts of known roles
-        is_plain = {*map(tuple, value)} == {("role", "content")}
-        is_plain = is_plain and {message["role"] for message in value} <= _PLAIN_ROLES
-        is_text = is_plain and {type(message["content"]) for message in value} == {str}
-        if is_text and row.keys().isdisjoint(ROW_FIELDS):
-            return Conversation(value)
+    if chats := plain_conversations([value], [row]):
+        return chats[0]
     messages = [_message(message, number, vllm) for number, message in enumerate(value, start=1)]
     media = sum(_media(message["content"]) for message in messages)
     return Conversation(messages, _tools(row, vllm), _template_kwargs(row), media)
+
+
+def plain_conversations(values: Sequence[Any], rows: Sequence[Any]) -> list[Conversation]:
+    """Those of all rows if they are as most are, nothing but texts of known roles; or none."""
+    with suppress(TypeError, ValueError):
+        messages = [*chain.from_iterable(values)]
+        roles, texts = zip(*map(dict.values, messages), strict=True)
+        is_plain = {*map(tuple, messages)} == {("role", "content")} and {*roles} <= _PLAIN_ROLES
+        is_text = is_plain and {*map(type, texts)} == {str} and all_unicode(texts) and all(values)
+        if is_text and {*chain.from_iterable(rows)}.isdisjoint(ROW_FIELDS):
+            return [*map(Conversation, values)]
+    return []
 
 
 def _message(message: Any, number: int, vllm: Release) -> Message:
@@ -306,8 +315,3 @@ def part_content(messages: list[Message]) -> list[Message]:
         else {**message, "content": [{"type": "text", "text": message["content"]}]}
         for message in messages
     ]
-
-
-def plain_text(messages: list[Message]) -> str:
-    """The conversation without any template: what was said, a line break between."""
-    return "\n".join(filter(None, (_joined(message["content"]) for message in messages)))

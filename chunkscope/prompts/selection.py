@@ -241,7 +241,7 @@ class Selection:
     label: str
     paths: tuple[FieldPath, ...]  # what is read of a record, apart from lists and output
     prompt: Callable[[Any], Any]
-    is_plain: bool = False  # the prompt is the text of one field, with nothing but a prefix
+    is_plain: bool = False  # the prompt is one field, with nothing but a prefix
     prefix: str = ""  # goes before every text
     lists: tuple[FieldPath, ...] = ()  # a record stands for one prompt per element of these
     output: FieldPath | None = None
@@ -261,14 +261,18 @@ class Selection:
         """The prompts of a chunk; rows that do not fit become problems."""
         if self.lists or (self.log and self.log.keys):
             chunk = self._rows(chunk, problems)
-        texts: list[Any] = [None]
+        values: list[Any] = [None]
         if self.is_plain:
             steps: Any = self.paths[0].steps
             with suppress(LookupError, TypeError):
-                texts = [record[steps[0]] for record in chunk.records] if steps else chunk.records
+                values = [record[steps[0]] for record in chunk.records] if steps else chunk.records
         # All at once, where no row needs a closer look: that takes a fifth of the time.
-        if {*map(type, texts)} <= {str} and all_unicode(texts):
-            items = [self.prefix + text for text in texts] if self.prefix else texts
+        items: list[Any] = []
+        if self.kind == "chat":
+            items = chat.plain_conversations(values, chunk.records)
+        elif {*map(type, values)} <= {str} and all_unicode(values):
+            items = [self.prefix + text for text in values] if self.prefix else values
+        if items:
             outputs = [self.output_of(record) for record in chunk.records] if self.output else None
             return Prompts(list(chunk.positions), items, outputs)
         prompts = Prompts([], [], [] if self.output else None, [] if self.blocks else None)
@@ -371,6 +375,7 @@ def chat_of(
         label=f"{path.text or 'record'} (chat)",
         paths=(path, *(FieldPath((name,)) for name in beside)),
         prompt=prompt,
+        is_plain=len(path.steps) == 1,
         uncounted=tuple(uncounted),
     )
 
@@ -457,11 +462,10 @@ def check_unicode(item: Any) -> None:
         if isinstance(part, chat.Conversation):
             # Writing JSON goes through every nested string at next to no cost.
             everything = (part.messages, part.tools, part.template_kwargs)
-            try:
+            with suppress(TypeError):  # by a surrogate, or by what it does not know: a large number
                 orjson.dumps(everything)
-            except TypeError:
-                # A surrogate, or something that orjson will not write, such as a large number.
-                text = json.dumps(everything, ensure_ascii=False, default=str)
+                continue
+            text = json.dumps(everything, ensure_ascii=False, default=str)
         if not all_unicode((text,)):
             raise UnusableError(
                 "the prompt holds a lone surrogate (\\ud800 to \\udfff), which is not a character"

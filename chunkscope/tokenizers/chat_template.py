@@ -7,7 +7,7 @@ and so the one vLLM tokenizes, without importing transformers, which takes a sec
 import datetime
 import json
 from collections.abc import Iterator, Mapping
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from jinja2 import nodes
 from jinja2.compiler import CodeGenerator, Frame
 from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
-from jinja2.runtime import LoopContext
+from jinja2.runtime import Context, LoopContext
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace
 
@@ -42,20 +42,19 @@ class ChatTemplate:
         special_tokens: Mapping[str, Any],
         date: datetime.date | None = None,
     ) -> None:
-        self.special_tokens = special_tokens
         self.date = date
         # The sandbox that transformers renders chat templates in, setting by setting.
-        environment = _Sandbox(
+        environment = self._environment = _Sandbox(
             trim_blocks=True, lstrip_blocks=True, extensions=[_GenerationTag, loopcontrols]
         )
         # Jinja's own filter would escape <, > and & for HTML.
         environment.filters["tojson"] = partial(json.dumps, ensure_ascii=False)
         environment.globals["raise_exception"] = _raise_exception
         environment.globals["strftime_now"] = self._strftime_now
+        environment.globals.update(special_tokens, documents=None, add_generation_prompt=True)
         try:
             tree = environment.parse(source)
             self._template = environment.from_string(tree)
-            self._template.globals = {**self._template.globals}  # a ChainMap is slow to copy
         except (jinja2.TemplateError, RecursionError) as error:
             where = f" (line {line})" if (line := getattr(error, "lineno", None)) else ""
             raise InputError(
@@ -71,15 +70,14 @@ class ChatTemplate:
         """The prompt's text. Raises TemplateRefused where the template will not have it."""
         content = part_content if self.content_format == "openai" else string_content
         variables = {
-            **self.special_tokens,
-            "documents": None,
-            "add_generation_prompt": True,
+            **self._environment.globals,
             **conversation.template_kwargs,
             "messages": content(conversation.messages),
             "tools": conversation.tools,
         }
         try:
-            text = self._template.render(variables)
+            context = Context(self._environment, variables, None, self._template.blocks)
+            text = "".join(self._template.root_render_func(context))
             text.encode()  # a lone surrogate is a character that no tokenizer takes
         except Exception as error:  # a template may do anything with a row; that is about the row
             reason = " ".join(str(error).split()) or type(error).__name__
@@ -101,8 +99,7 @@ def choose_template(value: Any, has_tools: bool) -> str | None:
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, list):
-        entries = [entry for entry in value if isinstance(entry, dict)]
-        value = {str(entry.get("name")): entry.get("template") for entry in entries}
+        value = {str(one.get("name")): one.get("template") for one in value if type(one) is dict}
     if not isinstance(value, dict):
         raise InputError("the chat template is neither text nor a list of named templates")
     named = {name: text for name, text in value.items() if isinstance(text, str)}
@@ -132,8 +129,8 @@ def read_template(path: Path) -> Any:
 
 
 class _Code(CodeGenerator):
-    """Jinja's sandbox asks a dozen questions at each step into a value. These steps answer them
-    all by themselves: to a dict's key, a text's method, a loop's counter."""
+    """Jinja's sandbox asks a dozen questions at each step into a value. These steps answer them all
+    by themselves: to a dict's key, a text's method, a loop's counter, a name in a namespace."""
 
     def visit_Getattr(self, node: Any, frame: Frame) -> None:  # noqa: N802  (Jinja's name)
         name, asked = _step_name(node), type(node).__name__
@@ -141,26 +138,29 @@ class _Code(CodeGenerator):
             getattr(super(), f"visit_{asked}")(node, frame)
             return
         kind: type = LoopContext if _root_name(node.node) == "loop" else str
-        value = f"v.{name}"
-        if name not in dir(kind) or name.startswith(("_", "format")):
-            kind = dict
-            value = f"(v[{name!r}] if {name!r} in v else undefined(obj=v, name={name!r}))"
+        value, is_hidden = f"v.{name}", name.startswith(("_", "format"))
+        if name not in dir(kind) or is_hidden:
+            kind, value = dict, f"(v[{name!r}] if {name!r} in v else environment.nothing({name!r}))"
         self.write(f"({value} if type(v := ")
         self.visit(node.node, frame)
-        self.write(f") is {kind.__name__} else environment.{asked.lower()}(v, {name!r}))")
+        self.write(f") is {kind.__name__} else ")
+        if not is_hidden:
+            inside = "a := object.__getattribute__(v, '_Namespace__attrs')"
+            self.write(f"a[{name!r}] if type(v) is Namespace and {name!r} in ({inside}) else ")
+        self.write(f"environment.{asked.lower()}(v, {name!r}))")
 
     visit_Getitem = visit_Getattr  # noqa: N815
 
 
 class _Sandbox(ImmutableSandboxedEnvironment):
     code_generator_class = _Code
+    nothing = staticmethod(lru_cache(lambda name: jinja2.Undefined(obj={}, name=name)))
 
-    def getattr(self, obj: Any, attribute: str) -> Any:
-        if type(obj) is Namespace and not attribute.startswith(("_", "format")):
-            value = getattr(obj, attribute, None)
-            if value is not None and not callable(value):
-                return value
-        return super().getattr(obj, attribute)
+    def call(self, context: Any, called: Any, /, *args: Any, **names: Any) -> Any:
+        if called is Namespace or type(getattr(called, "__self__", None)) is str:
+            names.pop("_loop_vars", names.pop("_block_vars", None))
+            return called(*args, **names)
+        return super().call(context, called, *args, **names)
 
 
 class _GenerationTag(Extension):

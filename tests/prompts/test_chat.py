@@ -8,7 +8,6 @@ import pytest
 from chunkscope.prompts.chat import (
     conversation,
     part_content,
-    plain_text,
     release_of,
     string_content,
 )
@@ -199,11 +198,6 @@ def test_what_a_server_would_refuse_is_a_bad_row(
 ) -> None:
     with pytest.raises(UnusableError, match=named):
         conversation(value, row)
-
-
-def test_plain_text_is_what_was_said() -> None:
-    call = {"role": "assistant", "content": None, "tool_calls": []}
-    assert plain_text(messages(USER, call, {"role": "user", "content": ["a", "b"]})) == "hi\na\nb"
 
 
 @pytest.mark.real

@@ -143,7 +143,8 @@ OWN_TEMPLATES = {
     "left early": "{% for m in messages %}{% if m.role == 'assistant' %}{% continue %}{% endif %}"
     "{% generation %}{% set x = 1 %}{{ m.content | trim }}{% endgeneration %}{{ x }}{% endfor %}",
     "namespace": "{% set ns = namespace(n=0) %}{% for m in messages %}{% set ns.n = ns.n + 1 %}"
-    "{% endfor %}{{ ns.n }}{{ dict(a=1) }}",
+    "{% endfor %}{{ ns.n }}{{ ns['n'] }}{{ ns.m }}{{ namespace(items=3).items }}{{ ns }}"
+    "{% block b %}{% for m in messages %}{{ m.role.upper() }}{% endfor %}{% endblock %}",
     "unknown names": "{{ nothing }}{{ documents is none }}{{ tools is defined }}{{ pad_token }}",
     "steps": "{% set loop = {'index': 5, '_x': 6, 'title': 7} %}{{ loop.index }}{{ loop._x }}"
     "{{ loop['title'] }}{{ {'count': 8}.count }}{{ [1].count(1) }}{{ messages[0]['none'] }}"

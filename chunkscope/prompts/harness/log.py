@@ -11,7 +11,6 @@ from typing import Any, ClassVar, Literal
 
 from chunkscope.artefacts.note import Note
 from chunkscope.prompts.chat import Conversation, conversation
-from chunkscope.prompts.paths import UnusableError, json_type
 from chunkscope.sources.reader import RecordReader
 
 RequestKind = Literal["generate", "likelihood"]
@@ -168,12 +167,7 @@ def as_count(value: Any) -> int | None:
 
 
 def as_prompt(value: Any) -> str | Conversation:
-    """Text, or messages."""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, list):
-        return conversation(value, {})
-    raise UnusableError(f"the prompt is {json_type(value)}, not text or messages")
+    return value if isinstance(value, str) else conversation(value, {})
 
 
 def single(texts: Iterable[Any]) -> str | None:

@@ -17,7 +17,7 @@ from chunkscope.prompts.harness.log import (
     has,
     single,
 )
-from chunkscope.prompts.paths import UnusableError, json_in, json_type
+from chunkscope.prompts.paths import UnusableError, json_in
 from chunkscope.sources.json_rows import begins_a_chat
 from chunkscope.sources.reader import RecordReader
 
@@ -34,9 +34,7 @@ def _measured(
 
 def _without_answer(messages: Any) -> tuple[Conversation, str | None]:
     """What was sent of a conversation that ends in its answer, and the answer's text."""
-    if not isinstance(messages, list) or not messages:
-        raise UnusableError(f"messages are {json_type(messages)}, not a list of them")
-    last, answer = as_dict(messages[-1]), None
+    last, answer = as_dict([None, *as_list(messages)][-1]), None
     if last.get("role") == "assistant":
         messages, answer = messages[:-1], as_text(last.get("content"))
     return conversation(messages, {}), answer
