@@ -66,7 +66,7 @@ class FastEngine:
 
 
 class Splintr(FastEngine):
-    package, pays_from = "splintr-rs", 4_000_000
+    package, pays_from = "splintr-rs", 1_000_000
 
     def load(self, file: Path, pattern: str | None = None) -> Any:
         import splintr

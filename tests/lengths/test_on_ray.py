@@ -36,7 +36,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def counts(dataset: DatasetProfile) -> DatasetProfile:
     """What does not depend on how much was compared or read at once."""
     bad_rows = tuple(sorted(dataset.bad_rows, key=lambda row: row.position))
-    return replace(dataset, prefixes=None, sharing=None, bad_rows=bad_rows)
+    return replace(dataset, prefixes=None, sharing=None, engine=None, bad_rows=bad_rows)
 
 
 # -- without Ray -----------------------------------------------------------------------------------
