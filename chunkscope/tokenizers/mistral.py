@@ -5,6 +5,7 @@ and longer to read 130,000 tokens: it is given a file with few, and asks the ref
 """
 
 import json
+from collections.abc import Callable
 from itertools import groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,51 +14,47 @@ from typing import Any
 from chunkscope.prompts.chat import Conversation, string_content
 from chunkscope.sources.base import first_line
 from chunkscope.tokenizers.foreign import TemplateRefused
-from chunkscope.tokenizers.reference import TiktokenReference
 
 
 class MistralChat:
     """Counts conversations the way mistral-common encodes them."""
 
-    def __init__(self, reference: TiktokenReference) -> None:
+    def __init__(self, few_tokens: str, reference: Callable[[], Any]) -> None:
         from mistral_common.protocol.instruct.request import ChatCompletionRequest
         from mistral_common.tokens.tokenizers.mistral import MistralTokenizer
         from mistral_common.tokens.tokenizers.tekken import Tekkenizer
 
         class Tekken(Tekkenizer):  # type: ignore[misc]
             def encode(self, s: str, bos: bool, eos: bool) -> list[int]:
-                (ids,) = reference.encode([s], special_tokens=False)
-                return [self.bos_id] * bos + ids + [self.eos_id] * eos
+                ids = map(self.num_special_tokens.__add__, reference().ids([s])[0])
+                return [*[self.bos_id] * bos, *ids, *[self.eos_id] * eos]
 
-            def decode(self, tokens: list[int], *args: Any, **kwargs: Any) -> str:
-                text, special = "", super().decode
-                for is_text, some in groupby(tokens, lambda token: token >= reference.first_id):
-                    run = list(some)
-                    text += reference.decode(run) if is_text else special(run, *args, **kwargs)
-                return text
+            def decode(self, *_: Any, **__: Any) -> str:
+                return ""  # of each chat that it encodes, though nobody reads it
 
-        self._request = ChatCompletionRequest
+        self._request, self._reference = ChatCompletionRequest, reference
         with TemporaryDirectory() as folder:
             file = Path(folder) / "tekken.json"
-            file.write_bytes(reference.few_tokens)
+            file.write_text(few_tokens)
             self._tokenizer = MistralTokenizer.from_file(str(file))
-            kind = type(self._tokenizer.instruct_tokenizer)
-            self._tokenizer.instruct_tokenizer = kind(Tekken.from_file(file))
+            self._few = self._tokenizer.instruct_tokenizer
+            self._tokenizer.instruct_tokenizer = type(self._few)(Tekken.from_file(file))
 
     def count(self, chat: Conversation) -> tuple[list[int], int]:
         """The token ids, and how many characters they stand for."""
-        # Tools and calls are encoded as JSON.
-        data = [chat.tools, *(message.get("tool_calls") for message in chat.messages)]
+        data = [chat.tools, *(message.get("tool_calls") for message in chat.messages)]  # as JSON
         as_json = sum(len(json.dumps(part, ensure_ascii=False)) for part in data if part)
         contents = sum(len(message["content"]) for message in string_content(chat.messages))
         return self._tokens(chat), contents + as_json
 
     def encode(self, chat: Conversation) -> tuple[list[int], str]:
         """The token ids, and the text they stand for with its special tokens spelled out."""
-        from mistral_common.tokens.tokenizers.base import SpecialTokenPolicy
-
-        tokens, keep = self._tokens(chat), SpecialTokenPolicy.KEEP
-        return tokens, str(self._tokenizer.decode(tokens, special_token_policy=keep))
+        tokens, text, few = self._tokens(chat), "", self._few.tokenizer
+        for is_special, run in groupby(tokens, few.is_special):
+            ids = list(run)
+            spelled = map(few.id_to_piece, ids) if is_special else self._reference().decode(ids)
+            text += "".join(spelled)
+        return tokens, text
 
     def _tokens(self, chat: Conversation) -> list[int]:
         try:

@@ -27,7 +27,7 @@ from chunkscope.tokenizers.reference import (
 from chunkscope.tokenizers.resolve import TokenizerFiles, TokenizerKind
 from chunkscope.tokenizers.strings import sentences
 
-_LAYOUT = "10"  # raise when the files in the cache change their meaning
+_LAYOUT = "11"  # raise when the files in the cache change their meaning
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +42,7 @@ class TokenizerFacts:
     begin_text: str = ""  # of the token that it puts before a prompt, if there is one
     runs_code: bool = False  # only the tokenizer's own Python counts with it
     json_sha256: str = ""  # of the tokenizer.json in the cache
+    few_tokens: str = ""  # a tekken file with the first tokens only
 
     @property
     def json_file(self) -> Path | None:
@@ -70,8 +71,8 @@ def prepare(
 ) -> tuple[TokenizerFacts, Reference]:
     """Load a tokenizer from its own files, and keep what later runs need."""
     reference = load_source(files, trust_remote_code)
-    package, special_added = reference.package, reference.special_added
-    facts = TokenizerFacts(digest=digest, package=package, special_added=special_added)
+    known = {name: getattr(reference, name) for name in ("package", "special_added", "few_tokens")}
+    facts = TokenizerFacts(digest=digest, **known)
     if isinstance(reference, TransformersReference):
         auto = reference.tokenizer
         special = {  # plain text, or a list of it, the way chat templates see them

@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from subprocess import DEVNULL, PIPE, Popen
 from threading import Lock
-from typing import Any
+from typing import Any, ClassVar
 
 import orjson
 
@@ -42,6 +42,7 @@ class Reference:
     special_added = 0
     begin: tuple[int, ...] = ()  # the ids before each prompt
     first_id = 0  # of the library's numbers; a model may have special tokens before them
+    few_tokens = ""  # a tekken file with the first tokens only
 
     def ids(self, texts: list[str]) -> Ids:
         """The tokens of each text, without special tokens, numbered as the library does."""
@@ -81,32 +82,35 @@ class TokenizersReference(Reference):
 
 
 class LoadedBeside(Reference):
-    """A tokenizer.json in another process: while one is loaded, all threads of a process stand."""
+    """One in another process: while a tokenizer is loaded, all threads of a process stand."""
 
-    package = "tokenizers"
-    pays_from = 1_000_000  # characters: with less it is read and counted before that is loaded
+    # For so many characters: fewer are counted before it is loaded, more tekken by an engine of it.
+    pays: ClassVar = {"tokenizer.json": range(10**6, sys.maxsize), "tekken": range(2**18, 2**22)}
 
-    def __init__(self, path: Path, otherwise: Callable[[], Reference]) -> None:
-        # -P: not a module that lies in the folder where the data is.
-        command = [sys.executable, "-P", "-c", f"from {__name__} import *; answer({str(path)!r})"]
+    def __init__(self, package: str, files: TokenizerFiles, otherwise: Callable[[], Any]) -> None:
+        code = f"from {__name__} import *; answer({files.kind.value!r}, {str(files.files[0])!r})"
+        command = [sys.executable, "-P", "-c", code]  # -P: no module of the data's folder
         self._process: Any = Popen(command, stdin=PIPE, stdout=PIPE, stderr=DEVNULL)  # noqa: S603
-        self._lock, self._otherwise = Lock(), otherwise
+        self.package, self._lock, self._otherwise = package, Lock(), otherwise
 
     def ids(self, texts: list[str]) -> Ids:
         with self._lock, suppress(OSError, ValueError):  # where that process failed
             self._process.stdin.write(orjson.dumps(texts) + b"\n")
             self._process.stdin.flush()
             return list(orjson.loads(self._process.stdout.readline()))
-        return self._otherwise().ids(texts)
+        return list(self._otherwise().ids(texts))
+
+    def decode(self, ids: list[int]) -> str:
+        return str(self._otherwise().decode(ids))
 
     def __del__(self) -> None:
         with suppress(OSError), self._process as process:
             process.kill()
 
 
-def answer(path: str) -> None:
+def answer(kind: str, path: str) -> None:
     """What the other process does, as long as it is asked."""
-    reference = TokenizersReference.of_file(Path(path))
+    reference = load_source(TokenizerFiles("", TokenizerKind(kind), (Path(path),)))
     for texts in sys.stdin.buffer:
         print(orjson.dumps(reference.ids(orjson.loads(texts))).decode(), flush=True)  # noqa: T201
 
@@ -134,7 +138,6 @@ class TiktokenReference(Reference):
         self._encoding = encoding
         self.pattern: str = encoding._pat_str
         self.ranks: dict[bytes, int] = encoding._mergeable_ranks
-        self.few_tokens = b""  # a tekken file with the first tokens only
 
     @classmethod
     def of_tekken(cls, path: Path) -> "TiktokenReference":
@@ -146,12 +149,10 @@ class TiktokenReference(Reference):
         entries = document["vocab"][: config["default_vocab_size"] - special]
         ranks = {a2b_base64(entry["token_bytes"]): entry["rank"] for entry in entries}
         few = {"vocab": entries[:256], "config": {**config, "default_vocab_size": special + 256}}
-        encoding = tiktoken.Encoding(
-            "tekken", pat_str=config["pattern"], mergeable_ranks=ranks, special_tokens={}
-        )
-        reference = cls(encoding)
+        known = {"pat_str": config["pattern"], "mergeable_ranks": ranks, "special_tokens": {}}
+        reference = cls(tiktoken.Encoding("tekken", **known))
         reference.special_added, reference.begin = 1, (1,)  # <s>, as vLLM feeds it
-        reference.first_id, reference.few_tokens = special, orjson.dumps(document | few)
+        reference.first_id, reference.few_tokens = special, orjson.dumps(document | few).decode()
         return reference
 
     @classmethod

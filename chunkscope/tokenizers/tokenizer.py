@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from chunkscope.artefacts.note import Note, note
 from chunkscope.errors import InputError
@@ -25,12 +25,11 @@ from chunkscope.tokenizers.reference import (
     Ids,
     LoadedBeside,
     Reference,
-    TiktokenReference,
     TokenizersReference,
     engine_name,
     load_source,
 )
-from chunkscope.tokenizers.resolve import TokenizerKind, resolve
+from chunkscope.tokenizers.resolve import TokenizerFiles, TokenizerKind, resolve
 
 if TYPE_CHECKING:  # Jinja, which only chats need
     from chunkscope.tokenizers.chat_template import ChatTemplate
@@ -115,10 +114,12 @@ class Tokenizer:
             with self._lock:
                 self._counted_chars += sum(map(len, texts))
                 chars = max(self._chars, self._counted_chars)
-                file = self.facts.json_file if self._reference is None else None
-                if file and not self._beside and chars >= LoadedBeside.pays_from and sys.executable:
-                    self._beside = LoadedBeside(file, lambda: self.reference)
-                engines = engines_for(chars)
+                facts, file, files = self.facts, self.facts.json_file, self._files
+                files = TokenizerFiles("", TokenizerKind.RAW, (file,)) if file else files
+                is_loaded = self._beside or self._reference or not sys.executable
+                if chars in LoadedBeside.pays.get(files.kind, ()) and not is_loaded:
+                    self._beside = LoadedBeside(facts.package, files, lambda: self.reference)
+                engines = engines_for(chars if file else chars // 4)  # made of a loaded reference
                 if engines and self._engine is None and not self.only_reference:
                     if found := proved_engine(engines, self.facts, lambda: self.reference):
                         found.reference = lambda: self._beside or self.reference
@@ -186,7 +187,7 @@ class Tokenizer:
     def mistral_chat(self) -> MistralChat:
         """Where `counts_chats_itself`: what does."""
         with foreign_errors(self._title):
-            return MistralChat(cast("TiktokenReference", self.reference))
+            return MistralChat(self.facts.few_tokens, lambda: self._beside or self.reference)
 
     @property
     def chat_day(self) -> datetime.date:

@@ -19,6 +19,7 @@ from chunkscope.tokenizers import check, fast
 from chunkscope.tokenizers import tokenizer as ours
 from chunkscope.tokenizers.fast import FastEngine, Fastokens, Splintr
 from chunkscope.tokenizers.reference import LoadedBeside, Reference, TokenizersReference
+from chunkscope.tokenizers.resolve import TokenizerFiles, TokenizerKind
 from chunkscope.tokenizers.strings import sentences, suite
 from chunkscope.tokenizers.tokenizer import Tokenizer
 from tests.commands.helpers import write_jsonl
@@ -270,13 +271,14 @@ def test_a_reference_beside_runs_nothing_that_lies_where_the_data_is(place, tmp_
     monkeypatch.chdir(tmp_path)
     Path("orjson.py").write_text("open('ran', 'w')")
     reference = TokenizersReference.of_file(place / "tokenizer.json")
-    beside = LoadedBeside(place / "tokenizer.json", Reference)
+    files = [TokenizerFiles("", TokenizerKind.RAW, (f,)) for f in (place / "tokenizer.json", place)]
+    beside = LoadedBeside("tokenizers", files[0], Reference)
     for texts in (["one two"], ["line\nend", ""]):  # it is asked as often as there is something
         assert beside.ids(texts) == reference.ids(texts)
     assert not Path("ran").exists()
-    assert LoadedBeside(tmp_path / "none", lambda: reference).ids(["z"]) == reference.ids(["z"])
+    assert LoadedBeside("", files[1], lambda: reference).ids(["z"]) == reference.ids(["z"])
     counted = Tokenizer(str(place)).count(["one two"])  # prepares it
-    many = Tokenizer(str(place), expected_bytes=LoadedBeside.pays_from)
+    many = Tokenizer(str(place), expected_bytes=1_000_000)
     monkeypatch.setattr(ours, "engines_for", lambda _: [])
     monkeypatch.setattr(TokenizersReference, "of_file", None)  # it is not loaded in this process
     assert many.count(["one two"]) == counted
