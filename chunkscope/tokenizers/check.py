@@ -7,8 +7,6 @@ sample of its own rows.
 import random
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
-from time import process_time
 from typing import Generic, TypeVar
 
 import orjson
@@ -22,42 +20,26 @@ from chunkscope.tokenizers.prepare import TokenizerFacts
 from chunkscope.tokenizers.reference import Reference, engine_name
 from chunkscope.tokenizers.strings import suite
 
-_SUITE = "8"  # raise when the strings change: old verdicts then no longer count
-# A tokenizer that never splits a text reads a row as one word, over which an engine may take
-# quadratic time. Such an engine gets no row of more than a quarter of these.
-_LONG_ROW = 20_000
-LONG_ROWS = (" " * _LONG_ROW + "word " * _LONG_ROW, "a" * 2 * _LONG_ROW, "ab\n " * _LONG_ROW)
-_SLOWER = 3.0  # than the reference: the engine does not get long rows
+_SUITE = "9"  # raise when the strings change: old verdicts then no longer count
 
 T = TypeVar("T")
 _SAMPLE_WINDOW = 1000  # of a longer row, some part that may lie anywhere in it
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
-    """Whether an engine may be used; `longest_row` is the longest (characters) that it gets."""
-
-    agrees: bool
-    longest_row: int | None = None
+def known_verdict(engine: type[FastEngine], facts: TokenizerFacts) -> bool | None:
+    """Whether an earlier run found an engine equal to the reference with this tokenizer."""
+    return {b"equal": True, b"different": False}.get(read_cached("verdicts", _key(engine, facts)))
 
 
-def known_verdict(engine: type[FastEngine], facts: TokenizerFacts) -> Verdict | None:
-    """The verdict of an earlier run on an engine with this tokenizer."""
-    with suppress(ValueError, TypeError):
-        return Verdict(**orjson.loads(read_cached("verdicts", _key(engine, facts))))
-    return None
-
-
-def record_verdict(
-    engine: type[FastEngine], facts: TokenizerFacts, verdict: Verdict | None = None
-) -> None:
-    data = orjson.dumps(asdict(verdict or Verdict(agrees=False)))
+def record_verdict(engine: type[FastEngine], facts: TokenizerFacts, *, is_equal: bool) -> None:
+    data = b"equal" if is_equal else b"different"
     with suppress(ChunkscopeError):  # a cache that cannot be written costs time, not truth
         write_atomically(cache_file("verdicts", _key(engine, facts)), data)
 
 
 def _key(engine: type[FastEngine], facts: TokenizerFacts) -> str:
-    return f"{_SUITE} {engine_name(engine.package)} {engine_name(facts.package)} {facts.digest}"
+    names = f"{_SUITE} {engine_name(engine.package)} {engine_name(facts.package)}"
+    return f"{names} {facts.json_sha256 or facts.digest}"
 
 
 def proved_engine(
@@ -65,40 +47,23 @@ def proved_engine(
 ) -> FastEngine | None:
     """The first engine that takes this tokenizer and gives the ids of the reference."""
     for kind in engines:
-        if (verdict := known_verdict(kind, facts)) and not verdict.agrees:
+        if (is_equal := known_verdict(kind, facts)) is False:
             continue
         try:
             with foreign_errors(kind.package):
                 engine = kind(facts, reference)
-                if verdict is None:
+                if is_equal is None:
                     file = facts.json_file
                     texts = suite(orjson.loads(file.read_bytes()) if file else {})
-                    verdict = judge(engine, reference(), list(filter(engine.takes, texts)))
-                    record_verdict(kind, facts, verdict)
+                    texts = list(filter(engine.takes, texts))
+                    is_equal = engine.id_bytes(texts) == reference().id_bytes(texts)
+                    record_verdict(kind, facts, is_equal=is_equal)
         except InputError:  # it refuses what it does not know, or stumbles over a test string
-            record_verdict(kind, facts)
+            record_verdict(kind, facts, is_equal=False)
             continue
-        if verdict.agrees:
-            engine.longest_row = verdict.longest_row
+        if is_equal:
             return engine
     return None
-
-
-def judge(engine: FastEngine, reference: Reference, texts: list[str]) -> Verdict:
-    """Compare the ids of the test strings, and the time that long rows take."""
-    if engine.id_bytes(texts) != reference.id_bytes(texts):
-        return Verdict(agrees=False)
-    is_slow = any(
-        cpu_seconds(engine, row) > _SLOWER * cpu_seconds(reference, row) for row in LONG_ROWS
-    )
-    return Verdict(agrees=True, longest_row=_LONG_ROW // 4 if is_slow else None)
-
-
-def cpu_seconds(engine: FastEngine | Reference, text: str) -> float:
-    """Asked once: a second call could find the answer in a cache."""
-    begin = process_time()
-    engine.id_bytes([text])
-    return process_time() - begin
 
 
 class Reservoir(Generic[T]):

@@ -30,7 +30,6 @@ class FastEngine:
     def __init__(self, facts: TokenizerFacts, reference: Callable[[], Reference]) -> None:
         """It raises what it likes where it does not know the kind of tokenizer."""
         self.reference = reference
-        self.longest_row: int | None = None  # with more characters the reference is faster
         self.only_nfc = False  # text that normalizing would change goes to the reference
         if facts.json_file:
             self.encode = self.load(facts.json_file)
@@ -50,8 +49,6 @@ class FastEngine:
         raise NotImplementedError
 
     def takes(self, text: str) -> bool:
-        if self.longest_row is not None and len(text) > self.longest_row:
-            return False
         return not self.only_nfc or text.isascii() or is_normalized("NFC", text)
 
     def id_bytes(self, texts: list[str]) -> list[bytes]:

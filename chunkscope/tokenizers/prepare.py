@@ -5,6 +5,7 @@ transformers takes a second to import and, for some exports, does not count as t
 tokenizer.json; later runs load that with `tokenizers` and never import transformers.
 """
 
+import gc
 import hashlib
 import os
 from contextlib import suppress
@@ -24,7 +25,7 @@ from chunkscope.tokenizers.reference import (
     engine_name,
     load_source,
 )
-from chunkscope.tokenizers.resolve import TokenizerFiles, TokenizerKind
+from chunkscope.tokenizers.resolve import TokenizerFiles, TokenizerKind, resolve
 from chunkscope.tokenizers.strings import sentences
 
 _LAYOUT = "11"  # raise when the files in the cache change their meaning
@@ -75,10 +76,7 @@ def prepare(
     facts = TokenizerFacts(digest=digest, **known)
     if isinstance(reference, TransformersReference):
         auto = reference.tokenizer
-        special = {  # plain text, or a list of it, the way chat templates see them
-            name: list(map(str, token)) if isinstance(token, list | tuple) else str(token)
-            for name, token in auto.special_tokens_map.items()
-        }
+        special = dict(auto.special_tokens_map)  # the way chat templates see them
         facts = replace(
             facts,
             chat_template=auto.chat_template,
@@ -91,19 +89,42 @@ def prepare(
             facts = replace(facts, package=backend.package, runs_code=False)
     try:
         if isinstance(reference, TokenizersReference):
-            document = orjson.loads(reference.backend.to_str())
-            # Merges as texts, which older files have, load in up to a quarter less time.
-            merges = list(map(" ".join, document["model"].get("merges", ())))
-            if merges and "".join(merges).count(" ") == len(merges):  # none has a blank of its own
-                document["model"]["merges"] = merges
-            data = orjson.dumps(document)
-            facts = replace(facts, json_sha256=hashlib.sha256(data).hexdigest())
-            write_atomically(cast("Path", facts.json_file), data)
+            facts = _with_json(facts, orjson.loads(reference.backend.to_str()))
         write_atomically(cache_file("tokenizers", _key(files, digest)), orjson.dumps(asdict(facts)))
         prune_cache()
     except InputError:  # without a cache it only takes longer, as `analyze` says
         facts = replace(facts, json_sha256="")
     return facts, reference
+
+
+def run_apart(folder: str, digest: str, trust_remote_code: bool) -> None:
+    """What another process does, while this one proves an engine with the raw tokenizer.json."""
+    gc.disable()
+    prepare(resolve(folder), digest, trust_remote_code)
+    os._exit(0)  # not Python's own end, which frees every object first
+
+
+def of_raw(file: Path) -> tuple[TokenizerFacts, Reference]:
+    """A tokenizer.json alone: what transformers makes of it mostly counts alike."""
+    facts = TokenizerFacts(digest="", package=TokenizersReference.package, special_added=0)
+    facts = _with_json(facts, orjson.loads(file.read_bytes()))
+    return facts, TokenizersReference.of_file(cast("Path", facts.json_file))
+
+
+def _with_json(facts: TokenizerFacts, document: dict[str, Any]) -> TokenizerFacts:
+    """Keep a tokenizer.json in the cache, in one spelling, without what ids do not depend on."""
+    model = document["model"]
+    if "merges" in model:
+        model = {name: value for name, value in model.items() if value not in (None, False)}
+        # Merges as texts, which older files have, load in up to a quarter less time.
+        texts = [one if isinstance(one, str) else " ".join(one) for one in model["merges"]]
+        if "".join(texts).count(" ") == len(texts):  # none has a blank of its own
+            model["merges"] = texts
+    document.update(truncation=None, padding=None, decoder=None, model=model)
+    data = orjson.dumps(document).replace(b'"trim_offsets":true', b'"trim_offsets":false')
+    facts = replace(facts, json_sha256=hashlib.sha256(data).hexdigest())
+    write_atomically(cast("Path", facts.json_file), data)
+    return facts
 
 
 def _equal_backend(served: TransformersReference) -> TokenizersReference | None:

@@ -81,6 +81,14 @@ class TokenizersReference(Reference):
         return [encoding.ids for encoding in encodings]
 
 
+def beside(function: Callable[..., None], *arguments: object) -> Any:
+    """Another process that calls a function."""
+    code = f"from {function.__module__} import *; {function.__name__}{arguments}"
+    # -P: not a module that lies in the folder where the data is.
+    command = [sys.executable, "-P", "-c", code]
+    return Popen(command, stdin=PIPE, stdout=PIPE, stderr=DEVNULL)  # noqa: S603
+
+
 class LoadedBeside(Reference):
     """One in another process: while a tokenizer is loaded, all threads of a process stand."""
 
@@ -88,9 +96,7 @@ class LoadedBeside(Reference):
     pays: ClassVar = {"tokenizer.json": range(10**6, sys.maxsize), "tekken": range(2**18, 2**22)}
 
     def __init__(self, package: str, files: TokenizerFiles, otherwise: Callable[[], Any]) -> None:
-        code = f"from {__name__} import *; answer({files.kind.value!r}, {str(files.files[0])!r})"
-        command = [sys.executable, "-P", "-c", code]  # -P: no module of the data's folder
-        self._process: Any = Popen(command, stdin=PIPE, stdout=PIPE, stderr=DEVNULL)  # noqa: S603
+        self._process = beside(answer, files.kind.value, str(files.files[0]))
         self.package, self._lock, self._otherwise = package, Lock(), otherwise
 
     def ids(self, texts: list[str]) -> Ids:

@@ -7,25 +7,27 @@ import datetime
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from chunkscope.artefacts.note import Note, note
-from chunkscope.errors import InputError
+from chunkscope.errors import ChunkscopeError, InputError
 from chunkscope.prompts.chat import Conversation
 from chunkscope.tokenizers.check import RowSample, known_verdict, proved_engine, record_verdict
 from chunkscope.tokenizers.fast import MUCH, FastEngine, engines_for
 from chunkscope.tokenizers.foreign import foreign_errors
 from chunkscope.tokenizers.mistral import MistralChat
-from chunkscope.tokenizers.prepare import TokenizerFacts, facts_before, prepare
+from chunkscope.tokenizers.prepare import TokenizerFacts, facts_before, of_raw, prepare, run_apart
 from chunkscope.tokenizers.reference import (
     ID_BYTES,
     Ids,
     LoadedBeside,
     Reference,
     TokenizersReference,
+    beside,
     engine_name,
     load_source,
 )
@@ -88,12 +90,28 @@ class Tokenizer:
     def facts(self) -> TokenizerFacts:
         """What is known of it, made ready if no run did that before."""
         with self._lock:
+            if self._facts is None and self._files.kind is TokenizerKind.HF:
+                self._on_prepare(self.name)
+                self._prepare_beside()
             if self._facts is None:
-                if self._files.kind is TokenizerKind.HF:
-                    self._on_prepare(self.name)
                 with foreign_errors(self._title):
                     self._facts, self._reference = prepare(self._files, self.digest, self._trusted)
             return self._facts
+
+    def _prepare_beside(self) -> None:
+        """Let another process ask transformers, where an engine is to be proved: meanwhile that is
+        done with the raw tokenizer.json, which mostly counts alike."""
+        raw, engines = self._files.files[0].with_name("tokenizer.json"), engines_for(self._chars)
+        if not (self._chars and engines and raw.is_file() and sys.executable):
+            return
+        call = (run_apart, str(raw.parent), self.digest, self._trusted)
+        with beside(*call) as process, suppress(ChunkscopeError), foreign_errors(self._title):
+            facts, reference = of_raw(raw)
+            engine = proved_engine(engines, facts, lambda: reference)
+            process.communicate()
+            self._facts = facts_before(self._files, self.digest, self._trusted)
+            if self._facts and self._facts.json_sha256 == facts.json_sha256:
+                self._reference, self._engine = reference, engine or reference
 
     @property
     def reference(self) -> Reference:
@@ -137,7 +155,7 @@ class Tokenizer:
             if texts and isinstance(engine, FastEngine):
                 agrees = engine.id_bytes(texts) == engine.reference().id_bytes(texts)
                 if not agrees:
-                    record_verdict(type(engine), self.facts)
+                    record_verdict(type(engine), self.facts, is_equal=False)
             self._beside = None
         return agrees
 
@@ -163,9 +181,8 @@ class Tokenizer:
             return None
         template = repr(self._template or facts.chat_template)
         day = self.chat_day.isoformat() if "strftime_now" in template else ""
-        verdicts = {one.package: known_verdict(one, facts) for one in engines_for(MUCH)}
-        barred = repr([name for name, one in verdicts.items() if one and not one.agrees])
-        parts = (self.digest, engine_name(facts.package), barred, template, day)
+        barred = [one.package for one in engines_for(MUCH) if known_verdict(one, facts) is False]
+        parts = (self.digest, engine_name(facts.package), repr(barred), template, day)
         return sha256("\n".join(parts).encode()).hexdigest()
 
     # -- chats ---------------------------------------------------------------------------------
