@@ -53,9 +53,8 @@ def proved_engine(
             with foreign_errors(kind.package):
                 engine = kind(facts, reference)
                 if is_equal is None:
-                    file = facts.json_file
-                    texts = suite(orjson.loads(file.read_bytes()) if file else {})
-                    texts = list(filter(engine.takes, texts))
+                    document = orjson.loads(facts.json_file.read_bytes()) if facts.json_file else {}
+                    texts = list(filter(engine.takes, suite(document)))
                     is_equal = engine.id_bytes(texts) == reference().id_bytes(texts)
                     record_verdict(kind, facts, is_equal=is_equal)
         except InputError:  # it refuses what it does not know, or stumbles over a test string

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 import orjson
 
+from chunkscope.artefacts.files import cache_folder
 from chunkscope.errors import InputError, MissingError
 from chunkscope.sources.base import first_line
 from chunkscope.tokenizers.resolve import TokenizerFiles, TokenizerKind
@@ -82,11 +83,11 @@ class TokenizersReference(Reference):
 
 
 def beside(function: Callable[..., None], *arguments: object) -> Any:
-    """Another process that calls a function."""
+    """Another process that calls a function. Where nothing can be kept, they share one folder."""
     code = f"from {function.__module__} import *; {function.__name__}{arguments}"
-    # -P: not a module that lies in the folder where the data is.
-    command = [sys.executable, "-P", "-c", code]
-    return Popen(command, stdin=PIPE, stdout=PIPE, stderr=DEVNULL)  # noqa: S603
+    command = [sys.executable, "-P", "-c", code]  # -P: no module of the data's folder
+    env = {**os.environ, "CHUNKSCOPE_CACHE_DIR": str(cache_folder())}
+    return Popen(command, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, env=env)  # noqa: S603
 
 
 class LoadedBeside(Reference):

@@ -160,12 +160,11 @@ def test_an_engine_that_miscounts_a_string_or_panics_is_not_used_nor_loaded_agai
 
 
 @pytest.mark.parametrize("kind", ["PreTrainedTokenizerFast", "GPT2Tokenizer"])
-def test_another_process_prepares_what_is_large_and_transformers_stays_right(
-    place: Path, monkeypatch: pytest.MonkeyPatch, kind: str
-) -> None:
+def test_for_much_text_another_process_asks_transformers_which_is_right(place, monkeypatch, kind):
     raw = splitting(r"\p{N}{1,2}|\p{L}+|[^\p{L}\p{N}]", "1 2", "12 3")
     folder = save(raw, place.parent / kind, tokenizer_class=kind)
     monkeypatch.setattr(ours, "prepare", None)  # here an engine is proved with the raw file
+    monkeypatch.setenv("CHUNKSCOPE_CACHE_DIR", str(folder / "tokenizer.json"))  # none can be there
     tokenizer, texts = Tokenizer(str(folder), expected_bytes=1), ["1234 12", "naïve"]
     right = AutoTokenizer.from_pretrained(str(folder))(texts, add_special_tokens=False)
     assert tokenizer.id_bytes(texts) == [array("I", ids).tobytes() for ids in right["input_ids"]]
