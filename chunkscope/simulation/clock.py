@@ -9,8 +9,8 @@ from bisect import bisect_left
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
-from itertools import accumulate, islice, repeat
-from math import inf
+from itertools import accumulate, islice
+from math import inf, nan
 from operator import add, sub
 
 from chunkscope.hardware.step_time import StepModel
@@ -18,7 +18,8 @@ from chunkscope.simulation.requests import RequestState, Step
 
 # Of a step, in seconds: on the GPU; on the host to prepare it, to launch it, to hand out tokens.
 StepTimes = Callable[[Step], tuple[float, float, float, float]]
-CLEARLY_S = 1e-9  # more than what is lost in rounding
+Parts = tuple[float, float, float]
+CLEARLY_S, CLEARLY = 1e-9, 1e-4  # more than what is lost in rounding: at all, of a gap
 
 
 class Arrivals:
@@ -59,12 +60,14 @@ class Clock:
     """`launch` a step, `finish` the oldest that is launched.
 
     `gpu_s`: what the GPU computed in all; where all requests come at once, as long as the run would
-    take with a host that takes no time.
+    take with a host that takes no time. With `late_s`, which is faster, it is not known, and gaps
+    are rounded otherwise, unless they are near one of these.
     """
 
-    def __init__(self, times: StepTimes, start: float) -> None:
-        self.now = start
-        self.ends: list[float] = []  # of each step
+    def __init__(self, times: StepTimes, start: float, late_s: Sequence[float] | None) -> None:
+        self.now, self._late_s = start, late_s
+        self.ends: dict[int, float] = {}  # of steps by number: of those that are alike, the last
+        self.num_steps = 0
         self.gaps: defaultdict[int, list[float]] = defaultdict(list)  # by how many wait for each
         self.gpu_s = 0.0
         self.tokens = 0
@@ -77,6 +80,7 @@ class Clock:
         """Kernel by kernel, the GPU cannot be done before the last is launched."""
         launched = self.now
         gpu_s, prepare, launch, hand_out = self._times(step)
+        self._last = step, prepare, launch, hand_out
         ready = launched + prepare
         self.now = ready + launch
         computed = max(self._gpu_free, ready) + gpu_s
@@ -89,23 +93,24 @@ class Clock:
         """The tokens that a step gives are there at its end; how long it took."""
         step, launched, computed, hand_out = self.launched.popleft()
         end, ends = max(computed, self.now) + hand_out, self.ends
-        before = ends[-1] if ends else launched
+        before = ends.get(self.num_steps - 1, launched)
         if step.decoding_on:
             self.gaps[step.decoding_on].append(end - before)
         for last_step in step.resumed:
             self.gaps[1].append(end - ends[last_step])
-        ends.append(end)
-        self.now = end
+        ends[self.num_steps] = self.now = end
+        self.num_steps += 1
         return step, end - (launched if launched > before else before)
 
-    def repeat(self, step: Step, seconds: Iterator[float], until: float, *, ahead: bool) -> int:
-        """Steps like this one, launched last, until a time: each is launched, the oldest finished,
-        as above. `seconds`: on the GPU, none less than the one before; unless `ahead`, no more of
-        them are taken than steps, which come back."""
-        now, gpu_free, ends, requests = self.now, self._gpu_free, self.ends, step.decoding_on
-        _, prepare, launch, hand_out = self._times(step)
-        lags, first, gaps = bool(self.launched), len(ends), self.gaps[requests]
-        for gpu_s in seconds if now < until else ():
+    def repeat(self, parts: Parts, contexts: Iterator[float], until: float, *, ahead: bool) -> int:
+        """Steps like the one launched last, until a time: each is launched, the oldest finished, as
+        above. `parts`: of their seconds on the GPU, the second per token of the contexts, none less
+        than the one before. Unless `ahead`, no more are taken than steps, which come back."""
+        (step, prepare, launch, hand_out), (fixed_s, context_s, last_s) = self._last, parts
+        now, gpu_free, requests = self.now, self._gpu_free, step.decoding_on
+        lags, gaps, first = bool(self.launched), self.gaps[requests], len(self.gaps[requests])
+        for context in contexts if now < until else ():
+            gpu_s = fixed_s + context * context_s + last_s
             self.gpu_s += gpu_s
             before, ready, oldest = now, now + prepare, gpu_free
             now = ready + launch
@@ -115,24 +120,27 @@ class Clock:
             computed = oldest if lags else gpu_free
             now = (computed if computed > now else now) + hand_out
             gaps.append(now - before)
-            ends.append(now)
             if now >= until:
                 break
             if is_ahead and gpu_s > prepare + launch + hand_out + CLEARLY_S:
                 # It stays ahead: all ends follow from when the GPU is done.
                 most = None if until == inf else int((until - now) / gpu_s) + 2
-                following = list(islice(seconds, most))
+                following = [fixed_s + c * context_s + last_s for c in islice(contexts, most)]
                 done = list(accumulate(following, initial=gpu_free))
-                later = [now, *map(add, done[:-1], repeat(hand_out))]
-                del later[bisect_left(later, until, 1) + 1 :]
-                taken = len(later) - 1
-                ends += later[1:]
-                gaps += map(sub, later[1:], later)
-                self.gpu_s = reduce(add, following[:taken], self.gpu_s)
-                before, now, gpu_free = (before, *later)[-2], later[-1], done[taken]
+                taken = min(bisect_left(done, until, key=hand_out.__add__) + 1, len(following))
+                del following[taken:], done[taken + 1 :]
+                low, high = gpu_s * (1 - CLEARLY), (following or [gpu_s])[-1] * (1 + CLEARLY)
+                exact = self._late_s is None or any(low < late < high for late in self._late_s)
+                later = [now, *[end + hand_out for end in done[0 if exact else -3 : -1]]]
+                gaps += map(sub, later[1:], later) if exact else [gpu_s, *following][:taken]
+                self.gpu_s = reduce(add, following, self.gpu_s) if exact else nan
+                before, now, gpu_free = (before, *later)[-2], later[-1], done[-1]
                 break
-        if lags and len(ends) > first:
+        taken = len(gaps) - first
+        if lags and taken:
             self.launched[0] = (step, before, gpu_free, hand_out)
-        self.now, self._gpu_free = now, gpu_free
-        self.tokens += requests * (len(ends) - first)
-        return len(ends) - first
+        self.num_steps += taken
+        self.ends[self.num_steps - 1] = self.now = now
+        self._gpu_free = gpu_free
+        self.tokens += requests * taken
+        return taken

@@ -6,7 +6,7 @@ tests/simulation/test_fast_scheduler.py holds the two side by side.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterator
 from typing import Any
 
 from chunkscope.hardware.step_time import AttentionWindow
@@ -44,7 +44,8 @@ class FastScheduler(Scheduler):
         """Until somebody ends, is preempted, or may come: free blocks only get fewer till then."""
         # Rows that leave a window make room for others.
         is_turned_away = self._turned_away and not self.kv_cache.groups.window
-        if self.in_turn or (self._can_come and not is_turned_away):
+        frees = self.waiting and len(self.running) > len(self.decoding)  # one that has ended
+        if self.in_turn or frees or (self._can_come and not is_turned_away):
             return 0
         return self.decoding.steps_alike(self.kv_cache.num_free)
 
@@ -64,14 +65,14 @@ class FastScheduler(Scheduler):
 
     def _take_turns(self, taken: int = 0) -> None:
         """Blocks for the next token of all that go on; what left their windows is given back."""
-        self.kv_cache.get_new_blocks(self.decoding.blocks_to_come - taken)
+        if new := self.decoding.blocks_to_come - taken:
+            self.kv_cache.get_new_blocks(new)
         if left := self.decoding.blocks_to_leave:
             self.kv_cache.give_back(left)
 
     def update_from_output(self, step: Step) -> None:
-        if step.ended:
-            self._turned_away = False
-            super().update_from_output(step)
+        self._turned_away = False
+        super().update_from_output(step)
 
     def _schedule_running(self, step: Step, token_budget: int) -> int:
         taken = 0
@@ -185,12 +186,12 @@ class DecodingGroup(dict[RequestState, None]):
         every = self._offset + len(self) * clock
         return self._window.mixed(every, self._context.tokens(clock)) if self._context else every
 
-    def contexts(self, steps: int) -> Iterable[float]:
-        """That of the second step from now on, and of those after it, up to so many steps."""
+    def contexts(self, steps: int) -> Iterator[float]:
+        """That of each of so many steps from now on."""
         if self._context:
-            return map(self.context_after, range(2, steps + 1))
-        first = self._offset + len(self) * self._clock
-        return range(first + 2 * len(self), first + (steps + 1) * len(self), len(self))
+            return map(self.context_after, range(1, steps + 1))
+        first = self._offset + len(self) * (self._clock + 1)
+        return iter(range(first, first + steps * len(self), len(self)))
 
     def join(self, request: RequestState) -> None:
         request.offset = request.num_computed_tokens - self._clock

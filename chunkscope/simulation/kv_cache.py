@@ -7,7 +7,6 @@ that one request could want again, or that several prompts share, in a stretch o
 import sys
 from collections import OrderedDict
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from chunkscope.models.layers import KvKind
@@ -32,8 +31,7 @@ class WantedRun(NamedTuple):
     end: int
 
 
-@dataclass(frozen=True, slots=True)
-class CacheHit:
+class CacheHit(NamedTuple):
     """What the cache holds of a request: shared runs, then its `own` from before preemption."""
 
     shared: tuple[WantedRun, ...] = ()
@@ -108,7 +106,7 @@ class KvCache:
 
     def get_computed_blocks(self, request: RequestState) -> CacheHit:
         """The longest cached prefix; the last token is always computed, to have logits."""
-        if not self._caching or request.skips_cache:
+        if not self._caching or request.skips_cache or not (request.path or request.run):
             return CacheHit()
         most = (request.num_tokens - 1) // self.block_size
         shared = tuple(self._find_shared(request, most)) if request.path else ()

@@ -40,6 +40,7 @@ class Scenario:
     policy: ChunkPolicy = ChunkPolicy.VLLM
     concurrency: int | None = None  # requests that the client keeps under way; None: all
     slo: Slo = ()
+    rate: float = 1.0  # requests come so many times as fast
 
 
 def run_setting(scenario: Scenario, settings: Settings, pool: KvPool, **how: Any) -> SimulatedRun:
@@ -56,12 +57,14 @@ def simulated(
     fast: bool = True,
     times: StepTimes | None = None,
     give_up: float | None = None,
+    figures: bool = True,
 ) -> tuple[Outlook, Callable[[], SimulatedRun]]:
     """One setting: what is sure of its limits, and its figures, which take some time. The first
     `watch` steps are kept to be shown. `fast` changes nothing else.
 
     `times` say how long steps take: those of reference/ are measured. Of several replicas in data
     parallel each gets every n-th request. It ends when a limit is broken, `give_up` times over.
+    Without `figures` one learns sooner what is sure; they would take a second run.
     """
     check_sizes(settings)
     check_requests(scenario.requests, settings, pool, scenario.rules)
@@ -70,18 +73,19 @@ def simulated(
     concurrency = scenario.concurrency or len(states)
     replicas = min(settings.parallel.data, len(states), concurrency)
     look = partial(outlook_of, scenario.slo, is_open=scenario.concurrency is None)
+    late_s = [limit.seconds * (give_up or 1) for limit in scenario.slo if limit.metric == "itl"]
     for number in range(replicas):
         kind, scheduler = EXPERIMENTS.get(name, Policy), FastScheduler if fast else Scheduler
         own, share = states[number::replicas], -(-(concurrency - number) // replicas)
         engine = _Replica(
             scheduler(kind(name, settings, scenario.rules), pool, scenario.step.window),
-            Clock(times or partial(step_times, model), start),
+            Clock(times or partial(step_times, model), start, None if figures else late_s),
             Arrivals(own, share),
             model,
             watch=0 if number else watch,
         )
         known = engine.run(look(give_up, states, own) if give_up else None)
-        if known.broken:
+        if known.broken or not figures:
             return known, partial(run_setting, scenario, settings, pool)
         engines.append(engine)
     return known, partial(_result, scenario, settings, pool, states, engines)
@@ -118,16 +122,14 @@ def check_requests(
 
 
 def _states(scenario: Scenario, block_size: int) -> list[RequestState]:
-    paths = block_paths(scenario.stretches, block_size)
+    paths = [*block_paths(scenario.stretches, block_size), ()]  # the last, of NOTHING
     return [
         RequestState(
             place,
             request.prompt_tokens,
             request.output_tokens,
-            request.arrival_s,
-            path=clipped(paths[request.stretch], request.prompt_tokens // block_size)
-            if request.stretch >= 0
-            else (),
+            request.arrival_s / scenario.rate,
+            path=clipped(paths[request.stretch], request.prompt_tokens // block_size),
             skips_cache=place in scenario.scored,
             # Short prompts are somebody waiting; where that counts, long ones give way.
             priority=int(request.prompt_tokens > INTERACTIVE_TOKENS),
@@ -159,7 +161,7 @@ class _Replica:
         """With async scheduling a step is launched before the result of the last is there."""
         scheduler, clock, coming = self.scheduler, self.clock, self._coming
         lag, due = int(scheduler.rules.async_scheduling), FEW_STEPS
-        while coming or clock.launched or scheduler.running or scheduler.waiting:
+        while clock.launched or scheduler.running or scheduler.waiting or coming:
             for request in coming.due(clock.now):
                 scheduler.waiting.add(request)
             step = scheduler.schedule()
@@ -178,36 +180,33 @@ class _Replica:
                 self._finish()
             if isinstance(scheduler, FastScheduler) and scheduler.num_steps >= self._watch:
                 self._skip_ahead(scheduler)
-            if sure and len(clock.ends) >= due:
-                due = int(len(clock.ends) * LATER) + 1
+            if sure and clock.num_steps >= due:
+                due = int(clock.num_steps * LATER) + 1
                 if (known := sure(clock)).broken:
                     return known
         return sure(clock) if sure else Outlook()
 
     def _finish(self) -> None:
         step, seconds = self.clock.finish()
-        self.scheduler.update_from_output(step)
         self.scheduler.policy.after_step(step, seconds)
-        self._coming.ended(len(step.ended), self.clock.now)
+        if step.ended:
+            self.scheduler.update_from_output(step)
+            self._coming.ended(len(step.ended), self.clock.now)
 
     def _skip_ahead(self, scheduler: FastScheduler) -> None:
         """Steps in which the same requests decode on, until something happens or one comes."""
-        clock, coming = self.clock, self._coming
-        most = 0 if any(step.ended for step, *_ in clock.launched) else scheduler.steps_alike()
+        clock, coming, model, group = self.clock, self._coming, self._model, scheduler.decoding
+        most = scheduler.steps_alike()
         if not most or coming.next_s <= clock.now:
             return
-        group, requests = scheduler.decoding, len(scheduler.decoding)
-        step = Step(scheduler.num_steps, decode_requests=requests, decoding_on=requests)
-        step.decode_context_tokens = group.context_after(1)
+        step, n, peak = scheduler.schedule(), len(group), scheduler.kv_cache.num_used
         clock.launch(step)
         self._finish()  # the one before them, whatever it was
-        model = self._model  # what `gpu_s` computes, in its order
-        fixed_s, context_s = model.gpu_s(requests, 0, 0, 0), model.per_decode_context_s
-        last_s, contexts = requests * model.per_request_s, group.contexts(most)
-        seconds = (fixed_s + context * context_s + last_s for context in contexts)
+        # What `gpu_s` computes, in its order.
+        parts = model.gpu_s(n, 0, 0, 0), model.per_decode_context_s, n * model.per_request_s
         ahead = most >= FEW_STEPS and not model.window.tokens  # a window only moves forward
-        taken = 1 + clock.repeat(step, seconds, coming.next_s, ahead=ahead)
-        self.peak_blocks = max(self.peak_blocks, scheduler.skip_ahead(taken))
+        taken = clock.repeat(parts, group.contexts(most - 1), coming.next_s, ahead=ahead)
+        self.peak_blocks = max(self.peak_blocks, peak, scheduler.skip_ahead(taken))
 
 
 def _timeline_step(step: Step, waiting: int) -> TimelineStep:
@@ -238,13 +237,13 @@ def _result(
     waiting = chain.from_iterable(repeat(n, len(seconds)) for n, seconds in gaps)
     itl = Ranked(chain.from_iterable(seconds for _, seconds in gaps), waiting)
     times = [request_times(state, clocks[state.id % len(clocks)].ends) for state in states]
-    makespan_s = max(clock.ends[-1] for clock in clocks) - first
-    steps = sum(len(clock.ends) for clock in clocks)
+    makespan_s = max(max(clock.ends.values()) for clock in clocks) - first
+    steps = sum(clock.num_steps for clock in clocks)
     input_tokens = sum(state.num_prompt_tokens for state in states)
     output_tokens = sum(state.max_tokens for state in states)
     cached_tokens = sum(state.num_cached_tokens for state in states)
     slo, is_open = slo_result(scenario.slo, times, itl), scenario.concurrency is None
-    shown = pairwise((first, *clocks[0].ends))  # without a pause, unless nothing was to do
+    shown = pairwise((first, *clocks[0].ends.values()))  # without a pause, unless nothing was to do
     figures = Figures(
         makespan_s=makespan_s,
         ttft_s=Ranked(request.ttft_s for request in times).percentiles(),

@@ -7,7 +7,7 @@ A limit is on a percentile over all requests or gaps. Goodput counts single requ
 import re
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import sqrt
 from operator import attrgetter
@@ -147,11 +147,11 @@ def slo_result(limits: Slo, requests: Sequence[RequestTimes], gaps: Ranked) -> S
     return SloResult(limits=limits, found_s=tuple(map(found, limits)), good_requests=good)
 
 
-def request_times(state: RequestState, ends: Sequence[float], now: float = 0.0) -> RequestTimes:
+def request_times(state: RequestState, ends: Mapping[int, float], now: float = 0.0) -> RequestTimes:
     """What a request saw; while its steps have not ended, what it will have seen at least."""
     came, first, last = state.arrival_s, state.first_step, state.last_step
-    first_s = ends[first] if 0 <= first < len(ends) else max(now, came)
-    last_s = ends[last] if state.has_ended and last < len(ends) else max(now, first_s)
+    first_s = ends.get(first, max(now, came))
+    last_s = ends[last] if state.has_ended and last in ends else max(now, first_s)
     return RequestTimes(first_s - came, last_s - came, state.max_tokens)
 
 
@@ -206,7 +206,7 @@ def outlook_of(
     def outlook(clock: Clock) -> Outlook:
         ends, now, pressure = clock.ends, clock.now if is_open else 0.0, 0.0
         came = own[: bisect_right(own, clock.now, key=attrgetter("arrival_s"))]
-        served = [0 <= state.first_step < len(ends) for state in came]
+        served = [state.first_step in ends for state in came]
         # When the first half is served, only the second waits longer.
         is_judged = is_open and len(own) == len(every) and times <= 1 and sum(served[:half]) == half
         seen = [request_times(state, ends, now) for state in came if is_judged or on_requests]

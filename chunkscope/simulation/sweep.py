@@ -4,7 +4,7 @@ no queue grows. From one rate to the next only the arrivals are slower or faster
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
-from math import log2
+from math import inf, log2
 
 from chunkscope.simulation.loop import Scenario, run_setting, simulated
 from chunkscope.simulation.result import SimulatedRun, SustainedRate
@@ -31,7 +31,6 @@ def points(base: Settings) -> Iterator[Settings]:
 
 UNIT_RATE = "1/s"  # how the requests come that `find_rate` is given
 PER_DOUBLING = 24  # rates that are tried: each is 2.9 % over the one before, wherever one begins
-FARTHEST = 7 * PER_DOUBLING  # from the first that is tried
 STEEP = 1.6  # the rate's power that pressure grows with, until two rates say it: 1 to 1.9 seen
 FEW = 0.1  # the least pressure that says how near a limit is
 ALONE, BY_FAR = 64, 0.8
@@ -53,35 +52,29 @@ def find_rate(
     @cache
     def run(place: int, slo: Slo = scenario.slo) -> tuple[Outlook, Figures]:
         tick()
-        rate = _rate(place)
-        requests = tuple(replace(r, arrival_s=r.arrival_s / rate) for r in scenario.requests)
-        coming = replace(scenario, requests=requests, slo=slo)
-        known, figures = simulated(coming, settings, pool, give_up=1.0)
-        if not known.broken and (known.pressure >= 1 or settings.parallel.data > 1):
+        rate, several = 2.0 ** (place / PER_DOUBLING), settings.parallel.data > 1
+        coming, whole = replace(scenario, rate=rate, slo=slo), saturation or several
+        known, figures = simulated(coming, settings, pool, give_up=1.0, figures=whole)
+        if not known.broken and (known.pressure >= 1 or several):
             known = known._replace(broken=figures().breaks)
         return known, figures
 
-    requests = tuple(replace(request, arrival_s=0.0) for request in scenario.requests)
-    at_once = replace(scenario, requests=requests)
+    at_once, count = replace(scenario, rate=inf), len(scenario.requests)
     if alone := lone_run_that_breaks(at_once, settings, pool):
         rate = SustainedRate(rate_per_s=None, breaks=alone.breaks, saturation_per_s=None)
         return rate, lambda: alone
-    most = 0.0 if start else len(requests) / run_setting(at_once, settings, pool).figures.makespan_s
+    most = 0.0 if start else count / run_setting(at_once, settings, pool).figures.makespan_s
     near = round(PER_DOUBLING * log2(start or most / 2))
     highest, broken = _between(lambda place: run(place)[0], near, 1 if start else PER_DOUBLING)
     breaks, calm = run(broken)[0].broken if broken is not None else None, broken
     if saturation and breaks not in (None, GROWING):
         calm = _between(lambda place: run(place, ())[0], near, PER_DOUBLING)[1]
     rate = SustainedRate(
-        rate_per_s=None if highest is None else _rate(highest),
+        rate_per_s=None if highest is None else 2.0 ** (highest / PER_DOUBLING),
         breaks=breaks,
-        saturation_per_s=_rate(calm) if saturation and calm is not None else None,
+        saturation_per_s=2.0 ** (calm / PER_DOUBLING) if saturation and calm is not None else None,
     )
     return rate, run(broken or 0 if highest is None else highest)[1]
-
-
-def _rate(place: int) -> float:
-    return float(2 ** (place / PER_DOUBLING))
 
 
 def lone_run_that_breaks(
@@ -91,8 +84,9 @@ def lone_run_that_breaks(
     nth = max(1, len(scenario.requests) // ALONE)
     scored = frozenset(place // nth for place in scenario.scored if place % nth == 0)
     some = replace(scenario, requests=scenario.requests[::nth], scored=scored, concurrency=1)
-    run = run_setting(some, settings, pool)
-    return run if run.slo and run.slo.use >= 1 / BY_FAR else None
+    known, figures = simulated(some, settings, pool, give_up=1 / BY_FAR, figures=False)
+    run = figures() if known.broken or known.pressure >= 1 else None
+    return run if run and run.slo and run.slo.use >= 1 / BY_FAR else None
 
 
 def _between(
@@ -104,7 +98,7 @@ def _between(
     be as may be: by the two places nearest to it, or in their middle where that says nothing.
     """
     ends, far, place, was_kept = dict[bool, int](), dict[bool, float](), start, None
-    while abs(place - start) < FARTHEST:
+    while abs(place - start) < 7 * PER_DOUBLING:
         broken, pressure = known(place)
         kept, over = broken is None, log2(pressure) if pressure > FEW else 0.0
         ends[kept], far[kept] = place, max(0.0, -over if kept else over)

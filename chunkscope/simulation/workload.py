@@ -26,7 +26,6 @@ from chunkscope.prompts.harness.log import LONGEST_FIRST
 from chunkscope.vllm.enums import SendOrder, Task
 
 BATCH, GIVEN, AS_IN_TRACE = "batch", "given", "trace"
-LONG_OVER = 2_048  # tokens
 VERIFY_SCHEMA = "chunkscope/verify/4"  # the artefact that holds a workload
 
 
@@ -62,7 +61,7 @@ class Workload:
     seed: int
     arrivals: str
     task: Task
-    long_over: int = LONG_OVER
+    long_over: int = 2_048
     shared_prefix: int = 0
     left_out: int = 0  # prompts of the profile that no engine would take at this length
     stretches: tuple[Stretch, ...] = ()

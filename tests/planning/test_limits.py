@@ -69,7 +69,7 @@ def test_what_0_31_brought_is_tried_where_it_is_known(version, known):
 def test_at_twice_the_rate_that_is_served_many_wait():
     """A thousand requests, fewer than may run at once, never waited, whatever the rate."""
     made, short = served("ttft_p95=2s", max_output=256), profile(data=range(100, 300, 4))
-    at_once = Problem.of(short, replace(made.request, arrivals="batch", slo=None), made.deployment)
+    at_once = Problem.of(short, replace(made.request, arrivals="batch", slo=()), made.deployment)
     default, count = at_once.default, 2_000
     batch = replace(at_once, request=replace(at_once.request, requests=count)).simulator()
     twice = f"{2 * count / batch.attempt(default).figures.makespan_s}/s"
