@@ -61,20 +61,12 @@ def __dir__() -> list[str]:
     return __all__  # what a notebook offers on Tab, though it is not loaded yet
 
 
-def _first_sentence(result: object) -> str:
-    from chunkscope.report.section import sections
-
-    return next(text for section in sections(result) for text in section.sentences)
-
-
 def __getattr__(name: str) -> "Any":
     if name not in __all__:  # what is, is loaded on first use
         raise AttributeError(f"module 'chunkscope' has no attribute {name!r}")
     from importlib import import_module
 
-    from chunkscope.artefacts.artefact import Shown
-
-    Shown.first_sentence = _first_sentence
+    import_module("chunkscope.report.section")  # what Python shows of results
     home = next(home for home, names in _HOMES.items() if name in names)
     globals()[name] = value = getattr(import_module(f"chunkscope.{home}"), name)
     return value

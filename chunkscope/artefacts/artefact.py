@@ -101,7 +101,7 @@ class Shown:
     """What Python shows of a result: its first sentence, and in a notebook its table."""
 
     __slots__ = ()
-    first_sentence: ClassVar[Callable[[Any], str]] = lambda _: ""  # chunkscope/__init__ has words
+    first_sentence: ClassVar[Callable[[Any], str]] = lambda _: ""  # report/section has it
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {Shown.first_sentence(self)}>"

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 from chunkscope.errors import UsageError
 
 Fact = bool | int | float | str | None
+Values = dict[str, "Fact | list[Fact] | Note"]
 Word = TypeVar("Word", bound=StrEnum)
 
 
@@ -31,7 +32,7 @@ class Note:
     """What is worth saying, and the values its sentence needs."""
 
     code: str
-    values: dict[str, Fact | list[Fact]] = field(default_factory=dict)
+    values: Values = field(default_factory=dict)
 
 
 def note(code: str, **values: Any) -> Note:

@@ -14,7 +14,7 @@ from chunkscope.lengths.scan import Scan
 from chunkscope.lengths.trace_export import TraceExport
 from chunkscope.prompts.harness.rendering import Rendering
 from chunkscope.prompts.prefix_files import check_datasets
-from chunkscope.sources.base import Source, printable, without_secrets
+from chunkscope.sources.base import DataError, Source, printable, without_secrets
 from chunkscope.sources.discovery import discover
 from chunkscope.tokenizers.reference import engine_name
 from chunkscope.tokenizers.resolve import NO_TOKENIZER, TokenizerInfo
@@ -102,14 +102,12 @@ def profile_of(
     """The profile of counted datasets; an error when not one prompt was counted."""
     if not any(dataset.lengths.counts for dataset in datasets):
         for failure in filter(None, [dataset.failure for dataset in datasets]):
-            raise InputError(failure.message, hint=failure.hint)
+            raise DataError(failure.code, **failure.values)
         for dataset in datasets:
             for first in dataset.bad_rows[:1]:
-                raise InputError(
-                    f"none of the {dataset.skipped:,} rows of {dataset.path} could be used; "
-                    f"{dataset.unit} {first.position}: {first.reason}",
-                    hint="is it another field (--field) or format (`chunkscope help config`)?",
-                )
+                about = {"rows": dataset.skipped, "path": dataset.path, "unit": dataset.unit}
+                about |= {"position": first.position, "reason": first.reason}
+                raise DataError("all_bad", **about)
         names = ", ".join(dataset.path for dataset in datasets[:3])
         raise InputError(f"there are no rows in {names}", hint="is the file empty?")
     engines = engines_of(datasets)

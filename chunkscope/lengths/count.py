@@ -136,7 +136,7 @@ class PromptCounter:
                 said = [turn["content"] for turn in string_content(item.messages)]
                 self.sample.add([(position, "\n".join(filter(None, said))[:CHARS])])
         except TemplateRefused as error:
-            problems.bad(position, error.message)
+            problems.bad(position, error)
             return None
         self.media_rows += bool(item.media)
         self.ignored_tools += tokenizer.ignores_tools(item)

@@ -19,14 +19,14 @@ from typing import Any, NamedTuple
 
 from chunkscope.artefacts.note import Note
 from chunkscope.console import Progress
-from chunkscope.errors import ChunkscopeError, EngineError, InputError, MissingError, UsageError
+from chunkscope.errors import ChunkscopeError, EngineError, MissingError, UsageError
 from chunkscope.lengths.analyze import Paths, discovered, engines_of, info_of, profile_of
 from chunkscope.lengths.content import Content
 from chunkscope.lengths.histogram import added_up
 from chunkscope.lengths.options import AnalyzeOptions
 from chunkscope.lengths.profile import DatasetProfile, Profile, together
 from chunkscope.lengths.scan import DatasetScan, Scan
-from chunkscope.sources.base import Problems, Source, first_line
+from chunkscope.sources.base import DataError, Problems, Source, first_line
 from chunkscope.sources.reader import split
 from chunkscope.tokenizers.resolve import TokenizerInfo
 
@@ -212,10 +212,7 @@ def _result(ray: Any, task: Any, job: Job, place: int) -> CountedPart:
     try:
         counted: CountedPart | ChunkscopeError = ray.get(task)
     except (ray.exceptions.WorkerCrashedError, ray.exceptions.OutOfMemoryError) as error:
-        died = InputError(
-            f"its worker died {RETRIES + 1} times ({first_line(error)})",
-            hint="was it out of memory? See `ray logs`, and count this file by itself",
-        )
+        died = DataError("worker_died", times=RETRIES + 1, why=first_line(error))
         return CountedPart(place, DatasetScan(Scan(job.options), job.parts[place]).result(died))
     except ray.exceptions.RayTaskError:
         raise  # a bug, not a death
@@ -243,7 +240,7 @@ def count_part(job: Job, place: int, *, by_reference: bool) -> CountedPart | Chu
         if by_reference:
             scan.tokenizer.use_reference()
         if file and not part.member and file.is_file() and file.stat().st_size != part.bytes:
-            error = InputError(f"{file} has another size on the node that counts it")
+            error = DataError("another_size", path=str(file))
             return CountedPart(place, DatasetScan(scan, part).result(error))
         (dataset,) = scan.datasets([part])
     except ChunkscopeError as error:

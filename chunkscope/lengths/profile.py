@@ -43,14 +43,6 @@ class Sample:
     seed: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
-    """Why a dataset could not be read to its end."""
-
-    message: str
-    hint: str | None = None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class DatasetProfile:
     """The lengths of one dataset. `skipped` rows could not be used; `failure` ended it early.
@@ -77,7 +69,7 @@ class DatasetProfile:
     output_lengths: LengthHistogram | None = None
     longest: tuple[LongPrompt, ...] = ()
     bad_rows: tuple[BadRow, ...] = ()
-    failure: Failure | None = None
+    failure: Note | None = None  # why it could not be read to its end
     notes: tuple[Note, ...] = dataclasses.field(default=(), metadata=INCIDENTAL)
     uncounted: tuple[Note, ...] = ()  # what the prompts may lack
     sample: Sample | None = None
@@ -100,11 +92,6 @@ class DatasetProfile:
     def chars_per_token(self) -> float | None:
         return self.chars / self.lengths.total if self.chars and self.lengths.total else None
 
-    @property
-    def failed_because(self) -> str:
-        """One line, without the fields to choose from."""
-        return self.failure.message.partition("\n")[0] if self.failure else ""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Profile(Artefact):
@@ -115,7 +102,7 @@ class Profile(Artefact):
     0.05176470588235294
     """
 
-    schema: ClassVar = "chunkscope/profile/3"
+    schema: ClassVar = "chunkscope/profile/4"
     made_by: ClassVar = "chunkscope analyze data/"
 
     tokenizer: TokenizerInfo

@@ -22,13 +22,13 @@ import orjson
 from chunkscope.artefacts.artefact import built, dumped
 from chunkscope.artefacts.files import write_atomically
 from chunkscope.artefacts.note import Note, note
-from chunkscope.console import Progress
-from chunkscope.errors import ChunkscopeError, InputError, MissingError, UsageError
+from chunkscope.console import Progress, printable
+from chunkscope.errors import InputError
 from chunkscope.lengths.content import Content
 from chunkscope.lengths.count import Batch, PromptCounter, in_order
 from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.lengths.options import AnalyzeOptions
-from chunkscope.lengths.profile import DatasetProfile, Failure, LongPrompt, Sample
+from chunkscope.lengths.profile import DatasetProfile, LongPrompt, Sample
 from chunkscope.lengths.trace_export import TraceExport
 from chunkscope.prefixes.comparison import TextComparison
 from chunkscope.prefixes.near_misses import near_misses
@@ -37,17 +37,16 @@ from chunkscope.prompts.harness.lm_eval import results_file
 from chunkscope.prompts.harness.log import LONGEST_FIRST, LogSummary
 from chunkscope.prompts.select import selected
 from chunkscope.prompts.selection import Selection
-from chunkscope.sources.base import CHUNK_BYTES, Chunk, Problems, Source, cannot_read, printable
+from chunkscope.sources.base import CHUNK_BYTES, Chunk, DataError, Problems, Source, cannot_read
 from chunkscope.sources.reader import READERS, RecordReader, format_of_name
 from chunkscope.sources.streams import Stream, close_archives, decompressed
 from chunkscope.tokenizers.cache import cache_file, prune_cache, read_cached, sha256
 from chunkscope.tokenizers.check import Reservoir
-from chunkscope.tokenizers.foreign import TokenizerError
 from chunkscope.tokenizers.tokenizer import Tokenizer
 
 # Of what the cache keeps and what it means, not of the package: raise it when the same bytes would
 # be read, counted or described differently.
-_LAYOUT = 18
+_LAYOUT = 19
 _LITTLE_BYTES = 64 << 20  # are read by one thread
 _MOST_READERS = 8
 
@@ -175,7 +174,7 @@ class DatasetScan:
         self.sample: Sample | None = None
         self.reader: RecordReader | None = None
         self.selection: Selection | None = None
-        self.error: ChunkscopeError | None = None
+        self.error: DataError | None = None
         self.entry: str | None = None  # of the cache
         self.earlier: DatasetProfile | None = None  # what it has
         self.changed_ns: int | None = None  # the file, when it was looked up; None: all was read
@@ -193,9 +192,7 @@ class DatasetScan:
                         yield self, batch
         except OSError as error:
             self.error = cannot_read(self.source.path, error)
-        except (UsageError, MissingError, TokenizerError):
-            raise  # it is not about this dataset
-        except ChunkscopeError as error:
+        except DataError as error:  # any other is not about this dataset
             self.error = error
         yield self, None
 
@@ -291,7 +288,7 @@ class DatasetScan:
         self._told = done
         scan.listener.at(rows=rows, tokens=tokens, bytes_read=bytes_read)
 
-    def result(self, error: ChunkscopeError | None = None) -> DatasetProfile:
+    def result(self, error: DataError | None = None) -> DatasetProfile:
         source, reader, selection = self.source, self.reader, self.selection
         counter, outputs = self.counter, None
         if reader:
@@ -336,7 +333,7 @@ class DatasetScan:
             output_lengths=outputs,
             longest=tuple(LongPrompt(tokens=n, position=at) for n, at in counter.longest),
             bad_rows=tuple(self.problems.rows),
-            failure=Failure(message=error.message, hint=error.hint) if error else None,
+            failure=error.note if error else None,
             notes=tuple(self._notes(prefixes)),
             uncounted=selection.uncounted if selection else (),
             sample=self.sample,

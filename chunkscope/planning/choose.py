@@ -11,7 +11,7 @@ from itertools import chain
 from math import ceil
 
 from chunkscope.artefacts.figures import ITL_MAX
-from chunkscope.artefacts.note import Fact
+from chunkscope.artefacts.note import Values
 from chunkscope.planning.plan import BEST, DEFAULT, RULE, Advice, AdviceKind, Basis, Reason
 from chunkscope.planning.problem import FEWEST_SEARCHED, FEWEST_SEQS, LADDER, Problem
 from chunkscope.planning.rule import Decision
@@ -289,7 +289,7 @@ def reasons(p: Problem, advice: Advice, decision: Decision) -> Iterator[Reason]:
             code = "threshold_ends_nothing"
         else:
             continue
-        values: dict[str, Fact | list[Fact]] = {
+        values: Values = {
             "own": getattr(own, name),
             "value": value,
             "best": best,

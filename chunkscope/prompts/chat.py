@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
-from chunkscope.console import printable
 from chunkscope.errors import UsageError
-from chunkscope.prompts.paths import UnusableError, all_unicode, json_in, json_type, shorten
+from chunkscope.prompts.paths import all_unicode, json_in, json_type, shorten, wrong_type
+from chunkscope.sources.base import DataError
 from chunkscope.sources.json_rows import ROLES
 
 Message = dict[str, Any]
@@ -65,13 +65,13 @@ class Conversation:
 
 
 def conversation(value: Any, row: Mapping[str, Any], vllm: Release = NEWEST) -> Conversation:
-    """Normalise one row. Raises UnusableError where a server would refuse the request.
+    """Normalise one row. Raises DataError where a server would refuse the request.
 
     >>> conversation([{"from": "human", "value": "hi"}], {}).messages
     [{'role': 'user', 'content': 'hi'}]
     """
     if not isinstance(value, list) or not value:
-        raise UnusableError(f"messages are {json_type(value)}, not a list of messages")
+        raise DataError("no_messages") if value == [] else wrong_type(value, "messages", "list")
     if chats := plain_conversations([value], [row]):
         return chats[0]
     messages = [_message(message, number, vllm) for number, message in enumerate(value, start=1)]
@@ -93,18 +93,18 @@ def plain_conversations(values: Sequence[Any], rows: Sequence[Any]) -> list[Conv
 
 def _message(message: Any, number: int, vllm: Release) -> Message:
     if not isinstance(message, dict):
-        raise UnusableError(f"message {number} is {json_type(message)}, not an object")
+        raise DataError("wrong_message", message=number, found=json_type(message))
     share_gpt = "role" not in message and "from" in message
     name = message["from"] if share_gpt else message.get("role")
     role = ROLES.get(name) if isinstance(name, str) else None
     if role is None:
-        raise UnusableError(f'message {number} has an unknown role "{printable(str(name)[:40])}"')
+        raise DataError("unknown_role", message=number, role=str(name)[:40])
     if share_gpt and role == "function":
         role = "tool"
     key = "value" if share_gpt else next((n for n in _CONTENTS if n in message), "content")
     content = message.get(key)
     if content is not None and not isinstance(content, str | list):
-        raise UnusableError(f"the content of message {number} is {json_type(content)}, not text")
+        raise wrong_type(content, key, "text", message=number)
     if not isinstance(content, str):
         parts = (_part(part, number) for part in content or ())
         content = [part for part in parts if part is not None]
@@ -115,7 +115,7 @@ def _message(message: Any, number: int, vllm: Release) -> Message:
     if role == "assistant":
         calls = message.get("tool_calls") or []
         if not isinstance(calls, list):
-            raise UnusableError(f"the tool calls of message {number} are {json_type(calls)}")
+            raise wrong_type(calls, "tool_calls", "list", message=number)
         if calls:
             result["tool_calls"] = [_tool_call(call, number, vllm) for call in calls]
         reasoning = message.get("reasoning") or message.get("reasoning_content")
@@ -137,17 +137,15 @@ def _part(part: Any, number: int) -> dict[str, Any] | None:
     if isinstance(part, str):
         return {"type": "text", "text": part}
     if not isinstance(part, dict):
-        raise UnusableError(f"a content part of message {number} is {json_type(part)}")
+        raise wrong_type(part, "content[]", "object", message=number)
     kind = part.get("type") or next((key for key in _MEDIA_PARTS if key in part), None)
     if isinstance(kind, str) and kind in _MEDIA_PARTS:
         return {"type": _MEDIA_PARTS[kind]}
     if not isinstance(kind, str) or kind not in _TEXT_PARTS:
-        raise UnusableError(
-            f"message {number} has a content part of type {shorten(kind) or 'null'}"
-        )
+        raise DataError("unknown_part", message=number, type=shorten(kind))
     text = part.get(kind if kind in ("refusal", "thinking") else "text")
     if text is not None and not isinstance(text, str):
-        raise UnusableError(f"the text of a part of message {number} is {json_type(text)}")
+        raise wrong_type(text, "content[].text", "text", message=number)
     return None if text is None else {"type": "text", "text": text}
 
 
@@ -156,17 +154,14 @@ def _tool_call(call: Any, number: int, vllm: Release) -> dict[str, Any]:
     empty object."""
     function = call.get("function") if isinstance(call, dict) else None
     if not isinstance(function, dict):
-        raise UnusableError(f"a tool call of message {number} has no function")
+        raise wrong_type(function, "tool_calls[].function", "object", message=number)
     arguments = function.get("arguments") or {}
     if isinstance(arguments, str):
         try:
             arguments = json.loads(arguments)
         except (ValueError, RecursionError):
             if vllm == NEWEST or vllm < (0, 29):  # without a version as older ones do
-                raise UnusableError(
-                    f"the arguments of a tool call of message {number} are not valid JSON: vLLM "
-                    "before 0.29 refuses the request (chunkscope.toml can set vllm_version)"
-                ) from None
+                raise DataError("arguments_not_json", message=number) from None
             arguments = {}
     is_empty = arguments is None and vllm >= (0, 23)
     if is_empty or (not isinstance(arguments, dict) and vllm >= (0, 29)):
@@ -186,7 +181,7 @@ def _tools(row: Mapping[str, Any], vllm: Release) -> list[dict[str, Any]] | None
         if isinstance(tools, dict) and name != "tools":
             tools = [tools]
         if not isinstance(tools, list):
-            raise UnusableError(f'field "{name}" is {json_type(tools)}, not a list')
+            raise wrong_type(tools, name, "list")
         forms = {"functions": lambda tool: {"function": tool}, "function": _documented_tool}
         return [_tool(forms[name](tool) if name in forms else tool, vllm) for tool in tools]
     return None
@@ -204,14 +199,14 @@ def has_functions(name: str, row: Any) -> bool:
 def _tool(tool: Any, vllm: Release) -> dict[str, Any]:
     """A tool as vLLM's request model writes it: its own keys first, and what else was given."""
     if not isinstance(tool, dict):
-        raise UnusableError(f"a tool is {json_type(tool)}, not an object")
+        raise wrong_type(tool, "tools[]", "object")
     if "function" not in tool and "name" in tool:
         tool = {"function": {key: value for key, value in tool.items() if key != "type"}}
     function, extra = tool.get("function"), {k: v for k, v in tool.items() if k != "function"}
     if not isinstance(function, dict) or not isinstance(function.get("name"), str):
-        raise UnusableError("a tool has no function name")
+        raise DataError("unnamed_tool")
     if (kind := extra.pop("type", "function")) != "function":
-        raise UnusableError(f"a tool is of type {shorten(kind)}, not function")
+        raise DataError("unknown_tool", type=shorten(kind))
     named = dict.fromkeys(_FUNCTION_KEYS) | function
     # Keys that it knows are left out where they are null.
     strict = ["strict"] if vllm >= (0, 24) else []
@@ -279,11 +274,11 @@ def _schema(schema: Any, depth: int = 20) -> Any:
 def _template_kwargs(row: Mapping[str, Any]) -> dict[str, Any]:
     kwargs = json_in(row.get("chat_template_kwargs")) or {}
     if not isinstance(kwargs, dict):
-        raise UnusableError(f'field "chat_template_kwargs" is {json_type(kwargs)}, not an object')
+        raise wrong_type(kwargs, "chat_template_kwargs", "object")
     if refused := _REFUSED_KWARGS & kwargs.keys():
-        raise UnusableError(f'"{min(refused)}" is not allowed in chat_template_kwargs')
+        raise DataError("kwarg_refused", name=min(refused))
     if row.get("continue_final_message"):
-        raise UnusableError("continue_final_message is not supported")
+        raise DataError("continues_message")
     return {name: row[name] for name in _PASSED_ON if row.get(name) is not None} | kwargs
 
 

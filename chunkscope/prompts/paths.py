@@ -15,8 +15,8 @@ from functools import lru_cache
 from types import EllipsisType
 from typing import Any
 
-from chunkscope.console import printable
 from chunkscope.errors import UsageError
+from chunkscope.sources.base import DataError, printable
 
 # A key, a position in a list, or `...` for every element of a list.
 Step = str | int | EllipsisType
@@ -24,10 +24,6 @@ Steps = tuple[Step, ...]
 
 EXAMPLE_CHARS = 60
 JOINER = "\n\n"  # between the fields a prompt is made of, and between the texts of a list
-
-
-class UnusableError(Exception):
-    """Why one row cannot be used; becomes the reason of a bad row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,39 +53,44 @@ class FieldPath:
 
     def find(self, record: Any) -> Any:
         """The value, or None where there is none."""
-        with suppress(UnusableError):
+        with suppress(DataError):
             return self.get(record)
         return None
 
     def get(self, value: Any, start: int = 0) -> Any:
-        """The value. Raises UnusableError where there is none."""
+        """The value. Raises DataError where there is none."""
         for place, step in enumerate(self.steps[start:], start=start + 1):
             container: type[Any] = dict if isinstance(step, str) else list
             if not isinstance(value, container):
-                reason = f"{json_type(value)} where {_TYPES[container]} should be"
-                raise UnusableError(f'field "{printable(self.text)}" is missing ({reason})')
+                found, wanted = json_type(value), _TYPES[container]
+                raise DataError("no_way_to_field", field=self.text, found=found, wanted=wanted)
             if isinstance(step, EllipsisType):
                 return [self.get(element, place) for element in value]
             try:
                 value = value[step]
             except LookupError:
-                raise UnusableError(f'field "{printable(self.text)}" is missing') from None
+                raise DataError("field_missing", field=self.text) from None
         return value
 
 
 RECORD = FieldPath(())
-_TYPES = {bool: "true or false", str: "text", list: "a list", dict: "an object"}
+_TYPES = {bool: "boolean", str: "text", list: "list", dict: "object", type(None): "null"}
+_TYPES |= dict.fromkeys((int, float), "number")
 
 
 def json_type(value: Any) -> str:
-    """What a value is, in JSON's words: `json_type(3)` is "a number"."""
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return "a number"
-    return "null" if value is None else _TYPES.get(type(value), f"a {type(value).__name__}")
+    """What a value is, nearly as JSON calls it: `json_type(3)` is "number"."""
+    return _TYPES.get(type(value), type(value).__name__)
+
+
+def wrong_type(value: Any, field: str, wanted: str, **message: int) -> DataError:
+    """Of a field of the row, or of one of its messages; of the row itself where that is ""."""
+    code = "wrong_in_message" if message else "wrong_type" if field else "wrong_row"
+    return DataError(code, field=field, found=json_type(value), wanted=wanted, **message)
 
 
 def text_at(record: Any, path: FieldPath, *, joiner: str = JOINER, numbers: bool = False) -> str:
-    """The text a path leads to; a list of texts is joined. Raises UnusableError otherwise."""
+    """The text a path leads to; a list of texts is joined. Raises DataError otherwise."""
     value = path.get(record)
     if isinstance(value, str):
         return value
@@ -97,21 +98,21 @@ def text_at(record: Any, path: FieldPath, *, joiner: str = JOINER, numbers: bool
         return str(value)
     if path.as_json and value is not None:
         return json.dumps(value, ensure_ascii=False, default=str)
-    name = f'field "{printable(path.text)}"' if path.steps else "the row"
     if isinstance(value, list):
-        return joiner.join(_texts_in(value, name))
-    as_json = f" (--field '{path.text}|json' counts it as JSON)" if isinstance(value, dict) else ""
-    raise UnusableError(f"{name} is {json_type(value)}, not text{as_json}")
+        return joiner.join(_texts_in(value, path.text))
+    if isinstance(value, dict) and path.steps:
+        raise DataError("object_not_text", field=path.text)
+    raise wrong_type(value, path.text, "text")
 
 
-def _texts_in(values: list[Any], name: str) -> Iterator[str]:
+def _texts_in(values: list[Any], field: str) -> Iterator[str]:
     for value in values:
         if isinstance(value, list):
-            yield from _texts_in(value, name)
+            yield from _texts_in(value, field)
         elif isinstance(value, str):
             yield value
         else:
-            raise UnusableError(f"{name} is a list that holds {json_type(value)}, not only text")
+            raise wrong_type(value, f"{field}[]", "text")
 
 
 def json_in(value: Any) -> Any:
@@ -194,15 +195,12 @@ def parse_template(text: str, path: Callable[[str], FieldPath] = parse_path) -> 
 
 
 def shorten(value: Any) -> str:
-    """One line, about 60 characters."""
-    if isinstance(value, list | dict):  # repr of a huge structure would be built only to be cut
-        return f"{len(value)} {'elements' if isinstance(value, list) else 'keys'}"
-    if value is None or isinstance(value, bool):
-        return "" if value is None else str(value).lower()
-    escaped = printable(value[: EXAMPLE_CHARS + 1] if isinstance(value, str) else str(value))
-    if len(escaped) > EXAMPLE_CHARS:
-        escaped = escaped[: EXAMPLE_CHARS - 3] + "..."
-    return f'"{escaped}"' if isinstance(value, str) else escaped
+    """The start of its JSON, on one line; of a list or an object how much it holds."""
+    if isinstance(value, list | dict):
+        return str(len(value))
+    start = value[: EXAMPLE_CHARS + 1] if isinstance(value, str) else value
+    text = printable(json.dumps(start, ensure_ascii=False, default=str))
+    return text if len(text) <= EXAMPLE_CHARS + 2 else text[: EXAMPLE_CHARS - 2] + "..."
 
 
 def all_unicode(texts: Iterable[str]) -> bool:

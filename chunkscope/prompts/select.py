@@ -11,13 +11,13 @@ from typing import Any
 
 from chunkscope.artefacts.note import Note, note
 from chunkscope.console import printable
-from chunkscope.errors import InputError, UsageError
+from chunkscope.errors import UsageError
 from chunkscope.prompts import chat, paths
 from chunkscope.prompts.harness import LOGS
 from chunkscope.prompts.harness.inspect_log import FORMAT as INSPECT
 from chunkscope.prompts.harness.inspect_log import InspectLog
 from chunkscope.prompts.harness.log import HarnessLog, SentRequest, rows_in
-from chunkscope.prompts.paths import RECORD, FieldPath, Steps, UnusableError, json_in, parse_path
+from chunkscope.prompts.paths import RECORD, FieldPath, Steps, json_in, parse_path
 from chunkscope.prompts.selection import (
     Choices,
     Selection,
@@ -33,6 +33,7 @@ from chunkscope.prompts.selection import (
     trace_columns,
     with_choices,
 )
+from chunkscope.sources.base import DataError
 from chunkscope.sources.json_rows import begins_a_chat
 from chunkscope.sources.reader import RecordReader
 
@@ -185,7 +186,7 @@ def _resolve(text: str, option: str, *, head: Sequence[Any]) -> FieldPath:
     """A path, checked against the records there are; `a.b` may be one key."""
     path = FieldPath((text,)) if text in keys_of(head) else parse_path(text)
     for record in head:
-        with suppress(UnusableError):
+        with suppress(DataError):
             path.get(record)
             return path
     if not head:
@@ -193,13 +194,11 @@ def _resolve(text: str, option: str, *, head: Sequence[Any]) -> FieldPath:
     fields = leaves(head)
     known = [*(leaf.path for leaf in fields), *(FieldPath((key,)) for key in keys_of(head))]
     names = {path.text.lower(): printable(path.text) for path in known}
-    close = difflib.get_close_matches(text.lower(), list(names))
-    hint = f"name another field; {option} NAME=... is for one dataset of several"
-    for near in close[:1]:
+    given = {"field": text, "option": option, **field_table(fields)}
+    for near in difflib.get_close_matches(text.lower(), list(names))[:1]:
         name = f"{{{names[near]}}}" if option == "--template" else names[near]
-        hint = f"did you mean {option} {shlex.quote(name)}?"
-    fields_are = f"the fields are:\n{field_table(fields) or '  none'}"
-    raise InputError(f'no record has a field "{printable(text)}"\n{fields_are}', hint=hint)
+        raise DataError("no_field", **given, cause="near", near=shlex.quote(name))
+    raise DataError("no_field", **given)
 
 
 # --- what names and values say of a field ---------------------------------------------------------
@@ -344,18 +343,15 @@ def _chars(value: Any, depth: int = 0) -> int:
     return sum(_chars(element, depth + 1) for element in inner)
 
 
-def field_table(fields: Sequence[Leaf], *, most: int = 30) -> str:
-    """The fields of the records, one per line: path, kind, example."""
+def field_table(fields: Sequence[Leaf], *, most: int = 30) -> dict[str, Any]:
+    """The fields of the records, a line for each: path, type, example; and how many more."""
     names = [printable(leaf.path.text) for leaf in fields[:most]]
     width = max(map(len, names), default=0)
     lines = [
-        f"  {name:<{width}}  {paths.json_type(leaf.example):<9}  "
-        f"{paths.shorten(leaf.example)}".rstrip()
+        f"{name:<{width}}  {paths.json_type(leaf.example):<7}  {paths.shorten(leaf.example)}"
         for name, leaf in zip(names, fields, strict=False)
     ]
-    if len(fields) > most:
-        lines.append(f"  ... and {len(fields) - most} more")
-    return "\n".join(lines)
+    return {"field_table": lines, "more": len(fields[most:])}
 
 
 def keys_of(head: Sequence[Any]) -> list[str]:
@@ -410,16 +406,12 @@ def guess(
     if selection:
         return selection
     table = field_table(list(guesses.leaves.values()))
-    if not table:
-        message = "the records hold no fields" if head else "there are no records to look at"
-        raise InputError(message, hint="expected objects with text in them")
-    hint = "name it with --field, put it together with --template '{a} {b}', or see --each"
     for leaf in (guesses.likely or guesses.prose)[:1]:
         name = shlex.quote(printable(leaf.path.text))
         if len(head) == 1 and "[]." in name:  # a document's rows
             name = name.strip("'").replace("[].", ".", 1) + f" --each {name[1:].partition('[')[0]}"
-        hint = f"is it --field {name}? Or put it together with --template '{{a}} {{b}}'"
-    raise InputError(f"cannot tell which field is the prompt\nthe fields are:\n{table}", hint=hint)
+        raise DataError("unknown_prompt", **table, cause="likely", likely=name)
+    raise DataError("unknown_prompt", **table)
 
 
 class _Guess:
@@ -505,7 +497,8 @@ class _Guess:
             if any(isinstance(one, list) and one[1:] for one in chats):
                 uncounted.append(_left_out(path, (), f"--each={outer.text}"))
         beside = [path.steps[:1], *((name,) for name in chat.ROW_FIELDS)]
-        begun = [name for name in _SYSTEMS if any(map(FieldPath((name,)).find, self.head))]
+        rows = [record for record in self.head if isinstance(record, dict)]
+        begun = [name for name in _SYSTEMS if any(row.get(name) for row in rows)]
         if longer := self._longer_field(path, beside, is_chat=True) or begun[:1]:
             uncounted.append(_left_out(path, longer, "--template=TEXT"))
         return self.chat_of(path, uncounted=uncounted)

@@ -24,14 +24,13 @@ from chunkscope.prompts.paths import (
     FieldPath,
     Part,
     Steps,
-    UnusableError,
     all_unicode,
     json_in,
-    json_type,
     shorten,
     text_at,
+    wrong_type,
 )
-from chunkscope.sources.base import Chunk, Problems
+from chunkscope.sources.base import Chunk, DataError, Problems
 
 Kind = Literal["text", "chat", "lengths", "requests"]
 PER_DATASET = ("fields", "each", "template", "choices", "output_field")  # or NAME=... for one
@@ -73,7 +72,7 @@ Choices = tuple[FieldPath, ...]
 
 def choice_lines(choices: Choices, record: Any) -> str:
     """What comes after the question, as MMLU's own evaluation, lm-eval and OpenCompass write it.
-    Raises UnusableError.
+    Raises DataError.
 
     >>> choice_lines((FieldPath(("choices",)),), {"choices": ["yes", "no"]})
     '\\nA. yes\\nB. no\\nAnswer:'
@@ -98,16 +97,16 @@ def labelled(choices: Choices, record: Any) -> list[tuple[str, str]]:
         texts, labels = list(texts.values()), list(texts)
     elif isinstance(texts, list) and all(isinstance(choice, dict) for choice in texts):
         texts, labels = ([choice.get(key) for choice in texts] for key in ("text", "label"))
-    reason = f"is {json_type(texts)}, not a list of choices"
-    if isinstance(texts, list):
-        if not isinstance(labels, list) or len(labels) != len(texts) or None in labels:
-            labels = [*ascii_uppercase[: len(texts)]]
-        odd = [x for x in (*labels, *texts) if isinstance(x, bool | list | dict) or x is None]
-        if not odd and 2 <= len(texts) == len(labels):
-            return [(str(label), str(text)) for label, text in zip(labels, texts, strict=True)]
-        what = json_type(odd[0]) if odd else f"{len(texts)} choices"
-        reason = f"holds {what}, not 2 to 26 texts"
-    raise UnusableError(f'field "{",".join(path.text for path in choices)}" {reason}')
+    fields = ",".join(path.text for path in choices)
+    if not isinstance(texts, list):
+        raise wrong_type(texts, fields, "list")
+    if not isinstance(labels, list) or len(labels) != len(texts) or None in labels:
+        labels = [*ascii_uppercase[: len(texts)]]
+    for odd in (x for x in (*labels, *texts) if isinstance(x, bool | list | dict) or x is None):
+        raise wrong_type(odd, f"{fields}[]", "text")
+    if not 2 <= len(texts) == len(labels):
+        raise DataError("choices", field=fields, count=len(texts))
+    return [(str(label), str(text)) for label, text in zip(labels, texts, strict=True)]
 
 
 def find_choices(head: Sequence[Any]) -> Choices:
@@ -139,7 +138,7 @@ def find_choices(head: Sequence[Any]) -> Choices:
     for choices in map(tuple, likely):
         count = 0
         for record in objects:
-            with suppress(UnusableError):
+            with suppress(DataError):
                 count += bool(labelled(choices, record))
         if count * 2 > len(head):
             return choices
@@ -199,15 +198,14 @@ def are_blocks(value: Any) -> bool:
 
 
 def trace_length(value: Any, name: str) -> int:
-    """One value as a length. Raises UnusableError, naming the field.
+    """One value as a length. Raises DataError, naming the field.
 
     >>> trace_length("4808", "ContextTokens")
     4808
     """
     number = _number(value)
     if number is None or not 0 <= number <= MOST_TOKENS or number != int(number):
-        given = shorten(value) or "null"
-        raise UnusableError(f'field "{name}" is {given}, not a number of tokens')
+        raise DataError("not_a_length", field=name, given=shorten(value))
     return int(number)
 
 
@@ -230,7 +228,7 @@ class Prompts(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Selection:
-    """Turns records into prompts, by `prompt` for one record, which may raise UnusableError. Of a
+    """Turns records into prompts, by `prompt` for one record, which may raise DataError. Of a
     harness's log it gives all requests of a row, and the log counts its documents: such a selection
     goes through a file once.
 
@@ -282,8 +280,8 @@ class Selection:
                 output = self.output_of(record)
                 for item in items:
                     check_unicode(item)
-            except (UnusableError, RecursionError) as error:
-                problems.bad(position, str(error))
+            except (DataError, RecursionError) as error:
+                problems.bad(position, error)
                 continue
             prompts.positions.extend([position] * len(items))
             prompts.items.extend([self.prefix + item for item in items] if self.prefix else items)
@@ -302,8 +300,8 @@ class Selection:
         for position, record in zip(chunk.positions, chunk.records, strict=True):
             try:
                 rows = [*spread(record, self.lists, answers)] if self.lists else rows_in(record)
-            except UnusableError as error:
-                problems.bad(position, str(error))
+            except DataError as error:
+                problems.bad(position, error)
                 continue
             records += rows
             is_document = not self.lists and len(rows) > 1
@@ -319,7 +317,7 @@ class Selection:
             return None if value in (None, "") else trace_length(value, self.output.text)
         try:
             text = text_at(record, self.output, joiner="\n", numbers=True)
-        except (UnusableError, RecursionError):
+        except (DataError, RecursionError):
             return None
         return text if all_unicode((text,)) else None
 
@@ -397,7 +395,7 @@ def lengths_of(columns: TraceColumns) -> Selection:
 
     def prompt(record: Any) -> int:
         if blocks and not are_blocks(blocks.find(record) or []):
-            raise UnusableError(f'field "{blocks.text}" is not a list of numbers')
+            raise DataError("not_blocks", field=blocks.text)
         return trace_length(path.get(record), path.text)
 
     return Selection(
@@ -431,7 +429,7 @@ def spread(record: Any, lists: Sequence[FieldPath], answers: Steps = ()) -> Iter
     path = lists[0]
     elements = path.get(record)
     if not isinstance(elements, list):
-        raise UnusableError(f'field "{path.text}" is {json_type(elements)}, not a list')
+        raise wrong_type(elements, path.text, "list")
     answer: Any = record.get(answers[0]) if len(answers) == 1 and answers != path.steps else None
     paired = isinstance(answer, list) and len(answer) == len(elements)
     for place, element in enumerate(elements):
@@ -467,6 +465,4 @@ def check_unicode(item: Any) -> None:
                 continue
             text = json.dumps(everything, ensure_ascii=False, default=str)
         if not all_unicode((text,)):
-            raise UnusableError(
-                "the prompt holds a lone surrogate (\\ud800 to \\udfff), which is not a character"
-            )
+            raise DataError("lone_surrogate")

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
+from chunkscope.artefacts.artefact import Shown
 from chunkscope.artefacts.numbers import number
 
 # Where each artefact's layout is: loaded when it is needed, `analyze` has no use for plans.
@@ -93,6 +94,8 @@ def sections(artefact: object) -> list[Section]:
     layout = getattr(import_module(f"chunkscope.report.{module}"), function or "sections")
     return [section for section in layout(artefact) if not section.is_empty]
 
+
+Shown.first_sentence = lambda artefact: next(s for one in sections(artefact) for s in one.sentences)
 
 Written = Cell | str | float | None
 

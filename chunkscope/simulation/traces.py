@@ -15,10 +15,10 @@ from typing import Any
 
 from chunkscope.artefacts.artefact import built, read
 from chunkscope.errors import InputError
-from chunkscope.prompts.paths import UnusableError
+from chunkscope.prompts.paths import wrong_type
 from chunkscope.prompts.selection import are_blocks, trace_columns, trace_length
 from chunkscope.simulation.workload import AS_IN_TRACE, VERIFY_SCHEMA, Request, Workload
-from chunkscope.sources.base import Problems, ReadOptions
+from chunkscope.sources.base import DataError, Problems, ReadOptions
 from chunkscope.sources.discovery import discover
 from chunkscope.sources.reader import RecordReader
 from chunkscope.vllm.enums import Task
@@ -47,9 +47,9 @@ def _rows(path: Path) -> list[Row]:
     problems, options = Problems(), ReadOptions()
     with RecordReader(discover([str(path)], options=options)[0][0], options, problems) as reader:
         chunks = [zip(chunk.positions, chunk.records, strict=True) for chunk in reader.chunks()]
-    bad = {row.position: row.reason for row in problems.rows}
+    bad = {one.position: DataError(one.reason.code, **one.reason.values) for one in problems.rows}
     rows = list(chain.from_iterable(chunks))
-    bad |= {place: "no object" for place, row in rows if not isinstance(row, dict)}
+    bad |= {at: wrong_type(row, "", "object") for at, row in rows if not isinstance(row, dict)}
     for place, reason in bad.items():
         raise InputError(f"{path}:{place}: {reason}", hint=_HINT)
     return [(f"{path}:{place}", row) for place, row in rows]
@@ -67,7 +67,7 @@ def _requests(path: Path, rows: list[Row]) -> tuple[tuple[Request, ...], list[li
     for where, row in rows:
         try:
             prompt, output = (trace_length(row.get(name), name) for name in columns[:2] if name)
-        except UnusableError as error:
+        except DataError as error:
             raise InputError(f"{where}: {error}", hint=_HINT) from None
         arrival_s = _seconds(row.get(stamp), where) - first_s
         if requests and arrival_s < requests[-1].arrival_s:

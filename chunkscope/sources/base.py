@@ -8,10 +8,12 @@ each with its position, so that a bad or a very long row can be looked up.
 from bisect import insort
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from chunkscope.artefacts.note import Note
 from chunkscope.console import printable as printable
 from chunkscope.errors import InputError
 
@@ -66,23 +68,51 @@ class Chunk(NamedTuple):
     records: list[Any]
 
 
+class DataError(InputError):
+    """What is wrong with a row or a dataset: a code and values. `report/words` has the sentence."""
+
+    def __init__(self, code: str, **values: Any) -> None:
+        Exception.__init__(self, code)
+        self._values = values
+
+    @property
+    def note(self) -> Note:
+        """As it can be written down, whoever wrote the values."""
+        shown = {n: printable(v) if isinstance(v, str) else v for n, v in self._values.items()}
+        return Note(code=self.args[0], values=shown)
+
+    def __getattr__(self, name: str) -> Any:
+        """What other errors have from the start is made when it is read."""
+        if name not in ("message", "hint", "__notes__"):
+            raise AttributeError(name)
+        words = import_module("chunkscope.report.words.problems")  # which knows of what is here
+        message, hint = words.message_and_hint(self.note)
+        return {"message": message, "hint": hint}.get(name, [f"hint: {hint}"] * bool(hint))
+
+    def __str__(self) -> str:
+        return self.message
+
+
 @dataclass(frozen=True, slots=True)
 class BadRow:
     position: int
-    reason: str
+    reason: Note
 
 
 @dataclass(slots=True)
 class Problems:
-    """Rows that could not be used: the first few in words, in order, all of them as a count."""
+    """Rows that could not be used: the first few, in order, with a reason; all of them a count."""
 
     keep: int = 20
     count: int = 0
     rows: list[BadRow] = field(default_factory=list)
 
-    def bad(self, position: int, reason: str) -> None:
+    def bad(self, position: int, error: DataError | RecursionError, **sample: str) -> None:
+        """A row, or a part of what a log calls a sample."""
         self.count += 1
-        insort(self.rows, BadRow(position, printable(reason)), key=attrgetter("position"))
+        error = error if isinstance(error, DataError) else DataError("nested_too_deeply")
+        error = DataError("in_sample", **sample, reason=error.note) if sample else error
+        insort(self.rows, BadRow(position, error.note), key=attrgetter("position"))
         del self.rows[self.keep :]
 
 
@@ -138,23 +168,12 @@ def first_line(error: BaseException) -> str:
     return str(error).strip().split("\n")[0].rstrip(".") or type(error).__name__
 
 
-def too_long(path: str, what: str, most: int = MOST_ROW_BYTES) -> InputError:
-    return InputError(
-        f"{path}: {what} is longer than {most >> 20:,} MB",
-        hint="write its rows as JSON Lines (`jq -c '.[]'`), or name its format: see input_format "
-        "in `chunkscope help config`",
-    )
-
-
 def reason_of(error: BaseException) -> str:
     """What the system or a library said about a file."""
     by_system = error.strerror if isinstance(error, OSError) else None
     return by_system.lower() if by_system else first_line(error)
 
 
-def cannot_read(path: str, error: BaseException) -> InputError:
-    """The same as a sentence of ours."""
-    hint = "is it cut off or damaged? Fetch or write it again"
-    if isinstance(error, OSError) and error.strerror:
-        hint = f"see `ls -l {path}`"
-    return InputError(f"cannot read {path}: {reason_of(error)}", hint=hint)
+def cannot_read(path: str, error: BaseException) -> DataError:
+    cause = "system" if isinstance(error, OSError) and error.strerror else "damage"
+    return DataError("cannot_read", path=path, why=reason_of(error), cause=cause)

@@ -12,8 +12,7 @@ from typing import Any
 
 import orjson
 
-from chunkscope.errors import InputError
-from chunkscope.sources.base import CHUNK_BYTES, MOST_ROW_BYTES, Chunk, too_long
+from chunkscope.sources.base import CHUNK_BYTES, MOST_ROW_BYTES, Chunk, DataError
 from chunkscope.sources.reader import Format, RecordReader, register
 from chunkscope.sources.streams import Stream
 
@@ -32,8 +31,8 @@ def _one_by_one(
         try:
             records.append(parse(line))
             positions.append(number)
-        except ValueError as error:
-            reader.problems.bad(number, str(error))
+        except DataError as error:
+            reader.problems.bad(number, error)
     return Chunk(positions, records)
 
 
@@ -57,14 +56,14 @@ def line_blocks(stream: Stream, path: str) -> Iterator[tuple[int, list[LineBytes
             number += len(lines)
         begun += view[start:]
         if len(begun) > MOST_ROW_BYTES:
-            raise too_long(path, f"line {number}")
+            raise DataError("too_long", path=f"{path}:{number}", most=MOST_ROW_BYTES >> 20)
         lines.clear()  # the block is used up: let go of its rows before the next one is read
     if begun:
         yield number, [begun]
 
 
 def parse_value(data: bytes) -> Any:
-    """One JSON value; a ValueError says in plain words what is wrong with it.
+    """One JSON value; a DataError says what is wrong with it.
 
     Python's own parser gets a second try: NaN, Infinity, lone surrogates and integers of more than
     64 bits are no JSON, or more than orjson takes, but Python writes them.
@@ -75,22 +74,19 @@ def parse_value(data: bytes) -> Any:
         pass
     try:
         return json.loads(_text(data))
-    except json.JSONDecodeError as error:
-        where = f"line {error.lineno} column" if error.lineno > 1 else "column"
-        raise ValueError(f"not valid JSON at {where} {error.colno}: {error.msg}") from None
+    except ValueError as error:  # or a number of more digits than Python reads
+        line, column = getattr(error, "lineno", 1), getattr(error, "colno", 1)
+        code, why = "not_json_at" if line > 1 else "not_json", getattr(error, "msg", str(error))
+        raise DataError(code, line=line, column=column, why=why) from None
     except RecursionError:
-        raise ValueError("nested too deeply") from None
+        raise DataError("nested_too_deeply") from None
 
 
 def _text(data: bytes) -> str:
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise ValueError(not_utf8(data[error.start], error.start)) from None
-
-
-def not_utf8(byte: int, place: int) -> str:
-    return f"byte {place + 1:,} (0x{byte:02x}) is not UTF-8 (set its encoding in chunkscope.toml)"
+        raise DataError("not_utf8", byte=data[error.start], place=error.start + 1) from None
 
 
 # --- a document ------------------------------------------------------------------------------
@@ -128,9 +124,8 @@ def json_rows(
         return
     try:
         value = parse_value(data)
-    except ValueError as error:
-        hint = "is it cut off? Check it with `python -m json.tool`"
-        raise InputError(f"{path} is not a JSON document: {error}", hint=hint) from None
+    except DataError as error:
+        raise DataError("not_a_document", path=path, reason=error.note) from None
     rows_at, records = rows_of(value, under)
     if rows_at is not None:
         reader.metadata = {key: held for key, held in value.items() if key != rows_at}
@@ -148,7 +143,7 @@ def is_json_lines(data: bytes) -> bool:
     if lines[0].rstrip() in (b"[", b"{") or not b"".join(lines[1:]).strip():
         return False
     for line in lines[: 2 if lines[0][:1] == lines[1][:1] == b"{" else 1]:
-        with suppress(ValueError):
+        with suppress(DataError):
             parse_value(line)
             return True
     return False

@@ -16,8 +16,7 @@ from pathlib import Path
 from posixpath import splitext
 from typing import IO, Any
 
-from chunkscope.errors import InputError
-from chunkscope.sources.base import CHUNK_BYTES, Chunk, Problems, ReadOptions, Source
+from chunkscope.sources.base import CHUNK_BYTES, Chunk, DataError, Problems, ReadOptions, Source
 from chunkscope.sources.remote import explaining
 from chunkscope.sources.streams import (
     COMPRESSED_SUFFIXES,
@@ -171,10 +170,8 @@ class RecordReader(ExitStack):
         stream = as_utf8(self.plain, self.source.path, self.options.encoding)
         self.enter_context(stream)
         if looks_binary(start := stream.peek(1024)):
-            raise InputError(
-                f"{self.source.path} is {kind_of_bytes(start) or 'binary'} data, not {self.format}",
-                hint="see input_format and encoding in `chunkscope help config`",
-            )
+            kind = kind_of_bytes(start) or "binary"
+            raise DataError("other_data", path=self.source.path, kind=kind, format=self.format)
         return stream
 
     @cached_property
@@ -225,8 +222,5 @@ class RecordReader(ExitStack):
         self.format = self.format or kind
         rows = READERS[kind].rows if kind in READERS else None
         if rows is None:
-            raise InputError(
-                f"cannot tell what {self.source.path} is" + (f" ({kind}?)" if kind else ""),
-                hint='say so in chunkscope.toml: [analyze] input_format = "jsonl"',
-            )
+            raise DataError("unknown_data", path=self.source.path, kind=kind or "binary")
         return rows(self, columns)

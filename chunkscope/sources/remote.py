@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import PurePosixPath
 from typing import IO
 
-from chunkscope.errors import ChunkscopeError, InputError, MissingError, UsageError
-from chunkscope.sources.base import cannot_read, first_line, is_remote, without_secrets
+from chunkscope.errors import ChunkscopeError, MissingError, UsageError
+from chunkscope.sources.base import DataError, cannot_read, first_line, is_remote, without_secrets
 
 _AHEAD_BYTES = 4 << 20
 _QUERY = re.compile(r"(https?://[^\s?]+)\?\S+")  # where signatures are
@@ -64,22 +64,12 @@ def open_remote(url: str) -> IO[bytes]:
 
 # --- what libraries say ---------------------------------------------------------------------------
 
-_AGAIN = "did the server fail, or is the file damaged? Run it again"
-_ACCESS = (
-    "give credentials as the library for it takes them (for s3: AWS_ACCESS_KEY_ID and "
-    "AWS_SECRET_ACCESS_KEY, or AWS_PROFILE; a public bucket: FSSPEC_S3_ANON=true)"
-)
-_NETWORK = "is there a network, and is the address right (AWS_ENDPOINT_URL, a proxy)?"
-_HUB = (
-    "check the name; a gated or private one needs HF_TOKEN; without a network load it beforehand "
-    "(`datasets.load_dataset`) or set HF_DATASETS_CACHE to a cache that has it"
-)
 # By the names of exceptions, for their libraries may not be there.
-_NO_ACCESS = "NoCredentialsError PartialCredentialsError GoogleAuthError PermissionError"
-_NO_NETWORK = (
-    "EndpointConnectionError ConnectTimeoutError ConnectionError ConnectError TimeoutError "
-    "ClientConnectorError gaierror"
-)
+_CAUSES = {
+    "access": "NoCredentialsError PartialCredentialsError GoogleAuthError PermissionError",
+    "network": "EndpointConnectionError ConnectTimeoutError ConnectionError ConnectError "
+    "TimeoutError ClientConnectorError gaierror",
+}
 _NOT_FROM_THE_HUB = (
     "ConnectionError TimeoutError HTTPError TransportError HfHubHTTPError "
     "DatasetNotFoundError RepositoryNotFoundError GatedRepoError"
@@ -108,24 +98,22 @@ def explained(shown: str, error: BaseException, *, is_search: bool = False) -> C
     """What a library said about a file or a dataset, as a sentence of ours."""
     if not is_remote(shown) and not shown.startswith("hf:"):
         return cannot_read(shown, error)
-    shown, words = without_secrets(shown), _QUERY.sub(r"\1", first_line(error))
-    what, chain = f"cannot read {shown}: {words}", [error]
-    while is_remote(shown) and (cause := chain[-1].__cause__ or chain[-1].__context__):
-        chain.append(cause)
+    shown, words, chain = without_secrets(shown), _QUERY.sub(r"\1", first_line(error)), [error]
+    while is_remote(shown) and (up := chain[-1].__cause__ or chain[-1].__context__):
+        chain.append(up)
     kinds = {kind.__name__ for one in chain for kind in type(one).__mro__}
+    causes = [cause for cause, names in _CAUSES.items() if kinds & {*names.split()}]
     if not is_remote(shown):
         # "LocalEntryNotFoundError" stands inside a sentence about files that were sought.
-        if kinds & {*_NOT_FROM_THE_HUB.split()} or "LocalEntryNotFoundError" in words:
-            return MissingError(what, hint=_HUB)
-        hint = "see the dataset's page for its configs and splits: hf:org/name:config@split"
-        return InputError(what, hint=hint)
-    if isinstance(error, ValueError) and "rotocol" in words:
+        is_missing = kinds & {*_NOT_FROM_THE_HUB.split()} or "LocalEntryNotFoundError" in words
+        causes, is_search = (["hub"], True) if is_missing else (["dataset"], False)
+    elif isinstance(error, ValueError) and "rotocol" in words:
         return UsageError(f"unknown kind of address: {shown}", hint="one of s3, gs, az, hf, https")
-    if any(getattr(one, "status", 0) >= 500 for one in chain):  # https calls that "not found"
-        return InputError(what, hint=_AGAIN)
-    if isinstance(error, FileNotFoundError):
-        return InputError(f"there is no {shown}", hint="check the name; empty folders do not count")
-    for names, hint in ((_NO_ACCESS, _ACCESS), (_NO_NETWORK, _NETWORK)):
-        if kinds & {*names.split()}:
-            return (MissingError if is_search else InputError)(what, hint=hint)
-    return InputError(what, hint=_AGAIN)
+    elif any(getattr(one, "status", 0) >= 500 for one in chain):  # https calls that "not found"
+        causes = []
+    elif isinstance(error, FileNotFoundError):
+        return DataError("not_there", path=shown)
+    problem = DataError("cannot_read", path=shown, why=words, cause=[*causes, "server"][0])
+    if is_search and causes:
+        return MissingError(problem.message, hint=problem.hint)
+    return problem

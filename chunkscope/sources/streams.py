@@ -17,8 +17,8 @@ from functools import partial
 from importlib import import_module
 from typing import IO, Any, cast
 
-from chunkscope.errors import ChunkscopeError, InputError, UsageError
-from chunkscope.sources.base import CHUNK_BYTES, MOST_ROW_BYTES, Source, too_long
+from chunkscope.errors import ChunkscopeError, UsageError
+from chunkscope.sources.base import CHUNK_BYTES, MOST_ROW_BYTES, DataError, Source, reason_of
 from chunkscope.sources.remote import explaining, is_web, open_remote
 
 COMPRESSED_SUFFIXES = (".gz", ".bz2", ".xz", ".zst")
@@ -83,7 +83,7 @@ class Stream(io.BufferedIOBase):
         """All that is left, unless it is too much; raises the error it ends in."""
         data = self.read(most + 1)
         if len(data) > most:
-            raise too_long(shown, "what it holds", most)
+            raise DataError("too_long", path=shown, most=most >> 20)
         self.peek(1)
         return data
 
@@ -136,10 +136,8 @@ def spooled(stream: Stream, shown: str) -> IO[bytes]:
                 _refuse_bomb(file.tell(), stream.taken[0], shown)
             file.seek(0)
         except OSError as error:
-            raise InputError(
-                f"cannot unpack {shown} to a temporary file: {error.strerror or error}",
-                hint="set TMPDIR to a folder with more room",
-            ) from error
+            why = reason_of(error)
+            raise DataError("cannot_read", path=shown, why=why, cause="room") from error
         on_failure.pop_all()
     return file
 
@@ -147,10 +145,7 @@ def spooled(stream: Stream, shown: str) -> IO[bytes]:
 def _refuse_bomb(unpacked: int, packed: int, shown: str) -> None:
     """Text is packed to a hundredth, at most: what unpacks to a thousand times its size is none."""
     if unpacked > max(_RATIO_FROM_BYTES, _MOST_RATIO * packed):
-        raise InputError(
-            f"cannot read {shown}: it unpacks to more than {_MOST_RATIO:,} times its size",
-            hint="it may be a decompression bomb: check where it comes from",
-        )
+        raise DataError("bomb", path=shown, times=_MOST_RATIO)
 
 
 # --- compression -----------------------------------------------------------------------------

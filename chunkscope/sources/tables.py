@@ -13,9 +13,8 @@ from typing import IO, Any, cast
 
 import orjson
 
-from chunkscope.errors import InputError, UsageError
-from chunkscope.sources.base import MOST_ROW_BYTES, Chunk, in_chunks, too_long, unique_names
-from chunkscope.sources.json_rows import not_utf8
+from chunkscope.errors import UsageError
+from chunkscope.sources.base import MOST_ROW_BYTES, Chunk, DataError, in_chunks, unique_names
 from chunkscope.sources.reader import Format, RecordReader, register
 from chunkscope.sources.remote import explaining
 
@@ -69,7 +68,7 @@ def csv_rows(reader: RecordReader, _: Sequence[str] | None) -> Iterator[Chunk]:
 def _lines(text: io.TextIOWrapper, path: str) -> Iterator[str]:
     for line in iter(partial(text.readline, MOST_ROW_BYTES), ""):
         if len(line) >= MOST_ROW_BYTES:
-            raise too_long(path, "a line")
+            raise DataError("too_long", path=path, most=MOST_ROW_BYTES >> 20)
         yield line
     yield _END
 
@@ -84,15 +83,13 @@ def _data_rows(
         try:
             row = next(table)
         except csv.Error as error:
-            raise InputError(
-                f"{reader.source.path} is not a table from line {start} on: {error}",
-                hint="is a quote opened there and never closed?",
-            ) from error
+            path, why = reader.source.path, str(error)
+            raise DataError("not_a_table", path=path, line=start, why=why) from error
         line = table.line_num + 1
         if row == [_END]:
             return
         if row and row[-1].endswith(_END):
-            return bad(start, "a quote is opened here and never closed (truncated?)")
+            return bad(start, DataError("open_quote"))
         if not row:
             continue
         if header_due:
@@ -101,15 +98,15 @@ def _data_rows(
         if len(row) == width + 1 and not row[-1]:
             row.pop()  # a delimiter at the end of each line
         if len(row) != width:
-            cells = "1 cell" if len(row) == 1 else f"{len(row)} cells"
-            bad(start, f"{cells} where the table has {width}")
+            bad(start, DataError("cells", cells=len(row), width=width))
             continue
         joined = ",".join(row)
         if not joined.isascii():
             try:
                 joined.encode("utf-8")
             except UnicodeEncodeError as error:
-                bad(start, not_utf8(ord(joined[error.start]) & 0xFF, error.start))
+                byte = ord(joined[error.start]) & 0xFF
+                bad(start, DataError("not_utf8", byte=byte, place=error.start + 1))
                 continue
         yield start, row, len(joined)
 
@@ -205,9 +202,7 @@ def saved_files(folder: Path, shown: str) -> list[Path]:
     except (OSError, ValueError, KeyError, TypeError):
         names = []
     if not names or any(name != PurePath(name).name for name in names):
-        raise InputError(
-            f"{shown}/state.json lists no files of its folder", hint="save the dataset again"
-        )
+        raise DataError("no_saved_files", path=f"{shown}/state.json")
     return [folder / name for name in names]
 
 

@@ -21,9 +21,9 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace
 
 from chunkscope.artefacts.files import read_text
-from chunkscope.console import printable
 from chunkscope.errors import InputError
 from chunkscope.prompts.chat import Conversation, part_content, string_content
+from chunkscope.sources.base import DataError, first_line
 from chunkscope.tokenizers.foreign import TemplateRefused
 
 
@@ -56,11 +56,8 @@ class ChatTemplate:
             tree = environment.parse(source)
             self._template = environment.from_string(tree)
         except (jinja2.TemplateError, RecursionError) as error:
-            where = f" (line {line})" if (line := getattr(error, "lineno", None)) else ""
-            raise InputError(
-                f"the chat template is not valid Jinja: {error}{where}",
-                hint="give another one with --chat-template FILE",
-            ) from error
+            line = getattr(error, "lineno", None)
+            raise DataError("template_not_jinja", why=first_line(error), line=line) from error
         names = {name.name for name in tree.find_all(nodes.Name) if name.ctx == "load"}
         self.uses_date = "strftime_now" in names
         self.uses_tools = "tools" in names
@@ -81,7 +78,7 @@ class ChatTemplate:
             text.encode()  # a lone surrogate is a character that no tokenizer takes
         except Exception as error:  # a template may do anything with a row; that is about the row
             reason = " ".join(str(error).split()) or type(error).__name__
-            raise TemplateRefused(f"the chat template refused it: {printable(reason)}") from error
+            raise TemplateRefused("template_refused", why=reason) from error
         return text
 
     def _strftime_now(self, format: str) -> str:  # noqa: A002  (templates may name it)
@@ -101,15 +98,12 @@ def choose_template(value: Any, has_tools: bool) -> str | None:
     if isinstance(value, list):
         value = {str(one.get("name")): one.get("template") for one in value if type(one) is dict}
     if not isinstance(value, dict):
-        raise InputError("the chat template is neither text nor a list of named templates")
+        raise DataError("template_not_text")
     named = {name: text for name, text in value.items() if isinstance(text, str)}
     for name in ("tool_use", "default")[not has_tools :]:
         if name in named:
             return named[name]
-    raise InputError(
-        f"several chat templates, none called default: {printable(', '.join(sorted(named)))}",
-        hint="give one with --chat-template FILE",
-    )
+    raise DataError("no_default_template", names=", ".join(sorted(named)))
 
 
 def read_template(path: Path) -> Any:

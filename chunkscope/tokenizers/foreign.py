@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from chunkscope.errors import ChunkscopeError, InputError
-from chunkscope.sources.base import first_line
+from chunkscope.sources.base import DataError, first_line
 
 
-class TemplateRefused(InputError):  # noqa: N818  (it is what the template did)
+class TemplateRefused(DataError):  # noqa: N818  (it is what the template did)
     """A chat template or mistral-common does not take a conversation: its order of roles, ids."""
 
 

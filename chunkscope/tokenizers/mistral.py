@@ -62,4 +62,4 @@ class MistralChat:
             request = self._request.from_openai(messages=messages, tools=chat.tools)
             return list(self._tokenizer.encode_chat_completion(request).tokens)
         except Exception as error:  # pydantic and mistral-common raise many kinds
-            raise TemplateRefused(f"mistral-common refuses it: {first_line(error)}") from error
+            raise TemplateRefused("mistral_common_refused", why=first_line(error)) from error

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from chunkscope.artefacts.note import Note, note
-from chunkscope.errors import ChunkscopeError, InputError
+from chunkscope.errors import ChunkscopeError
 from chunkscope.prompts.chat import Conversation
+from chunkscope.sources.base import DataError
 from chunkscope.tokenizers.check import RowSample, known_verdict, proved_engine, record_verdict
 from chunkscope.tokenizers.fast import MUCH, FastEngine, engines_for
 from chunkscope.tokenizers.foreign import foreign_errors
@@ -221,11 +222,7 @@ class Tokenizer:
 
         source = choose_template(self._template or self.facts.chat_template, has_tools)
         if not source:
-            raise InputError(
-                f"{self.name} has no chat template, and this dataset is chat",
-                hint="give one with --chat-template FILE, or count the texts of the messages with "
-                "--field 'messages[].content'",
-            )
+            raise DataError("no_chat_template", tokenizer=self.name)
         template = ChatTemplate(source, special_tokens=self.facts.special_tokens, date=self._date)
         self._templates[has_tools] = template
         return template

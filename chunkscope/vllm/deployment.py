@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from chunkscope.artefacts.note import Fact, Label, Note, note
+from chunkscope.artefacts.note import Label, Note, Values, note
 from chunkscope.hardware.accuracy import unlike_measured
 from chunkscope.hardware.gpus import GIB, Gpu
 from chunkscope.hardware.memory import Memory, MemoryLine, MemoryModel, Runner
@@ -259,7 +259,7 @@ class Deployment:
             ("enable_chunked_prefill", "off_ignored", off and rules.off_is_ignored),
             *((name, "unknown", name not in flags_of(version)) for name in s.given()),
         )
-        values: dict[str, Fact | list[Fact]] = {**s.given()}
+        values: Values = {**s.given()}
         values |= {"limit": limit, "version": dotted(version)}
         broken = [(argument, code) for argument, code, is_broken in checks if is_broken]
         if bill and _over(context, bill.kv_cache_tokens):

@@ -15,6 +15,7 @@ from chunkscope.errors import ChunkscopeError
 from chunkscope.prompts.chat import Conversation
 from chunkscope.prompts.select import select
 from chunkscope.prompts.selection import SelectOptions
+from chunkscope.report.words import sentence
 from chunkscope.sources.base import Problems, ReadOptions
 from chunkscope.sources.discovery import discover
 from chunkscope.sources.reader import RecordReader
@@ -46,7 +47,7 @@ def survives(path):
                         shown = asdict(item) if isinstance(item, Conversation) else item
                         json.dumps(shown, ensure_ascii=False, default=str).encode("utf-8")
             for row in problems.rows:
-                row.reason.encode("utf-8")
+                sentence(row.reason).encode("utf-8")
 
 
 def table(write):

@@ -9,7 +9,7 @@ from chunkscope import AnalyzeOptions, DatasetProfile, LengthHistogram, Profile
 from chunkscope.artefacts.artefact import built, plain
 from chunkscope.artefacts.note import note
 from chunkscope.errors import InputError
-from chunkscope.lengths.profile import Failure, LongPrompt, Sample, shares
+from chunkscope.lengths.profile import LongPrompt, Sample, shares
 from chunkscope.prompts.selection import SelectOptions
 from chunkscope.sources.base import BadRow
 from tests import build
@@ -19,8 +19,8 @@ FULL = build.dataset(
     "one", [10, 10, 10, 2000], group="data", unit="line", skipped=2, bytes=999, sha256="ab" * 32,
     chars=8000, output_field="answer", output_lengths=LengthHistogram({4: 4}),
     longest=(LongPrompt(tokens=2000, position=7),),
-    bad_rows=(BadRow(position=3, reason="not JSON"),),
-    failure=Failure(message="cut off", hint="get it again"),
+    bad_rows=(BadRow(position=3, reason=note("nested_too_deeply")),),
+    failure=note("not_a_document", path="x", reason=note("not_json", line=1, column=2, why="?")),
     notes=(note("media_rows", count=3),), sample=Sample(rows=4, out_of=40, seed=0),
     engine="splintr-rs 1.0",
 )  # fmt: skip

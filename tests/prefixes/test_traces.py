@@ -84,7 +84,7 @@ def test_a_row_may_name_no_blocks_and_a_bad_one_is_named(tmp_path: Path) -> None
     rows += [{"input_length": 5, "output_length": 1}, {**request(900), "hash_ids": None}]
     data = write_jsonl(tmp_path / "t.jsonl", [*rows, {**request(900), "hash_ids": "0, 1"}])
     (dataset,) = chunkscope.analyze(data).datasets
-    assert [(row.position, "hash_ids" in row.reason) for row in dataset.bad_rows] == [(6, True)]
+    assert [(row.position, row.reason.code) for row in dataset.bad_rows] == [(6, "not_blocks")]
     assert dataset.prefixes is not None
     assert dataset.prefixes.cached_tokens == 896
     assert (dataset.prefixes.prompts, dataset.prefixes.block_size) == (5, 512)

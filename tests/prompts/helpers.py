@@ -7,6 +7,7 @@ from typing import Any
 from chunkscope.prompts.harness.log import HarnessLog, SentRequest
 from chunkscope.prompts.select import select, selected
 from chunkscope.prompts.selection import Prompts, Selection, SelectOptions
+from chunkscope.report.words import sentence
 from chunkscope.sources.base import Chunk, Problems, ReadOptions, Source
 from chunkscope.sources.discovery import discover
 from chunkscope.sources.reader import RecordReader
@@ -23,7 +24,7 @@ def extract(selection: Selection, *records: Any) -> tuple[Prompts, list[int]]:
     problems = Problems()
     prompts = selection.extract(Chunk(range(1, len(records) + 1), list(records)), problems)
     assert problems.count == len(problems.rows)
-    assert all(row.reason for row in problems.rows)
+    assert all(sentence(row.reason) for row in problems.rows)
     return prompts, [row.position for row in problems.rows]
 
 
@@ -60,7 +61,7 @@ def read_log(source: Path | Source) -> ReadLog:
             prompts = selection.extract(chunk, problems)
             result.requests += prompts.items
             result.positions += prompts.positions
-    assert all(row.reason for row in problems.rows)
+    assert all(sentence(row.reason) for row in problems.rows)
     result.bad = [row.position for row in problems.rows]
     return result
 

@@ -11,7 +11,7 @@ from chunkscope.prompts.chat import (
     release_of,
     string_content,
 )
-from chunkscope.prompts.paths import UnusableError
+from chunkscope.sources.base import DataError
 
 USER = {"role": "user", "content": "hi"}
 IMAGE = {"type": "image_url", "image_url": {"url": "https://example.org/x.png"}}
@@ -85,7 +85,7 @@ def test_arguments_are_read_as_that_vllm_reads_them(
 
 @pytest.mark.parametrize("version", ["0.16", "0.28.1", None])
 def test_arguments_that_are_no_json_make_a_request_that_vllm_refuses(version: str | None) -> None:
-    with pytest.raises(UnusableError, match=r"message 1.*0\.29"):
+    with pytest.raises(DataError, match=r"message 1.*0\.29"):
         tool_calls("{'city': 'Bern'}", version)
 
 
@@ -196,7 +196,7 @@ def test_template_arguments_come_from_the_row() -> None:
 def test_what_a_server_would_refuse_is_a_bad_row(
     value: Any, row: dict[str, Any], named: str
 ) -> None:
-    with pytest.raises(UnusableError, match=named):
+    with pytest.raises(DataError, match=named):
         conversation(value, row)
 
 
@@ -215,5 +215,5 @@ def test_tools_and_arguments_are_what_a_real_vllm_makes_of_them(probe: Any) -> N
     for arguments, expected in zip(given, real["arguments"], strict=True):
         try:
             assert tool_calls(arguments, real["version"]) == expected
-        except UnusableError:
+        except DataError:
             assert expected == "refused"

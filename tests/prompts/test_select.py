@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chunkscope.errors import InputError, UsageError
-from chunkscope.prompts.paths import FieldPath, UnusableError, parse_path, parse_template
+from chunkscope.prompts.paths import FieldPath, parse_path, parse_template
 from chunkscope.prompts.selection import Prompts, trace_columns, trace_length
 from tests.prompts.helpers import CHAT, choose, extract, items
 
@@ -58,7 +58,7 @@ def test_fields_are_taken_as_named(fields: list[str], label: str, text: str) -> 
     ["missing", "meta.c", "question.x", "turns[3]", "turns[-4]", "question[0]", "meta[]"],
 )
 def test_a_path_that_leads_nowhere_is_named(path: str) -> None:
-    with pytest.raises(UnusableError) as caught:
+    with pytest.raises(InputError) as caught:
         parse_path(path).get(NESTED)
     assert f'"{path}"' in str(caught.value)
     assert parse_path(path).find(NESTED) is None
@@ -246,7 +246,7 @@ def test_a_trace_is_known_by_its_columns(record: dict[str, Any], columns: Any) -
     ids=lambda value: str(value)[:9],
 )
 def test_anything_else_is_a_bad_row(value: Any) -> None:
-    with pytest.raises(UnusableError, match='field "n"'):
+    with pytest.raises(InputError, match='field "n"'):
         trace_length(value, "n")
 
 

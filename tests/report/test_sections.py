@@ -16,7 +16,7 @@ from chunkscope.report.folder import arguments
 from chunkscope.report.markdown import markdown
 from chunkscope.report.profile import as_csv, lengths_chart, shortened
 from chunkscope.report.section import sections
-from chunkscope.report.words import MODULES
+from chunkscope.report.words import MODULES, problems
 from chunkscope.vllm.footprint import memory
 from tests import build
 from tests.report import examples
@@ -150,13 +150,15 @@ def test_bins_hold_every_prompt() -> None:
 
 def test_every_note_of_the_package_has_a_sentence() -> None:
     """Codes are found by how they are written: Note(code="...")."""
-    written = re.compile(r'(?:Note\(\s*code=|\bnote\(\s*)"([a-z_-]+)"')
+    written = re.compile(r'(?:Note\(\s*code=|(?:\bnote|DataError|Refused)\(\s*)"([a-z0-9_-]+)"')
     used = {code for path in modules() for code in written.findall(path.read_text("utf-8"))}
     words = [import_module(f"chunkscope.report.words.{module}").SENTENCES for module in MODULES]
     codes = [code for sentences in words for code in sentences]
     assert used
     assert not used - {*codes}
     assert len(codes) == len({*codes})  # each has one sentence
+    below = "".join(path.read_text("utf-8") for path in modules() if "report" not in path.parts)
+    assert not [c for c in problems.SENTENCES | problems.HINTS if f'"{c}"' not in below]
 
 
 def test_sentences_are_made_in_words_alone() -> None:

@@ -16,6 +16,7 @@ from typing import Any
 from backports import zstd
 
 from chunkscope.errors import ChunkscopeError
+from chunkscope.report.words import sentence
 from chunkscope.sources.base import Problems, ReadOptions, Source
 from chunkscope.sources.discovery import discover
 from chunkscope.sources.reader import RecordReader
@@ -56,7 +57,7 @@ def read(place: Path | str | Source, columns: list[str] | None = None, **options
     except ChunkscopeError as error:
         result.error = error
     assert result.error is None or result.error.hint, "every error says what to do"
-    result.bad = [(row.position, row.reason) for row in problems.rows]
+    result.bad = [(row.position, sentence(row.reason)) for row in problems.rows]
     return result
 
 

@@ -114,7 +114,7 @@ def behind(cause, error):
 )
 def test_what_a_library_raises_becomes_one_of_our_errors(shown, error, kind, hint):
     explained = remote.explained(shown, error)
-    assert (type(explained), hint in explained.hint) == (kind, True), explained.hint
+    assert (isinstance(explained, kind), hint in explained.hint) == (True, True), explained.hint
     assert shown in explained.message
 
 

@@ -88,11 +88,3 @@ def test_rows_of_another_width_are_bad_and_move_no_cells():
     assert [(line, reason[0]) for line, reason in result.bad] == [(3, "1"), (4, "4")]
     unclosed = read_bytes("x.csv", 'question,answer\nwhy,x\nhow,"y and on\nand on\n')
     assert (unclosed.positions, [line for line, _ in unclosed.bad]) == ([2], [3])
-
-
-def test_bytes_that_are_not_utf_8_spoil_only_their_row():
-    data = b"question,answer\ncaf\xe9,x\ntea,y\n"
-    result = read_bytes("x.csv", data)
-    assert result.records == [{"question": "tea", "answer": "y"}]
-    assert [line for line, _ in result.bad] == [2]
-    assert read_bytes("x.csv", data, encoding="latin-1").records[0]["question"] == "café"

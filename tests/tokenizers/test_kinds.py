@@ -61,7 +61,7 @@ def test_chats_are_encoded_by_mistral_common_and_one_that_it_refuses_is_a_bad_ro
     found = [encode(Conversation(c["messages"], tools=c.get("tools"))) for c in CHATS]
     assert found == [*zip(right, texts, strict=True)]
     assert (dataset.engine or "").startswith("mistral-common ")
-    assert "mistral-common" in dataset.bad_rows[0].reason
+    assert dataset.bad_rows[0].reason.code == "mistral_common_refused"
 
 
 @pytest.mark.parametrize("file", MODELS)

@@ -15,7 +15,6 @@ from operator import itemgetter
 from typing import Any
 
 from chunkscope.artefacts.note import Note, note
-from chunkscope.errors import InputError
 from chunkscope.prompts.chat import conversation
 from chunkscope.prompts.harness.log import (
     AS_SENT,
@@ -26,8 +25,8 @@ from chunkscope.prompts.harness.log import (
     as_list,
     as_text,
 )
-from chunkscope.prompts.paths import UnusableError, json_type
-from chunkscope.sources.base import CHUNK_BYTES, Chunk, in_chunks, printable
+from chunkscope.prompts.paths import wrong_type
+from chunkscope.sources.base import CHUNK_BYTES, Chunk, DataError, in_chunks, printable
 from chunkscope.sources.json_rows import json_rows, parse_value
 from chunkscope.sources.reader import RecordReader
 from chunkscope.sources.streams import Archive
@@ -87,18 +86,15 @@ def _sent(reader: RecordReader, samples: Iterator[tuple[int, Any, int]]) -> Iter
             waiting, size = [], 0
     yield waiting
     if not reader.state and not reader.problems.count:
-        raise InputError(
-            f"{reader.source.path} is an Inspect log without samples",
-            hint="was it run with --no-log-samples?",
-        )
+        raise DataError("no_samples", path=reader.source.path)
 
 
 def _calls(reader: RecordReader, number: int, content: Any, size: int) -> Iterator[_Call]:
     if not isinstance(content, dict):
-        return reader.problems.bad(number, f"a sample is {json_type(content)}")
+        return reader.problems.bad(number, wrong_type(content, "samples[]", "object"))
     sample = InspectSample(content)
     if not sample.model_events:
-        reader.problems.bad(number, f"{sample.name} has no model events")
+        reader.problems.bad(number, DataError("no_model_events"), **sample.shown)
     sent_at = float("-inf")
     for event in sample.model_events:
         if event.get("cache") == "read":
@@ -107,8 +103,8 @@ def _calls(reader: RecordReader, number: int, content: Any, size: int) -> Iterat
             sent_at = datetime.fromisoformat(event.get("timestamp") or "").timestamp()
         try:
             yield sent_at, number, sample.row(event), size // len(sample.model_events)
-        except (UnusableError, RecursionError) as error:
-            reader.problems.bad(number, f"{sample.name}: {error}")
+        except (DataError, RecursionError) as error:
+            reader.problems.bad(number, error, **sample.shown)
 
 
 def _json_samples(reader: RecordReader) -> Iterator[tuple[int, Any, int]]:
@@ -127,18 +123,18 @@ def _zip_samples(reader: RecordReader) -> Iterator[tuple[int, Any, int]]:
         reader.bytes_taken = max(reader.bytes_taken, reader.file.tell())
         try:
             return parse_value(data), len(data)
-        except ValueError as error:
-            raise InputError(f"{name} is {error}") from None
+        except DataError as error:
+            raise DataError("not_a_document", path=name, reason=error.note) from None
 
     for name in _HEADERS:
-        with suppress(InputError, KeyError):  # damaged: the other one says the same
+        with suppress(DataError, KeyError):  # damaged: the other one says the same
             reader.metadata = reader.metadata or as_dict(unpack(name)[0])
     names = filter(_SAMPLE.fullmatch, by_name)
     for number, name in enumerate(names, start=1):
         try:
             yield number, *unpack(name)
-        except InputError as error:
-            reader.problems.bad(number, error.message)
+        except DataError as error:
+            reader.problems.bad(number, error)
 
 
 # --- one sample -----------------------------------------------------------------------------------
@@ -148,8 +144,8 @@ class InspectSample:
     """A sample: its model events, with what they refer to put in."""
 
     def __init__(self, sample: Mapping[str, Any]) -> None:
-        self.name = f"sample {printable(str(sample.get('id'))[:80])} epoch {sample.get('epoch')}"
         self._ids = {key: sample.get(key) for key in ("id", "epoch")}
+        self.shown = {key: str(value)[:80] for key, value in self._ids.items()}
         self._attachments = as_dict(sample.get("attachments"))
         self._pool = as_list(as_dict(sample.get("events_data")).get("messages"))
         self._messages: dict[int, dict[str, Any]] = {}  # many requests hold the same
@@ -159,11 +155,11 @@ class InspectSample:
         ]
 
     def row(self, event: Mapping[str, Any]) -> dict[str, Any]:
-        """A request, with what the server counted. Raises UnusableError."""
+        """A request, with what the server counted. Raises DataError."""
         output = as_dict(event.get("output"))
         usage = as_dict(output.get("usage"))
         completion = None
-        with suppress(UnusableError):  # a request without an answer is still a request
+        with suppress(DataError):  # a request without an answer is still a request
             completion = as_text(self._resolved(output.get("completion")))
         keys = ("name", "description", "parameters")
         functions = [_taken(tool, keys) for tool in as_list(event.get("tools"))]
@@ -181,14 +177,14 @@ class InspectSample:
     def _sent_messages(self, event: Mapping[str, Any]) -> list[dict[str, Any]]:
         messages, refs = event.get("input"), event.get("input_refs")
         if refs is None and not isinstance(messages, list):
-            raise UnusableError("a model event has neither input nor input_refs")
+            raise DataError("no_sample", harness="Inspect", fields=["events[].input"])
         if refs is None:
             return [self._message(message) for message in as_list(messages)]
         sent, size = [], len(self._pool)
         for ref in as_list(refs):  # `[[0, 2], [5, 6]]` are messages 0, 1 and 5
             start, end = ([as_count(number) for number in as_list(ref)] + [None, None])[:2]
             if start is None or end is None or not start <= end <= size:
-                raise UnusableError(f"input_refs {ref} are beyond {size} messages of events_data")
+                raise DataError("refs_beyond", refs=str(ref)[:80], size=size)
             for index in range(start, end):
                 if index not in self._messages:
                     self._messages[index] = self._message(self._pool[index])
@@ -198,7 +194,7 @@ class InspectSample:
     def _message(self, message: Any) -> dict[str, Any]:
         """A message as Inspect sends it to an OpenAI-compatible server."""
         if not isinstance(message, dict):
-            raise UnusableError(f"a message is {json_type(message)}, not an object")
+            raise wrong_type(message, "input[]", "object")
         used = ("role", "content", "tool_calls", "tool_call_id", "error")
         given = self._resolved(_taken(message, used))
         sent: dict[str, Any] = {key: given[key] for key in used[:2]}
@@ -236,7 +232,7 @@ class InspectSample:
             return value
         name = value.removeprefix(_ATTACHMENT)
         if name not in self._attachments:
-            raise UnusableError(f"{printable(value[:80])} points nowhere")
+            raise DataError("points_nowhere", name=value[:80])
         return self._attachments[name]
 
 

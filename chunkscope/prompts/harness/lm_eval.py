@@ -14,7 +14,6 @@ from typing import Any
 import orjson
 
 from chunkscope.artefacts.note import Note, note
-from chunkscope.errors import InputError
 from chunkscope.prompts.chat import conversation
 from chunkscope.prompts.harness.log import (
     LONGEST_FIRST,
@@ -26,8 +25,8 @@ from chunkscope.prompts.harness.log import (
     as_text,
     has,
 )
-from chunkscope.prompts.paths import UnusableError, json_in, json_type
-from chunkscope.sources.base import Source
+from chunkscope.prompts.paths import json_in, wrong_type
+from chunkscope.sources.base import DataError, Source
 from chunkscope.sources.reader import RecordReader
 
 _NEEDED = ("arguments", "doc_id", "resps")
@@ -78,10 +77,7 @@ class LmEvalLog(HarnessLog):
         super().__init__(head, reader)
         source = reader.source
         if any(has(record, *_RESULTS_KEYS) for record in head):
-            raise InputError(
-                f"{source.path} holds lm-eval's results, not what it sent",
-                hint="name the samples_*.jsonl beside it; lm-eval writes them with --log_samples",
-            )
+            raise DataError("only_results", path=source.path)
         self._whole_texts = self._with_media = 0
         file = results_file(source)
         results = (_results_in(file) if file else None) or {}
@@ -125,7 +121,7 @@ class LmEvalLog(HarnessLog):
 
     def requests(self, row: Any) -> Iterator[SentRequest]:
         if not has(row, *_NEEDED):
-            raise UnusableError(f"not a sample of lm-eval, which has {', '.join(_NEEDED)}")
+            raise DataError("no_sample", harness=self.harness, fields=[*_NEEDED])
         # Every filter has the same prompt and the same answers; a file of several tasks has others.
         document = str(hash(json.dumps([row[key] for key in _NEEDED])))
         if document in self.ids:
@@ -133,10 +129,10 @@ class LmEvalLog(HarnessLog):
         answers = row["resps"]
         sent = _argument_lists(row["arguments"])
         if not isinstance(answers, list) or len(answers) != len(sent):
-            raise UnusableError(f"resps are not a list for each of {len(sent)} requests")
+            raise DataError("unequal_lists", arguments=len(sent), resps=len(as_list(answers)))
         for arguments, repeats in zip(sent, answers, strict=True):
             if not isinstance(repeats, list) or not repeats:
-                raise UnusableError(f"an answer in resps is {json_type(repeats)}, not a list")
+                raise DataError("no_sample", harness=self.harness, fields=["resps[][0]"])
             request = self._request(arguments)
             for answer in repeats:
                 text = answer if request.kind == "generate" and isinstance(answer, str) else None
@@ -148,9 +144,7 @@ class LmEvalLog(HarnessLog):
         if isinstance(context, list) and len(context) == 1 and isinstance(context[0], str):
             context = conversation(json_in(context[0]), {})
         elif not isinstance(context, str):
-            raise UnusableError(
-                f"a request's context is {json_type(context)}, not text or messages"
-            )
+            raise wrong_type(context, "arguments[][0]", "text")
         # A rendered chat begins with the first special token already.
         begun = self._bos and isinstance(context, str) and context.startswith(self._bos)
         special_tokens = self._special_tokens and not begun
@@ -177,7 +171,7 @@ class LmEvalLog(HarnessLog):
             )
         settings = [argument for argument in arguments[1:] if isinstance(argument, dict)]
         if not settings:
-            raise UnusableError(f"a request's second argument is {json_type(arguments[1])}")
+            raise wrong_type(arguments[1], "arguments[][1]", "object")
         self._with_media += len(settings) > 1 or len(arguments) > 2
         caps = [settings[0][key] for key in _CAPS if isinstance(settings[0].get(key), int)]
         cap = caps[0] if caps else self._output_cap
@@ -206,5 +200,5 @@ def _argument_lists(value: Any) -> list[list[Any]]:
         if name.startswith("gen_args_")
     ]
     if not requests or not all(as_list(given) for given in requests):
-        raise UnusableError("arguments have neither gen_args_0 nor a list for each request")
+        raise DataError("no_sample", harness="lm-eval", fields=["arguments.gen_args_0"])
     return requests

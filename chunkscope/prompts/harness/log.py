@@ -102,7 +102,7 @@ class HarnessLog(ABC):
 
     @abstractmethod
     def requests(self, row: Any) -> Iterable[SentRequest]:
-        """What was sent for one row. Raises UnusableError."""
+        """What was sent for one row. Raises DataError."""
 
     def notes(self) -> Iterable[Note]:
         """What the user should know of the log."""

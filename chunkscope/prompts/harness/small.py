@@ -17,7 +17,8 @@ from chunkscope.prompts.harness.log import (
     has,
     single,
 )
-from chunkscope.prompts.paths import UnusableError, json_in
+from chunkscope.prompts.paths import json_in
+from chunkscope.sources.base import DataError
 from chunkscope.sources.json_rows import begins_a_chat
 from chunkscope.sources.reader import RecordReader
 
@@ -73,8 +74,6 @@ class HelmLog(HarnessLog):
 
     def requests(self, row: Any) -> Iterator[SentRequest]:
         request, result = (as_dict(as_dict(row).get(key)) for key in ("request", "result"))
-        if "prompt" not in request and "messages" not in request:
-            raise UnusableError("the request has neither a prompt nor messages")
         echoes = request.get("echo_prompt") is True
         answers = (as_dict(answer).get("text") for answer in as_list(result.get("completions")))
         yield SentRequest(
@@ -106,8 +105,8 @@ class OpenCompassLog(HarnessLog):
             prompt = _compass_prompt(as_dict(label).get("prompt"))
             yield SentRequest(prompt=prompt, kind="likelihood", special_tokens=True)
         if not labels:
-            if not has(row, "origin_prompt", "prediction"):
-                raise UnusableError("neither origin_prompt and prediction nor a label's prompt")
+            if not has(row, *(fields := ["origin_prompt", "prediction"])):
+                raise DataError("no_sample", harness=self.harness, fields=fields)
             prompt, answers = row["origin_prompt"], row["prediction"]
             is_rounds = bool(as_list(prompt)) and all(isinstance(part, list) for part in prompt)
             texts = as_list(answers) if is_rounds else [answers]
@@ -193,7 +192,7 @@ class EvalScopeLog(HarnessLog):
     def requests(self, row: Any) -> Iterator[SentRequest]:
         row = as_dict(row)
         if row.get("agent_trace"):
-            raise UnusableError("an agent's run: the log has only the sum of its requests")
+            raise DataError("agent_run")
         usage = as_dict(as_dict(row.get("model_output")).get("usage"))
         sent, answer = _without_answer(row.get("messages"))
         yield _measured(sent, usage.get("input_tokens"), usage.get("output_tokens"), answer)
@@ -216,7 +215,7 @@ class PromptfooLog(HarnessLog):
     def requests(self, row: Any) -> Iterator[SentRequest]:
         raw = as_dict(as_dict(row).get("prompt")).get("raw")
         if not isinstance(raw, str):
-            raise UnusableError("the result has no prompt.raw")
+            raise DataError("no_sample", harness=self.harness, fields=["prompt.raw"])
         self.add_document(row.get("testIdx"))
         response = as_dict(row.get("response"))
         if response.get("cached") is True:
@@ -255,7 +254,7 @@ class LightevalLog(HarnessLog):
         """A list of ids per request, filled up to the length of its batch."""
         rows, padded = _id_lists(record.get("input_tokens")), as_list(record.get("padded"))
         if not rows or len(padded) != len(rows):
-            raise UnusableError("input_tokens and padded are not a list and a number per request")
+            raise DataError("unequal_lists", input_tokens=len(rows), padded=len(padded))
         self.shots = as_count(record.get("num_effective_few_shots")) or self.shots or 0
         generates = any(isinstance(text, str) for text in as_list(record.get("predictions")))
         for ids, unused in zip(rows, padded, strict=True):
@@ -279,10 +278,8 @@ class LightevalLog(HarnessLog):
             elif len(contexts) == 1:  # one for all of the choices, each of which was sent with it
                 contexts = contexts * len(answers)
             if not answers or not len(contexts) == len(answers) == len(as_list(scores)):
-                raise UnusableError(
-                    f"{len(as_list(scores))} choices were scored, but there are the tokens of "
-                    f"{len(contexts)} contexts and {len(answers)} choices"
-                )
+                counts = {"input_tokens": len(contexts), "output_tokens": len(answers)}
+                raise DataError("unequal_lists", **counts, logprobs=len(as_list(scores)))
             for context, answer in zip(contexts, answers, strict=True):
                 yield SentRequest(prompt=context + answer, kind="likelihood")
             return

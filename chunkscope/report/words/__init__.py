@@ -15,11 +15,16 @@ from chunkscope.artefacts.note import Note
 from chunkscope.artefacts.numbers import as_written, by, plural, share
 
 Template = str | Callable[..., str]
-MODULES = ("talk", "data", "plan", "runs", "doctor", "gate")  # in the order of need
+MODULES = ("talk", "problems", "data", "plan", "runs", "doctor", "gate")  # in the order of need
 
 
 class _Words(Formatter):
     def format_field(self, value: Any, format_spec: str) -> str:
+        if isinstance(value, Note):
+            return sentence(value)
+        if format_spec == "a":  # a type of JSON's
+            article = "" if value in ("text", "null") else "an " if value == "object" else "a "
+            return f"{article}{value}"
         if value is None or not format_spec:
             several = ", ".join(map(str, value)) if isinstance(value, list) else value
             return "-" if value is None else as_written(several)

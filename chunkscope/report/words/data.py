@@ -8,6 +8,7 @@ from chunkscope.artefacts.numbers import number, plural, share
 from chunkscope.lengths.profile import Profile
 from chunkscope.prefixes.reuse import PrefixReuse, reuse_together
 from chunkscope.report.words import Template, named, sentence
+from chunkscope.report.words.problems import message_and_hint
 
 LONG = 2_048  # tokens: shorter prompts fit a step of every setting people use
 MOST_NOTES = 20
@@ -134,9 +135,10 @@ def bad_rows(profile: Profile) -> Iterator[str]:
     """The first rows that could not be used, how many there were, and datasets that failed."""
     rows = [(dataset, row) for dataset in profile.datasets for row in dataset.bad_rows]
     for dataset, row in rows[:MOST_NOTES]:
-        yield f"bad row: {dataset.path} {dataset.unit} {row.position}: {row.reason}"
+        yield f"bad row: {dataset.path} {dataset.unit} {row.position}: {sentence(row.reason)}"
     if profile.skipped:
         yield f"{plural(profile.skipped, 'bad row')} skipped and not counted"
-    for dataset in profile.failures:
-        hint = f"\nhint: {dataset.failure.hint}" if dataset.failure and dataset.failure.hint else ""
-        yield f"error: {dataset.name}: {dataset.failed_because}{hint}"
+    for dataset in profile.datasets:
+        if failure := dataset.failure:
+            _, hint = message_and_hint(failure)
+            yield f"error: {dataset.name}: {sentence(failure)}" + (f"\nhint: {hint}" * bool(hint))

@@ -56,8 +56,9 @@ def notes(findings: Findings) -> Iterator[str]:
     if findings.profile is not None:
         if findings.profile.skipped:
             yield f"{plural(findings.profile.skipped, 'bad row')} skipped"
-        for dataset in findings.profile.failures:
-            yield f"{dataset.name} was not read to its end: {dataset.failed_because}"
+        for dataset in findings.profile.datasets:
+            if dataset.failure:
+                yield f"{dataset.name} was not read to its end: {sentence(dataset.failure)}"
     if findings.plan is not None:
         yield from plan.told(findings.plan.notes)
 

@@ -1,0 +1,114 @@
+"""What is wrong with data: the reason of a bad row, or why a dataset failed, and what to do."""
+
+from chunkscope.artefacts.note import Note
+from chunkscope.report.words import Template, sentence
+
+SENTENCES: dict[str, Template] = {
+    # Rows of text and of tables.
+    "not_json": "not valid JSON at column {column}: {why}",
+    "not_json_at": "not valid JSON at line {line} column {column}: {why}",
+    "nested_too_deeply": "nested too deeply",
+    "not_utf8": "byte {place} (0x{byte:02x}) is not UTF-8 (set its encoding in chunkscope.toml)",
+    "open_quote": "a quote is opened here and never closed (truncated?)",
+    "cells": "{cells:cell} where the table has {width}",
+    # Prompts.
+    "field_missing": 'field "{field}" is missing',
+    "no_way_to_field": 'field "{field}" is missing ({found:a} where {wanted:a} should be)',
+    "wrong_row": "the row is {found:a}, not {wanted:a}",
+    "wrong_type": 'field "{field}" is {found:a}, not {wanted:a}',
+    "object_not_text": "field \"{field}\" is an object, not text (--field '{field}|json' counts it "
+    "as JSON)",
+    "choices": 'field "{field}" holds {count:choice}, not 2 to 26 texts',
+    "not_a_length": 'field "{field}" is {given}, not a number of tokens',
+    "not_blocks": 'field "{field}" is not a list of numbers',
+    "lone_surrogate": "the prompt holds a lone surrogate (\\ud800 to \\udfff): not a character",
+    # Chats.
+    "no_messages": "the list of messages is empty",
+    "wrong_message": "message {message} is {found:a}, not an object",
+    "wrong_in_message": 'field "{field}" of message {message} is {found:a}, not {wanted:a}',
+    "unknown_role": 'message {message} has an unknown role "{role}"',
+    "unknown_part": "message {message} has a content part of type {type}",
+    "arguments_not_json": "the arguments of a tool call of message {message} are not valid JSON: "
+    "vLLM before 0.29 refuses the request (chunkscope.toml can set vllm_version)",
+    "unnamed_tool": "a tool has no function name",
+    "unknown_tool": "a tool is of type {type}, not function",
+    "kwarg_refused": '"{name}" is not allowed in chat_template_kwargs',
+    "continues_message": "continue_final_message is not supported",
+    "template_refused": "the chat template refused it: {why}",
+    "mistral_common_refused": "mistral-common refuses it: {why}",
+    # Harness logs.
+    "no_sample": "not a sample of {harness}, which has {fields}",
+    "unequal_lists": lambda **counts: f"lists are empty or of different length: {counts}",
+    "agent_run": "an agent's run: the log has only the sum of its requests",
+    "in_sample": "sample {id} epoch {epoch}: {reason}",
+    "no_model_events": "no model events",
+    "refs_beyond": "input_refs {refs} are beyond {size} messages of events_data",
+    "points_nowhere": "{name} points nowhere",
+    "only_results": "{path} holds lm-eval's results, not what it sent",
+    "no_samples": "{path} is an Inspect log without samples",
+    # Datasets.
+    "cannot_read": "cannot read {path}: {why}",
+    "not_there": "there is no {path}",
+    "bomb": "cannot read {path}: it unpacks to more than {times} times its size",
+    "too_long": "{path} is longer than {most} MB",
+    "not_a_document": "{path} is not a JSON document: {reason}",
+    "not_a_table": "{path} is not a table from line {line} on: {why}",
+    "no_saved_files": "{path} lists no files of its folder",
+    "other_data": "{path} is {kind} data, not {format}",
+    "unknown_data": "cannot tell what {path} is ({kind}?)",
+    "no_field": 'no record has a field "{field}"',
+    "unknown_prompt": "cannot tell which field is the prompt",
+    "all_bad": "none of the {rows} rows of {path} could be used; {unit} {position}: {reason}",
+    "no_chat_template": "{tokenizer} has no chat template, and this dataset is chat",
+    "template_not_jinja": "the chat template is not valid Jinja: {why} (line {line})",
+    "template_not_text": "the chat template is neither text nor a list of named templates",
+    "no_default_template": "several chat templates, none called default: {names}",
+    "worker_died": "its worker died {times} times ({why})",
+    "another_size": "{path} has another size on the node that counts it",
+}
+
+# By the cause, where there is one, or else by code.
+HINTS = {
+    "only_results": "name the samples_*.jsonl beside it; lm-eval writes them with --log_samples",
+    "no_samples": "was it run with --no-log-samples?",
+    "system": "see `ls -l {path}`",
+    "damage": "is it cut off or damaged? Fetch or write it again",
+    "server": "did the server fail, or is the file damaged? Run it again",
+    "access": "give credentials as the library for it takes them (for s3: AWS_ACCESS_KEY_ID and "
+    "AWS_SECRET_ACCESS_KEY, or AWS_PROFILE; a public bucket: FSSPEC_S3_ANON=true)",
+    "network": "is there a network, and is the address right (AWS_ENDPOINT_URL, a proxy)?",
+    "hub": "check the name; a gated or private one needs HF_TOKEN; without a network load it "
+    "beforehand (`datasets.load_dataset`) or set HF_DATASETS_CACHE to a cache that has it",
+    "dataset": "see the dataset's page for its configs and splits: hf:org/name:config@split",
+    "not_there": "check the name; empty folders do not count",
+    "bomb": "it may be a decompression bomb: check where it comes from",
+    "room": "set TMPDIR to a folder with more room",
+    "too_long": "write its rows as JSON Lines (`jq -c '.[]'`), or name its format: see "
+    "input_format in `chunkscope help config`",
+    "not_a_document": "is it cut off? Check it with `python -m json.tool`",
+    "not_a_table": "is a quote opened there and never closed?",
+    "no_saved_files": "save the dataset again",
+    "other_data": "see input_format and encoding in `chunkscope help config`",
+    "unknown_data": 'say so in chunkscope.toml: [analyze] input_format = "jsonl"',
+    "no_field": "name another field; {option} NAME=... is for one dataset of several",
+    "near": "did you mean {option} {near}?",
+    "unknown_prompt": "name it with --field, put it together with --template '{{a}} {{b}}', or see "
+    "--each",
+    "likely": "is it --field {likely}? Or put it together with --template '{{a}} {{b}}'",
+    "all_bad": "is it another field (--field) or format (`chunkscope help config`)?",
+    "no_chat_template": "give one with --chat-template FILE, or count the texts of the messages "
+    "with --field 'messages[].content'",
+    "template_not_jinja": "give another one with --chat-template FILE",
+    "no_default_template": "give one with --chat-template FILE",
+    "worker_died": "was it out of memory? See `ray logs`, and count this file by itself",
+}
+
+
+def message_and_hint(problem: Note) -> tuple[str, str | None]:
+    """As an error says it: with the fields to choose from, where that is the question."""
+    message, values = sentence(problem), problem.values
+    if isinstance(fields := values.get("field_table"), list):
+        more = [f"... and {values['more']} more"] if values["more"] else []
+        message += "\n  ".join(("\nthe fields are:", *map(str, fields or ["none"]), *more))
+    hint = HINTS.get(str(values.get("cause", problem.code)))
+    return message, hint and hint.format(**values)
