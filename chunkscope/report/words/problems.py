@@ -38,7 +38,10 @@ SENTENCES: dict[str, Template] = {
     "mistral_common_refused": "mistral-common refuses it: {why}",
     # Harness logs.
     "no_sample": "not a sample of {harness}, which has {fields}",
-    "unequal_lists": lambda **counts: f"lists are empty or of different length: {counts}",
+    "unequal_lists": lambda **counts: (
+        "lists are empty or of different length: "
+        + ", ".join(f"{count:,} {name}" for name, count in counts.items())
+    ),
     "agent_run": "an agent's run: the log has only the sum of its requests",
     "in_sample": "sample {id} epoch {epoch}: {reason}",
     "no_model_events": "no model events",
