@@ -75,7 +75,7 @@ class ChatTemplate:
         try:
             context = Context(self._environment, variables, None, self._template.blocks)
             text = "".join(self._template.root_render_func(context))
-            text.encode()  # a lone surrogate is a character that no tokenizer takes
+            text.isascii() or text.encode()  # a lone surrogate is no character to a tokenizer
         except Exception as error:  # a template may do anything with a row; that is about the row
             reason = " ".join(str(error).split()) or type(error).__name__
             raise TemplateRefused("template_refused", why=reason) from error
