@@ -119,7 +119,7 @@ BUDGETS = {
     "top level": 600,
     "sources": 1_782,
     "prompts": 3_066,
-    "tokenizers": 1_491,
+    "tokenizers": 1_494,
     "prefixes": 832,
     "lengths": 1_639,
     "artefacts": 597,

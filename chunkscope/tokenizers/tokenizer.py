@@ -11,6 +11,7 @@ from contextlib import suppress
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
+from signal import SIGINT
 from typing import TYPE_CHECKING, Any
 
 from chunkscope.artefacts.note import Note, note
@@ -110,6 +111,8 @@ class Tokenizer:
             facts, reference = of_raw(raw)
             engine = proved_engine(engines, facts, lambda: reference)
             process.communicate()
+            if process.returncode == -SIGINT:  # Ctrl-C, which both are told of
+                raise KeyboardInterrupt
             self._facts = facts_before(self._files, self.digest, self._trusted)
             if self._facts and self._facts.json_sha256 == facts.json_sha256:
                 self._reference, self._engine = reference, engine or reference

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from hashlib import sha256
 from itertools import accumulate
 from pathlib import Path
+from subprocess import Popen
 from time import process_time
 from typing import Any
 
@@ -170,11 +171,12 @@ def test_for_much_text_another_process_asks_transformers_which_is_right(place, m
     assert tokenizer.id_bytes(texts) == [array("I", ids).tobytes() for ids in right["input_ids"]]
     assert [name.split()[0] for name in tokenizer.engines] == ["splintr-rs"]
     assert (right["input_ids"] == [raw.encode(text).ids for text in texts]) == (kind[:3] == "Pre")
+    monkeypatch.setattr(ours, "beside", lambda *_: Popen(["sh", "-c", "kill -INT $$"]))
+    with pytest.raises(KeyboardInterrupt):
+        Tokenizer(str(place), expected_bytes=1).count(texts)
 
 
-def test_a_verdict_is_kept_for_the_next_run_unless_it_is_damaged(
-    place: Path, install: Callable[..., list[Fake]]
-) -> None:
+def test_a_verdict_is_kept_for_the_next_run_unless_it_is_damaged(place, install) -> None:
     loaded = install(lambda _: False)
     assert engines(place) == engines(place) == {"splintr-rs"}
     assert [set(FEW) <= set(fake.texts) for fake in loaded] == [True, False]
@@ -186,9 +188,7 @@ def test_a_verdict_is_kept_for_the_next_run_unless_it_is_damaged(
         assert check.known_verdict(Splintr, facts)
 
 
-def test_text_that_nfc_would_change_is_normalized_by_the_reference(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_text_that_nfc_would_change_is_normalized_by_the_reference(tmp_path, monkeypatch) -> None:
     """Engines have younger tables of Unicode: there a mark of 2018 changes its place."""
     monkeypatch.setattr(Splintr, "pays_from", 0)
     backend = splitting(WORDS, "o n", "z e")
