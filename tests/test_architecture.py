@@ -118,8 +118,8 @@ def lines_of(part: str) -> int:
 BUDGETS = {
     "top level": 600,
     "sources": 1_782,
-    "prompts": 3_066,
-    "tokenizers": 1_494,
+    "prompts": 3_071,
+    "tokenizers": 1_499,
     "prefixes": 832,
     "lengths": 1_639,
     "artefacts": 597,
@@ -132,7 +132,7 @@ BUDGETS = {
     "diagnosis": 729,
     "reference": 978,
     "gating": 1_593,
-    "report": 2_928,
+    "report": 2_927,
     "commands": 1_207,
 }
 MOST_FILES = 14  # in a folder, without its __init__

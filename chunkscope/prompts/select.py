@@ -405,6 +405,8 @@ def guess(
             best, selection = count, candidate
     if selection:
         return selection
+    if not any(leaf.path.steps for leaf in guesses.leaves.values()):
+        raise DataError("no_fields")
     table = field_table(list(guesses.leaves.values()))
     for leaf in (guesses.likely or guesses.prose)[:1]:
         name = shlex.quote(printable(leaf.path.text))

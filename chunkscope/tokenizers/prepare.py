@@ -76,7 +76,10 @@ def prepare(
     facts = TokenizerFacts(digest=digest, **known)
     if isinstance(reference, TransformersReference):
         auto = reference.tokenizer
-        special = dict(auto.special_tokens_map)  # the way chat templates see them
+        special = {  # plain text, or a list of it, the way chat templates see them
+            name: list(map(str, token)) if isinstance(token, list | tuple) else str(token)
+            for name, token in auto.special_tokens_map.items()
+        }
         facts = replace(
             facts,
             chat_template=auto.chat_template,

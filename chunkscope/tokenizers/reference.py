@@ -21,6 +21,7 @@ from chunkscope.tokenizers.resolve import TokenizerFiles, TokenizerKind
 
 Ids = list[list[int]]
 ID_BYTES = 4  # of a token id, where a text's ids are bytes
+RANKS_PAY = 1 << 22  # from so many characters on: of ranks an engine is made by the reference
 
 
 @lru_cache
@@ -93,8 +94,8 @@ def beside(function: Callable[..., None], *arguments: object) -> Any:
 class LoadedBeside(Reference):
     """One in another process: while a tokenizer is loaded, all threads of a process stand."""
 
-    # For so many characters: fewer are counted before it is loaded, more tekken by an engine of it.
-    pays: ClassVar = {"tokenizer.json": range(10**6, sys.maxsize), "tekken": range(2**18, 2**22)}
+    # For so many characters; fewer are counted before it is loaded.
+    pays: ClassVar = {"tokenizer.json": range(10**6, 10**18), "tekken": range(2**18, RANKS_PAY)}
 
     def __init__(self, package: str, files: TokenizerFiles, otherwise: Callable[[], Any]) -> None:
         self._process = beside(answer, files.kind.value, str(files.files[0]))

@@ -25,6 +25,7 @@ from chunkscope.tokenizers.mistral import MistralChat
 from chunkscope.tokenizers.prepare import TokenizerFacts, facts_before, of_raw, prepare, run_apart
 from chunkscope.tokenizers.reference import (
     ID_BYTES,
+    RANKS_PAY,
     Ids,
     LoadedBeside,
     Reference,
@@ -141,7 +142,7 @@ class Tokenizer:
                 is_loaded = self._beside or self._reference or not sys.executable
                 if chars in LoadedBeside.pays.get(files.kind, ()) and not is_loaded:
                     self._beside = LoadedBeside(facts.package, files, lambda: self.reference)
-                engines = engines_for(chars if file else chars // 4)  # made of a loaded reference
+                engines = engines_for(chars) if file or chars >= RANKS_PAY else []
                 if engines and self._engine is None and not self.only_reference:
                     if found := proved_engine(engines, self.facts, lambda: self.reference):
                         found.reference = lambda: self._beside or self.reference

@@ -188,6 +188,7 @@ CHATS = [*['[{"role": "user", "content": ""}]'] * 6, "[]", "3", "[3]", '[{"role"
 BROKEN = {
     "cells.csv": b'question,n\nwhy,3\nso\n\xe9,3\n"open',
     "chats.jsonl": "\n".join(f'{{"messages": {chat}}}' for chat in CHATS).encode(),
+    "bare.jsonl": b"{}",
     "odd.jsonl": b'{"alpha": "a b", "beta": "c d"}',
     "rows.jsonl": "\n".join([*(f'{{"prompt": {one}}}' for one in PROMPTS), "{}", "[]"]).encode(),
     "nul.jsonl": b"\0" * 5_000,
@@ -207,7 +208,7 @@ def test_what_is_wrong_is_said_and_kept_as_codes_and_values(tmp_path: Path, monk
     assert fine["failure"] is None
     for dataset in broken:
         assert dataset["failure"] or dataset["skipped"], dataset["path"]
-        assert dataset["path"] in run.err or dataset["name"] == "odd"
+        assert dataset["path"] in run.err or dataset["name"] in ("odd", "bare")
         if dataset["failure"]:  # Python says the same, where nothing else was counted
             with pytest.raises(chunkscope.ChunkscopeError) as raised:
                 chunkscope.analyze(dataset["path"])
@@ -215,7 +216,7 @@ def test_what_is_wrong_is_said_and_kept_as_codes_and_values(tmp_path: Path, monk
             assert raised.value.__notes__[0] in run.err
     kept = json.dumps([(dataset["bad_rows"], dataset["failure"]) for dataset in broken])
     assert not re.search("[a-z]+ [a-z]+ ", re.sub('"why": ".*?"', "", kept))  # a library said why
-    assert len({*re.findall('"code": "(.*?)"', kept)}) == 16
+    assert len({*re.findall('"code": "(.*?)"', kept)}) == 17
 
 
 def test_what_is_not_there_is_refused(tmp_path: Path) -> None:

@@ -129,7 +129,8 @@ class LmEvalLog(HarnessLog):
         answers = row["resps"]
         sent = _argument_lists(row["arguments"])
         if not isinstance(answers, list) or len(answers) != len(sent):
-            raise DataError("unequal_lists", arguments=len(sent), resps=len(as_list(answers)))
+            counts = [len(sent), len(as_list(answers))]
+            raise DataError("unequal_lists", names=["arguments", "resps"], counts=counts)
         for arguments, repeats in zip(sent, answers, strict=True):
             if not isinstance(repeats, list) or not repeats:
                 raise DataError("no_sample", harness=self.harness, fields=["resps[][0]"])

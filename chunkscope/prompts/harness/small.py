@@ -254,7 +254,8 @@ class LightevalLog(HarnessLog):
         """A list of ids per request, filled up to the length of its batch."""
         rows, padded = _id_lists(record.get("input_tokens")), as_list(record.get("padded"))
         if not rows or len(padded) != len(rows):
-            raise DataError("unequal_lists", input_tokens=len(rows), padded=len(padded))
+            names, counts = ["input_tokens", "padded"], [len(rows), len(padded)]
+            raise DataError("unequal_lists", names=names, counts=counts)
         self.shots = as_count(record.get("num_effective_few_shots")) or self.shots or 0
         generates = any(isinstance(text, str) for text in as_list(record.get("predictions")))
         for ids, unused in zip(rows, padded, strict=True):
@@ -278,8 +279,9 @@ class LightevalLog(HarnessLog):
             elif len(contexts) == 1:  # one for all of the choices, each of which was sent with it
                 contexts = contexts * len(answers)
             if not answers or not len(contexts) == len(answers) == len(as_list(scores)):
-                counts = {"input_tokens": len(contexts), "output_tokens": len(answers)}
-                raise DataError("unequal_lists", **counts, logprobs=len(as_list(scores)))
+                names = ["input_tokens", "output_tokens", "logprobs"]
+                counts = [len(contexts), len(answers), len(as_list(scores))]
+                raise DataError("unequal_lists", names=names, counts=counts)
             for context, answer in zip(contexts, answers, strict=True):
                 yield SentRequest(prompt=context + answer, kind="likelihood")
             return

@@ -1,9 +1,9 @@
 """What is wrong with data: the reason of a bad row, or why a dataset failed, and what to do."""
 
 from chunkscope.artefacts.note import Note
-from chunkscope.report.words import Template, sentence
+from chunkscope.report.words import sentence
 
-SENTENCES: dict[str, Template] = {
+SENTENCES = {
     # Rows of text and of tables.
     "not_json": "not valid JSON at column {column}: {why}",
     "not_json_at": "not valid JSON at line {line} column {column}: {why}",
@@ -38,10 +38,7 @@ SENTENCES: dict[str, Template] = {
     "mistral_common_refused": "mistral-common refuses it: {why}",
     # Harness logs.
     "no_sample": "not a sample of {harness}, which has {fields}",
-    "unequal_lists": lambda **counts: (
-        "lists are empty or of different length: "
-        + ", ".join(f"{count:,} {name}" for name, count in counts.items())
-    ),
+    "unequal_lists": "lists are empty or of different length: {names} have {counts}",
     "agent_run": "an agent's run: the log has only the sum of its requests",
     "in_sample": "sample {id} epoch {epoch}: {reason}",
     "no_model_events": "no model events",
@@ -61,6 +58,7 @@ SENTENCES: dict[str, Template] = {
     "unknown_data": "cannot tell what {path} is ({kind}?)",
     "no_field": 'no record has a field "{field}"',
     "unknown_prompt": "cannot tell which field is the prompt",
+    "no_fields": "the records hold no fields",
     "all_bad": "none of the {rows} rows of {path} could be used; {unit} {position}: {reason}",
     "no_chat_template": "{tokenizer} has no chat template, and this dataset is chat",
     "template_not_jinja": "the chat template is not valid Jinja: {why} (line {line})",
@@ -94,6 +92,7 @@ HINTS = {
     "other_data": "see input_format and encoding in `chunkscope help config`",
     "unknown_data": 'say so in chunkscope.toml: [analyze] input_format = "jsonl"',
     "no_field": "name another field; {option} NAME=... is for one dataset of several",
+    "no_fields": "expected objects with text in them",
     "near": "did you mean {option} {near}?",
     "unknown_prompt": "name it with --field, put it together with --template '{{a}} {{b}}', or see "
     "--each",
