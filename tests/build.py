@@ -98,7 +98,7 @@ def planned(of: Profile, **options: Any) -> Plan:
     """What `recommend` makes of it, made once per session."""
     values = {k: v.digest() if isinstance(v, Artefact) else v for k, v in options.items()}
     values.pop("tick", None)
-    key = f"{of.digest()} {sorted(values.items())}"
+    key = f"{of.digest()} {of.command} {of.paths} {sorted(values.items())}"
     if key not in PLANS:
         PLANS[key] = recommend(of, **options)
     return PLANS[key]
