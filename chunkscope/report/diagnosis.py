@@ -47,15 +47,12 @@ def _bounds(engine: EngineReport) -> Table | None:
 def _memory(engine: EngineReport) -> Table | None:
     """By the log, and by the memory model where the GPU is known."""
     facts, model = engine.facts, engine.predicted
-    weights, activation = (model.line(n).gib if model else None for n in ("weights", "activation"))
-    kv_tokens = model.kv_cache_tokens if model else None
-    rows = [
-        ("weights", gib(facts.weights_gib), gib(weights)),
-        ("activations", gib(facts.activation_gib), gib(activation)),
-        ("CUDA graphs", gib(facts.graphs_gib), gib(None)),
-        ("KV cache", gib(facts.kv_cache_gib), gib(model.kv_cache_gib if model else None)),
-        ("tokens in it", number(facts.kv_cache_tokens), number(kv_tokens)),
-    ]
-    logged = [row[: 3 if model else 2] for row in rows if row[1] != gib(None)]
+    names = ("weights", "activations", "CUDA graphs", "KV cache", "tokens in it")
+    sizes = (facts.weights_gib, facts.activation_gib, facts.graphs_gib, facts.kv_cache_gib)
+    columns = [names, (*map(gib, sizes), number(facts.kv_cache_tokens))]
+    if model:
+        sizes = (model.line("weights").gib, model.line("activation").gib, None, model.kv_cache_gib)
+        columns.append((*map(gib, sizes), number(model.kv_cache_tokens)))
+    logged = [row for row in zip(*columns, strict=True) if row[1] != gib(None)]
     source = "by the log" if engine.last_line else "by /metrics"
     return table_of(("memory", source, *([f"predicted ({engine.gpu})"] if model else [])), logged)

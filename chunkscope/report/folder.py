@@ -10,7 +10,6 @@ from chunkscope.findings import Findings
 from chunkscope.gating.budget import DATASETS, MOVES, TABLES
 from chunkscope.gating.check import Check
 from chunkscope.gating.checks import drift
-from chunkscope.lengths.profile import ALL
 from chunkscope.planning.emit import emit
 from chunkscope.planning.plan import Plan
 from chunkscope.report.runs import runs_table
@@ -19,7 +18,7 @@ from chunkscope.report.section import sections as sections_of
 from chunkscope.report.words import folder as words
 from chunkscope.report.words import gate, plan
 from chunkscope.report.words.runs import failure
-from chunkscope.verification.result import EngineKind, Verification
+from chunkscope.verification.result import Verification
 from chunkscope.vllm.enums import Entry, Target
 
 
@@ -60,7 +59,7 @@ def first_screen(findings: Findings) -> Section:
     """The answer in one sentence, what it rests on, and figures to remember: tiles on the page."""
     v = _measurements(findings)
     return Section(
-        sentences=(_headline(findings), *words.lead(findings.plan, v)),
+        sentences=tuple(words.opening(findings, v)),
         table=table_of(("", "", ""), words.tiles(findings, v), words=("",)),
         notes=tuple(words.notes(findings)),
     )
@@ -70,14 +69,6 @@ def _measurements(findings: Findings) -> Verification | None:
     """Those of this plan: what was measured of another says nothing about it."""
     of_another = findings.verification_is_of_this_plan is False
     return None if of_another else findings.verification
-
-
-def _headline(findings: Findings) -> str:
-    planned, v = findings.plan, _measurements(findings)
-    if planned is not None and not (v and v.measured is EngineKind.DEMO):
-        return words.headline(planned, v)
-    artefacts = filter(None, (v, findings.profile, findings.simulation, findings.diagnosis))
-    return next(sections_of(one)[0].sentences[0] for one in artefacts)
 
 
 def arguments(findings: Findings) -> str:
@@ -98,30 +89,28 @@ def arguments(findings: Findings) -> str:
 def chapters(findings: Findings, comparison: ReportComparison | None = None) -> list[Chapter]:
     """In the order of the page; those of what is not there are left out."""
     v = findings.verification
-    is_demo = v is not None and v.measured is EngineKind.DEMO
     measurements = _of(v, top=v is not _measurements(findings))
+    engines = findings.diagnosis.engines if findings.diagnosis else ()
+    models = ", ".join(dict.fromkeys(one.facts.model or "unknown model" for one in engines))
     parts: tuple[tuple[str, str, Sequence[Section]], ...] = (
         ("changes", "What changed", _of(comparison)),
         ("plan", "Settings that were tried", _of(findings.plan, details=False)),
         ("lengths", "Prompt lengths", _lengths(findings)),
-        ("measured", "What the demo measured" if is_demo else "What was measured", measurements),
+        ("measured", "What was measured", measurements),
         ("simulated", "Simulated settings", _simulated(findings)),
-        ("engine", "What limited the engine", _of(findings.diagnosis)),
+        ("engine", f"What limited the engine: {models}", _of(findings.diagnosis)),
         ("sources", "Sources", [_origins(findings)]),
     )
     top = first_screen(findings)
     shown = []
     for name, title, sections in parts:
-        fresh = [
-            replace(
-                section,
-                sentences=tuple(text for text in section.sentences if text not in top.sentences),
-                notes=tuple(note for note in section.notes if note not in top.notes),
-            )
-            for section in sections
-        ]
-        if rest := tuple(section for section in fresh if not section.is_empty):
-            shown.append(Chapter(id=name, title=title, sections=rest))
+        rest = []
+        for section in sections:
+            texts = tuple(text for text in section.sentences if text not in top.sentences)
+            notes = tuple(note for note in section.notes if note not in top.notes)
+            rest.append(replace(section, sentences=texts, notes=notes))
+        if rest := [section for section in rest if not section.is_empty]:
+            shown.append(Chapter(id=name, title=title, sections=tuple(rest)))
     return shown
 
 
@@ -141,15 +130,13 @@ def _simulated(findings: Findings) -> list[Section]:
 def _lengths(findings: Findings) -> list[Section]:
     """Its chart also has the lengths that matter to the engine."""
     sections = _of(findings.profile, details=False)
-    if not sections or (chart := sections[0].chart) is None or findings.plan is None:
-        return sections
-    marks = [
-        {"label": label, "tokens": tokens, "kind": name}
-        for name, label in words.MARKS.items()
-        if (tokens := getattr(findings.plan.effective, name))
-    ]
-    chart = replace(chart, data={**chart.data, "marks": marks})
-    return [replace(sections[0], chart=chart), *sections[1:]]
+    if sections and sections[0].chart and findings.plan:
+        sections[0].chart.data["marks"] = [
+            {"label": label, "tokens": tokens, "kind": name}
+            for name, label in words.MARKS.items()
+            if (tokens := getattr(findings.plan.effective, name))
+        ]
+    return sections
 
 
 def _origins(findings: Findings) -> Section:
@@ -203,13 +190,9 @@ def changes(comparison: ReportComparison) -> list[Section]:
         (check.subject, check.name.removeprefix("drift."), gate.value_text(check))
         for check in comparison.moved
     ]
-    came = [check for check in comparison.moved if "datasets" in check.name]  # and went
-    names = {check.subject for check in comparison.moved if check not in came} - {ALL}
-    count = len(names) + sum(int(check.value or 0) for check in came)
-    changed = None if comparison.data is None else count
     return [
         Section(
-            sentences=tuple(words.what_changed(old, new, changed, known=not comparison.data)),
+            sentences=tuple(words.what_changed(old, new, comparison.data)),
             table=table_of(("dataset", "what", "change"), rows, words=("what", "change")),
             notes=tuple(words.not_comparable(old, new)),
         ),

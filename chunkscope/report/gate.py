@@ -47,13 +47,10 @@ def _table(checks: Sequence[Check]) -> Table | None:
 
 def annotations(result: GateResult) -> str:
     """A workflow command for each check that fails; a notice where none does."""
-    lines = [
-        _error(
-            *(check.title, "\n".join((gate.result(check), *gate.remedy(check)))),
-            *(result.budget, result.line_of(check)),
-        )
-        for check in result.failed
-    ]
+    lines = []
+    for check in result.failed:
+        text = "\n".join((gate.result(check), *gate.remedy(check)))
+        lines.append(_error(check.title, text, result.budget, result.line_of(check)))
     notice = f"::notice title=chunkscope gate::{_escaped(gate.answer(result))}"
     return "\n".join(lines or [notice]) + "\n"
 

@@ -21,8 +21,7 @@ def sections(plan: Plan) -> list[Section]:
     return [
         Section(sentences=(words.answer(plan),), top=True),
         Section(sentences=tuple(map(words.saving, plan.savings)), top=True),
-        Section(sentences=(words.setup(plan),), top=True),
-        Section(table=figures, top=True),
+        Section(sentences=(words.setup(plan),), table=figures, top=True),
         Section(table=tried, notes=tuple(words.cautions(plan))),
         Section(sentences=(f"Flags: {flags}",) if flags else (), top=True),
         Section(title="Each dataset alone", table=_alone(plan), details=True),
@@ -40,28 +39,22 @@ def _alone(plan: Plan) -> Table | None:
     lines = list(plan.decisions.items())
     if len(plan.decisions) > 1 and plan.request.dataset is None:
         lines.append(("all together", plan.decision))
-    rows = [
-        (
-            *(name, seconds(costs[name].hours * 3_600) if name in costs else None),
-            *(one.mode.value, one.threshold),
-            share(one.chunks.share) if one.chunks.prompts else None,
-        )
-        for name, one in lines
-    ]
+    rows = []
+    for name, one in lines:
+        time = seconds(costs[name].hours * 3_600) if name in costs else None
+        over = share(one.chunks.share) if one.chunks.prompts else None
+        rows.append((name, time, one.mode.value, one.threshold, over))
     heads = ("dataset", "time", "length rule", "threshold", "over it")
     return table_of(heads, rows, words=("length rule",), strong=[len(rows) - 1])
 
 
 def _reasons(plan: Plan) -> Table | None:
     """Of the arguments that are set, or whose default was weighed against something."""
-    default, given = plan.default.given(), plan.settings.given()
-    rows = [
-        (
-            *(name, as_written(given.get(name, default.get(name, "-")))),
-            *(as_written(default.get(name, "-")), sentence(reason)),
-        )
-        for name, reason in ((reason.argument, reason) for reason in plan.reasons)
-    ]
+    default, rows = plan.default.given(), []
+    given = default | plan.settings.given()
+    for reason in plan.reasons:
+        values = (as_written(one.get(reason.argument, "-")) for one in (given, default))
+        rows.append((reason.argument, *values, sentence(reason)))
     return table_of(("argument", "value", "default", "why"), rows, words=("why",))
 
 
@@ -86,10 +79,7 @@ def _memory_table(memory: Memory) -> Table | None:
     left = Note(code="memory_left", values={"tokens": memory.kv_cache_tokens})
     total = Note(code="memory_total", values={"gib": memory.total_gib})
     rows = [
-        *(
-            (line.name.replace("cuda_", "CUDA "), line.gib, line.label, line.note)
-            for line in memory.lines
-        ),
+        *((x.name.replace("cuda_", "CUDA "), x.gib, x.label, x.note) for x in memory.lines),
         ("KV cache", memory.kv_cache_gib, memory.kv_cache_label or Label.PREDICTED, left),
         ("all together", memory.requested_gib, "", total),
     ]

@@ -9,7 +9,7 @@ from chunkscope.artefacts.numbers import number, share
 from chunkscope.console import printable
 from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.lengths.profile import ALL, LONG_LENGTHS, DatasetProfile, Profile, together
-from chunkscope.report.section import Chart, Section, Table, Written, table_of
+from chunkscope.report.section import Chart, Section, Table, table_of
 from chunkscope.report.words import data as words
 
 FIGURES = ("p50", "p95", "p99", "max", ">2K", ">8K")
@@ -91,15 +91,11 @@ def written(lengths: LengthHistogram, column: str) -> str:
 def _every_dataset(profile: Profile) -> Table | None:
     """One line a dataset; of many also their lengths."""
     names = ("prompts", *FIGURES) if len(profile.datasets) > MOST_LINES else ()
-    rows: list[tuple[Written, ...]] = [
-        (
-            dataset.name,
-            *(written(dataset.lengths, name) for name in names),
-            "-" if (per := dataset.chars_per_token) is None else f"{per:.2f}",
-            dataset.field or "-",
-        )
-        for dataset in profile.datasets[:MOST_ROWS]
-    ]
+    rows = []
+    for dataset in profile.datasets[:MOST_ROWS]:
+        figures = (written(dataset.lengths, name) for name in names)
+        per = None if dataset.chars_per_token is None else f"{dataset.chars_per_token:.2f}"
+        rows.append((dataset.name, *figures, per, dataset.field or None))
     heads = ("dataset", *names, "chars per token", "prompt field")
     return table_of(heads, rows, words=heads[-1:])
 

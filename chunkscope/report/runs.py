@@ -1,7 +1,7 @@
 """Runs as sections: simulated ones, measured ones, the demo. One table of runs serves all."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
 
@@ -72,12 +72,12 @@ def measured_sections(v: Verification) -> list[Section]:
     return [
         Section(sentences=(words.measured_answer(v), words.measured_on(v)), top=True),
         Section(sentences=(*words.worse(v), *failed), table=runs_table(ran, short, strong=strong)),
-        Section(chart=_chart(v.runs)),
         Section(
             sentences=tuple(words.outputs(v)),
+            chart=_chart(v.runs),
             notes=tuple(f"{run.setting}: {sentence(n)}" for run in v.runs for n in run.notes),
         ),
-        Section(title="Every figure", table=every_figure(ran), details=True),
+        Section(title="Every figure", table=every_figure(ran, v.workload.long_over), details=True),
         Section(title="Memory", table=_memory(ran), details=True),
         Section(
             title="Settings",
@@ -147,11 +147,12 @@ def _changed(figure: Figure, first: Run, run: Run) -> str:
     return "" if run is first else by
 
 
-def every_figure(named: Named) -> Table | None:
-    """Figures down, settings across; two times also of short and of long prompts alone."""
+def every_figure(named: Named, long_over: int = 0) -> Table | None:
+    """Figures down, settings across; two times also by the length of the prompts, in tokens."""
+    kinds = {"short": f"prompts up to {long_over:,}", "long": f"prompts over {long_over:,}"}
     some = [
-        replace(figure, key=f"{kind}.{figure.key}", title=f"{figure.title}, {kind} prompts")
-        for kind in ("short", "long")
+        replace(figure, key=f"{kind}.{figure.key}", title=f"{figure.title}, {which}")
+        for kind, which in kinds.items()
         for figure in (TTFT_P95, ITL_P99)
     ]
     runs: list[Any] = [run for _, run in named]
@@ -162,17 +163,16 @@ def every_figure(named: Named) -> Table | None:
 
 def _limited(limit: LatencyLimit, run: SimulatedRun) -> Written:
     number = run.slo.found_of(limit) if run.slo else None
-    if number is None or not exceeds(number, limit.seconds):
-        return None if number is None else seconds(number)
-    return Cell(text=f"! {seconds(number)}", look="bad")
+    is_broken = number is not None and exceeds(number, limit.seconds)
+    return Cell(text=f"! {seconds(number)}", look="bad") if is_broken else seconds(number)
 
 
 def steps_table(steps: Sequence[TimelineStep]) -> Table | None:
     """The first steps of a run; a letter for each prompt that takes several."""
     split = dict.fromkeys(c.request for step in steps for c in step.chunks if not c.is_whole)
     letters = {request: chr(ord("A") + place % 26) for place, request in enumerate(split)}
-
-    def prompts(step: TimelineStep) -> str:
+    rows = []
+    for step in steps:
         chunks = [c for c in step.chunks if c.request in letters]
         parts = [f"{letters[c.request]} {share(c.end / c.prompt_tokens)}" for c in chunks]
         parts[MOST_NAMED:] = [f"+{len(parts) - MOST_NAMED}"] if parts[MOST_NAMED:] else []
@@ -180,15 +180,9 @@ def steps_table(steps: Sequence[TimelineStep]) -> Table | None:
             parts.append(f"{whole:,} whole")
         if step.preempted:
             parts.append(f"{len(step.preempted):,} preempted")
-        return "  ".join(parts) or "-"
-
-    rows = [
-        (
-            *(f"{step.number:,}", seconds(step.start_s), seconds(step.duration_s)),
-            *(step.decode_requests, sum(c.end - c.start for c in step.chunks), prompts(step)),
-        )
-        for step in steps
-    ]
+        times = (seconds(step.start_s), seconds(step.duration_s))
+        counts = (step.decode_requests, sum(c.end - c.start for c in step.chunks))
+        rows.append((f"{step.number:,}", *times, *counts, "  ".join(parts) or "-"))
     heads = ("step", "start", "took", "decodes", "prompt tokens", "prompts (done so far)")
     return table_of(heads, rows, words=heads[-1:])
 
@@ -207,14 +201,13 @@ def _memory(ran: Sequence[tuple[str, Run]]) -> Table | None:
 
 
 def _chart(runs: Sequence[Run]) -> Chart | None:
-    """For the page: how times are spread, as pairs of percentile and seconds of each setting."""
-    curves: dict[str, list[dict[str, Any]]] = {}
-    for name in ("ttft_s", "itl_s"):
-        for run in runs:
-            values: tuple[float, ...] = getattr(run.distribution, name, None) or ()
-            if len(values) > 1:
-                last = len(values) - 1
-                points = [[100 * i / last, float(f"{x:.4g}")] for i, x in enumerate(values)]
-                curves.setdefault(name, []).append({"setting": words.run_name(run), "at": points})
-    data = {"settings": [words.run_name(run) for run in runs], "curves": curves}
-    return Chart(name="measured", data=data) if curves else None
+    """For the page: the percentiles of each setting's times, in s."""
+    spreads = [
+        {
+            "setting": words.run_name(run),
+            **{n: [float(f"{x:.4g}") for x in times or ()] for n, times in asdict(spread).items()},
+        }
+        for run in runs
+        if (spread := run.distribution)
+    ]
+    return Chart(name="measured", data=spreads) if spreads else None

@@ -29,23 +29,19 @@ WHOLE = re.compile(r"--\w[\w-]*|\d{4}-\d\d-\d\d")  # options and dates: a line h
 
 def render(findings: Findings, comparison: ReportComparison | None = None) -> bytes:
     """The same artefacts give the same bytes."""
-    parts = chapters(findings, comparison)
-    scripts = _scripts()
-    html = (
-        _templates()
-        .get_template("page.html.j2")
-        .render(
-            first=first_screen(findings),
-            arguments=arguments(findings),
-            chapters=parts,
-            glossary=GLOSSARY,
-            no_scripts=NO_SCRIPTS,
-            version=__version__,
-            csp=_policy(scripts),
-            css=_text("report.css"),
-            data={s.chart.name: s.chart.data for part in parts for s in part.sections if s.chart},
-            scripts=scripts,
-        )
+    parts, scripts = chapters(findings, comparison), _scripts()
+    template = _templates().get_template("page.html.j2")
+    html = template.render(
+        first=first_screen(findings),
+        arguments=arguments(findings),
+        chapters=parts,
+        glossary=GLOSSARY,
+        no_scripts=NO_SCRIPTS,
+        version=__version__,
+        csp=_policy(scripts),
+        css=_text("report.css"),
+        data={s.chart.name: s.chart.data for part in parts for s in part.sections if s.chart},
+        scripts=scripts,
     )
     return html.lstrip().encode()
 

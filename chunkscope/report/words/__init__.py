@@ -2,9 +2,12 @@
 
 Each module below has SENTENCES: a template by code, or a function of the values where one of them
 decides what is said. A template has `{rows:row}` for "3 rows", `{part:%}` for a share, `{gain:+%}`
-for a change, `{names}` for a list or a number.
+for a change, `{names}` for a list or a number, `{names:and}` for the first names of a list,
+`{how:words}` for the sentence of another code, and `[more? and {more} more|alone]` for what depends
+on whether there is such a value.
 """
 
+import re
 from collections.abc import Callable, Sequence
 from functools import cache
 from importlib import import_module
@@ -15,6 +18,7 @@ from chunkscope.artefacts.note import Note
 from chunkscope.artefacts.numbers import as_written, by, plural, share
 
 Template = str | Callable[..., str]
+_CHOICE = re.compile(r"\[(\w+)\?([^]|]*)\|?([^]]*)\]")
 MODULES = ("talk", "problems", "data", "plan", "runs", "doctor", "gate")  # in the order of need
 
 
@@ -22,6 +26,8 @@ class _Words(Formatter):
     def format_field(self, value: Any, format_spec: str) -> str:
         if isinstance(value, Note):
             return sentence(value)
+        if format_spec in ("words", "and"):
+            return sentence(Note(code=value)) if format_spec == "words" else named(value, 3)
         if format_spec == "a":  # a type of JSON's
             article = "" if value in ("text", "null") else "an " if value == "object" else "a "
             return f"{article}{value}"
@@ -39,7 +45,8 @@ def sentence(note: Note) -> str:
     """What people read; a code without words is a bug that the tests find."""
     template = _template(note.code)
     if isinstance(template, str):
-        return _Words().vformat(template, (), note.values)
+        chosen = _CHOICE.sub(lambda part: part[2 if note.values.get(part[1]) else 3], template)
+        return _Words().vformat(chosen, (), note.values)
     return template(**note.values)
 
 

@@ -36,7 +36,7 @@ SENTENCES: dict[str, Template] = {
     "kv_bound": "the KV cache was full while requests waited",
     "max_num_seqs": "max_num_seqs was reached: requests waited while the KV cache had room",
     "queue_bound": "requests waited for their prefill",
-    "small_budget": lambda names: f"{' and '.join(names)} made steps small, and prompts waited",
+    "small_budget": "{names:and} made steps small, and prompts waited",
     "client_bound": "the client sent too little: nothing waited, the KV cache was nearly empty",
     "prefill_bound": "steps that read a prompt take much longer, so answers wait",
     "preemptions": "requests were preempted and recomputed",
@@ -58,14 +58,10 @@ SENTENCES: dict[str, Template] = {
     "held_for": "{seconds:,.0f} s, {part:%} of the busy time",
     "came_at_once": "all came between two lines of the log",
     "crowd": "up to {running} running and {waiting} waiting, KV cache up to {kv_use:%}",
-    "argument_and_default": lambda name, value, default=None: (
-        f"{name} is {value:,}" + (f"; vLLM's default is {default:,}" if default else "")
-    ),
+    "argument_and_default": "{name} is {value}[default?; vLLM's default is {default}]",
     "step_times": "{mixed_ms:,.1f} ms with a prompt, {decoding_ms:,.1f} ms without, "
     "the longest {longest_ms:,.0f} ms",
-    "preempted": lambda count, requests: (
-        f"{count:,} preemptions" + (f", {requests:,} requests" if requests else "")
-    ),
+    "preempted": "{count:preemption}[requests?, {requests:request}]",
     "hits": "{rate:%} hits; in the profile {shareable:%} of the tokens repeat an earlier prompt",
     # what to change
     "change_no_free_memory": f"stop what else uses the GPU, or lower {_SHARE} to what is free",

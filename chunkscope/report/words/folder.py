@@ -1,12 +1,12 @@
 """What is said of a folder of results: the first screen, and what changed since another one."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from chunkscope.artefacts.numbers import gib, number, plural
 from chunkscope.findings import Findings
+from chunkscope.gating.check import Check
 from chunkscope.gating.gate import stale
-from chunkscope.planning.plan import Plan
-from chunkscope.report.words import capital, plan, runs, sentence
+from chunkscope.report.words import plan, runs, sentence
 from chunkscope.verification.result import Verification
 
 GLOSSARY = (
@@ -27,23 +27,13 @@ MARKS = {  # lengths that matter to the engine
 NO_SCRIPTS = "Charts need scripts. Every figure is in the tables."
 
 
-def headline(planned: Plan, v: Verification | None) -> str:
-    """The answer in one sentence, for somebody who has never seen this tool."""
-    text = runs.verdict(v)[0] if v and v.verdict else plan.advice(planned)
-    prompts = f"{plural(planned.refused.of, 'prompt')} for {plan.place(planned)}"
-    return f"{prompts}, vLLM {planned.release.text}: {text[0].lower()}{text[1:]}."
-
-
-def lead(planned: Plan | None, v: Verification | None) -> Iterator[str]:
-    """How long it takes, how sure that is, and what would save most."""
-    if planned is not None and v is not None and v.verdict is not None:
-        yield f"{capital(runs.verdict(v)[1])}."
-    elif planned is not None:
-        yield capital(plan.because(planned))
-    if planned is not None and planned.cost is not None and not planned.request.is_open:
-        usual, least, most = plan.times(planned.cost)
-        untried = "" if v is not None else ", not measured"
-        yield f"The run takes about {usual} ({least} to {most}): simulated{untried}."
+def opening(findings: Findings, v: Verification | None) -> Iterator[str]:
+    """The answer, what it is for, how it was measured, and what would save most."""
+    planned = findings.plan
+    answers = (v if v and v.verdict else None, planned, v, findings.profile, findings.simulation)
+    yield next(filter(None, (*answers, findings.diagnosis))).first_sentence()
+    if planned is not None:
+        yield f"Planned for {plan.setup(planned)}."
     if v is not None:
         yield runs.measured_on(v)
     yield from map(plan.saving, planned.savings if planned else ())
@@ -53,12 +43,11 @@ def notes(findings: Findings) -> Iterator[str]:
     """Results that do not belong together, what was not read, and the plan's own."""
     for command, cause in stale(findings).items():
         yield f"{sentence(cause)}: run `chunkscope {command}`"
-    if findings.profile is not None:
-        if findings.profile.skipped:
-            yield f"{plural(findings.profile.skipped, 'bad row')} skipped"
-        for dataset in findings.profile.datasets:
-            if dataset.failure:
-                yield f"{dataset.name} was not read to its end: {sentence(dataset.failure)}"
+    if (data := findings.profile) is not None and data.skipped:
+        yield f"{plural(data.skipped, 'bad row')} skipped"
+    for dataset in data.datasets if data is not None else ():
+        if dataset.failure:
+            yield f"{dataset.name} was not read to its end: {sentence(dataset.failure)}"
     if findings.plan is not None:
         yield from plan.told(findings.plan.notes)
 
@@ -73,22 +62,18 @@ def tiles(findings: Findings, v: Verification | None) -> Iterator[tuple[str, str
     if run is not None and run.kv_cache_tokens is not None:
         peak = f", beside {gib(run.activation_peak_gib)} of activations (measured)"
         yield "KV cache", number(run.kv_cache_tokens), f"tokens that fit at the same time{peak}"
-    shown = ("time", "memory") if run else ("time",)  # in the lead, and by what was measured
-    yield from (tile for tile in (plan.facts(planned) if planned else ()) if tile[0] not in shown)
+    facts = plan.facts(planned) if planned else []
+    yield from (tile for tile in facts if not (run and tile[0] == "memory"))  # it was measured
 
 
 # -- what changed --------------------------------------------------------------------------------
 
 
-def what_changed(
-    old: Findings, new: Findings, changed: int | None, *, known: bool
-) -> Iterator[str]:
+def what_changed(old: Findings, new: Findings, data: Sequence[Check] | None) -> Iterator[str]:
     """First of the data, then of the answer."""
-    state = "the same" if known else "the same by its lengths; the rows could not be compared"
-    if changed is None:
-        state = "not compared"
-    elif changed:
-        state = f"not the same: {plural(changed, 'dataset')} changed, came or went"
+    same = "the same by its lengths; the rows could not be compared" if data else "the same"
+    moved = any(check.value is not None for check in data or ())
+    state = "not compared" if data is None else "not the same" if moved else same
     yield f"From {old.folder} to {new.folder} the data is {state}."
     if old.plan is not None and new.plan is not None:
         before, after = map(plan.answer, (old.plan, new.plan))

@@ -44,16 +44,10 @@ def _rows_changed(added: int | None, removed: int | None, before: int, now: int)
     return f"{', '.join(parts) or 'none changed'} of {before:,} rows"
 
 
-def _unknown(version: str, since: str | None, alike: list[str], *, known: bool) -> str:
-    if known:
-        return f"vLLM has it since {since}" if since else f"vLLM {version} no longer has it"
-    hint = f"; did you mean {alike[0]}?" if alike else ""
-    return f"vLLM {version} has no such argument{hint}"
-
-
 SENTENCES: dict[str, Template] = {
     "argument_refused": "{why}",
-    "argument_unknown": _unknown,
+    "argument_unknown": "vLLM {version} [known?does not have it|has no such argument]"
+    "[since?, {since} does][alike?; did you mean {alike}?]",
     "argument_stray": 'the word "{word}" belongs to no argument',
     "argument_twice": "lm-eval takes it or {other}, not both",
     "argument_not_of_llm": "vLLM's LLM class has no such argument",
@@ -92,9 +86,7 @@ SENTENCES: dict[str, Template] = {
     "gate_cannot_run": "it cannot run (predicted)",
     "gate_within_plan": "of the plan's, predicted with {requests} requests; different: {names}",
     "gate_limit_breaks": "predicted to break a limit that the plan keeps; different: {names}",
-    "gate_data_changed": lambda profile, names: (
-        f"The data changed since {profile} was written: {named(names, 3)}"
-    ),
+    "gate_data_changed": "The data changed since {profile} was written: {names:and}",
     "gate_counted_differently": "The baseline was counted with {before}, this profile with {now}",
     "made_from_another": "{file} was made from another {source}",
 }
@@ -133,10 +125,8 @@ def texts(check: Check) -> tuple[str, str]:
 def _numbers(check: Check) -> tuple[str, str]:
     """Limit and value; two that differ never look the same."""
     limit, value, unit = check.limit, check.value, UNITS[check.unit]
-    if not isinstance(limit, int | float):
-        return "", "not known"
-    if value is None or isinstance(value, str):
-        return unit.brief(limit), "not known"
+    if not isinstance(limit, int | float) or not isinstance(value, int | float):
+        return unit.brief(limit) if isinstance(limit, int | float) else "", "not known"
     if check.relation == "within":
         written = unit.write_both(limit, abs(value))
         return written[0], f"{'+' if value > 0 else '-' if value else ''}{written[1]}"

@@ -37,37 +37,17 @@ _TOKENIZER = re.compile(r" (?:-[tm] ?|--(?:tokenizer|model)[= ])('[^']*'|\S+)")
 STARTED = {"serve": "vllm serve", "llm": "vLLM's LLM class", "other": "vLLM's engine"}
 
 
-_SCORED_BY = {
-    "generative_scoring": "score all choices in one request (/generative_scoring, vLLM 0.20 on)",
-    "next_token": "score all choices in one request that generates one token with logprobs",
-    "read_cache": "let the requests read the prefix cache (prompt_logprob_start, vLLM 0.31 on)",
-}
-
-
-def _contexts_once(dataset: str, others: int, reads: float, how: str, **_: object) -> str:
-    more = f" and {others:,} more" if others else ""
-    return f"{dataset}{more}: each context is computed {reads:.1f} times; {_SCORED_BY[how]}"
-
-
-def _shared(prefix: int | None, compared: int | None = None, **values: float) -> str:
-    what = f"{share(values['share'])} of the prompt tokens repeat the start of an earlier prompt"
-    if prefix is not None:
-        return f"all prompts are taken to begin with the same {prefix:,} tokens"
-    return what if compared is None else f"{what} (judged by {compared:,} prompts)"
+_SHARED = (
+    "[prefix?all prompts are taken to begin with the same {prefix} tokens|{share:%} of the prompt "
+    "tokens repeat the start of an earlier prompt][compared? (judged by {compared} prompts)]"
+)
 
 
 def _weights(billions: float, kind: str, gpus: int, *, shares_experts: bool) -> str:
     what = "the size of the weight files" if kind == "files" else kind
     how = "experts shared by replicas" if shares_experts else "split"
-    return f"{billions:,.2f} billion parameters, {what}" + (
-        f", {how} over {gpus} GPUs" if gpus > 1 else ""
-    )
-
-
-def _activation(tokens: int, kib: float, *, expands: bool) -> str:
-    if expands:
-        return f"{tokens:,} tokens in one step, and the context they attend to, expanded"
-    return f"{tokens:,} tokens x {kib:,.0f} KiB in one step"
+    over = f", {how} over {gpus} GPUs" if gpus > 1 else ""
+    return f"{billions:,.2f} billion parameters, {what}{over}"
 
 
 def _scaled(**differing: list[str]) -> str:
@@ -93,15 +73,17 @@ SENTENCES: dict[str, Template] = {
     "assumed_output": "{tokens} tokens in each answer (--max-output)",
     "gpu_unchecked": "the {figure} of {gpu}",
     # savings
-    "score_contexts_once": _contexts_once,
+    "score_contexts_once": "{dataset}[others? and {others} more]: each context is computed "
+    "{reads:.1f} times; {how:words}",
+    "generative_scoring": "score all choices in one request (/generative_scoring, vLLM 0.20 on)",
+    "next_token": "score all choices in one request that generates one token with logprobs",
+    "read_cache": "let the requests read the prefix cache (prompt_logprob_start, vLLM 0.31 on)",
     "early_difference": "{dataset}: about {prompts:prompt} are the same except near the start "
     '("{text}", "{other}"); move that part to the end',
     "better_order": "{dataset}: send prompts that begin alike one after the other",
     "repeated_rows": "{dataset}: {rows:,} rows repeat others; send each once, unless meant (avg@k)",
-    "few_in_flight": lambda concurrency, enough, harness: (
-        f"{harness or 'The client'} sends {plural(concurrency, 'request')} at once; send "
-        f"{enough:,} (lm-eval: num_concurrent or --batch_size, Inspect: --max-connections)"
-    ),
+    "few_in_flight": "[harness?{harness}|The client] sends {concurrency:request} at once; send "
+    "{enough} (lm-eval: num_concurrent or --batch_size, Inspect: --max-connections)",
     # arguments
     "why_default_is_best": "default; no other value that was tried was faster",
     "why_gains": "{gain:+%} throughput over the default {own} (simulated)",
@@ -123,10 +105,8 @@ SENTENCES: dict[str, Template] = {
     # notes
     "vllm_newer": "vLLM {version} is newer than {newest}: assuming that it behaves the same",
     "vllm_development": "vLLM {version} is a development build: assuming {newest}",
-    "shared_prefixes": lambda **values: f"{_shared(**values)}; the prefix cache serves them",
-    "shared_but_not_read": lambda **values: (
-        f"{_shared(**values)}, but likelihood requests do not read the prefix cache"
-    ),
+    "shared_prefixes": f"{_SHARED}; the prefix cache serves them",
+    "shared_but_not_read": f"{_SHARED}, but likelihood requests do not read the prefix cache",
     "longest_first": "requests are sent longest first",
     "other_tokenizer": lambda tokenizer, name, command=(), **_: (
         f"lengths were counted with {tokenizer}; for exact ones: "
@@ -161,10 +141,8 @@ SENTENCES: dict[str, Template] = {
         f"{f'--tp {tp} would fit; or ' if tp else ''}take a larger GPU or quantized weights"
         + (f". Its whole context needs --tp {full_tp}" if full_tp not in (tp, None) else "")
     ),
-    "refused_kv_cache": lambda max_model_len, tokens, full_tp, **_: (
-        f"one request of {max_model_len:,} tokens (max_model_len) does not fit the KV cache, which "
-        f"holds {tokens:,}: lower max_model_len" + (f", or set --tp {full_tp}" if full_tp else "")
-    ),
+    "refused_kv_cache": "one request of {max_model_len} tokens (max_model_len) does not fit the KV "
+    "cache, which holds {tokens}: lower max_model_len[full_tp?, or set --tp {full_tp}]",
     "refused_logprobs": "prompt_logprobs take {taken_gib:,.2f} GiB that vLLM does not set aside, "
     "and {free_gib:,.2f} GiB are free",
     "refused_failed": "it did not fit when it was tried: {why} ({log}, line {line})",
@@ -186,22 +164,19 @@ SENTENCES: dict[str, Template] = {
     "unknown_quantization": "quantization {method} is not known: 16-bit weights assumed",
     "vision_tower": "the vision tower's weights are counted roughly, its activations are not",
     "sliding_window": "{layers} layers attend to the last {tokens} tokens and keep KV for no more",
-    "stateful_layers": lambda layers, known, weighed: (
-        f"{layers} layers hold a state, not a KV cache{'' if known and weighed else ' (estimated)'}"
-    ),
+    "stateful_layers": "{layers} layers hold a state, not a KV cache[known?| (estimated)]",
     "encoder_decoder": "an encoder-decoder model: vLLM switches chunked prefill off",
     "unlike_measured": _unlike,
     # GPUs and step times.
     "scaled_steps": _scaled,
     # The lines of a memory bill.
     "memory_weights": _weights,
-    "memory_activation": _activation,
+    "memory_activation": "{tokens} tokens[expands? in one step, and the context they attend to, "
+    "expanded| x {kib:,.0f} KiB in one step]",
     "memory_experts": "{tokens} tokens x {kib:,.0f} KiB, which the experts' kernel keeps",
     "memory_sampler": "{requests} requests x {vocab} logits, beyond the activations",
-    "memory_overhead": lambda several: f"CUDA context, buffers{', communication' * several}",
-    "memory_cuda_graphs": lambda layers, counted: (
-        f"of {layers} layers" + ("" if counted else ", outside this version's budget")
-    ),
+    "memory_overhead": "CUDA context, buffers[several?, communication]",
+    "memory_cuda_graphs": "of {layers} layers[counted?|, outside this version's budget]",
     "memory_logprobs": "prompt_logprobs: {tokens} tokens x {vocab} entries",
     "memory_left": "what is left: {tokens} tokens",
     "memory_total": "of {gib:.1f} GiB",
@@ -334,12 +309,6 @@ def where(model: str, gpu: str | None, gpus: int = 1) -> str:
     return f"{name} on {f'{gpus} x' if gpus > 1 else one} {card}"
 
 
-def place(plan: Plan) -> str:
-    """The model and its machine."""
-    model = plan.model.load_name if plan.model else "any model"
-    return where(model, plan.gpu.title if plan.gpu else None, plan.effective.parallel.gpus)
-
-
 def setup(plan: Plan) -> str:
     """What it was planned for: model, machine, version, requests."""
     started = "" if plan.deployment.entry == "serve" else f", {STARTED[plan.deployment.entry]}"
@@ -350,8 +319,9 @@ def setup(plan: Plan) -> str:
     )
     few = f", {plan.request.concurrency:,} at once" if plan.request.concurrency else ""
     prompts = plural(plan.refused.of, "prompt") + few
-    engine = f"{place(plan)}, vLLM {plan.release.text}{started}"
-    return f"{engine}, {prompts}, {'; '.join(outputs)}"
+    model, gpu = plan.model.load_name if plan.model else "any model", plan.gpu
+    place = where(model, gpu.title if gpu else None, plan.effective.parallel.gpus)
+    return f"{place}, vLLM {plan.release.text}{started}, {prompts}, {'; '.join(outputs)}"
 
 
 def facts(plan: Plan) -> list[tuple[str, str, str]]:
@@ -359,7 +329,7 @@ def facts(plan: Plan) -> list[tuple[str, str, str]]:
     facts, is_batch = [], not plan.request.is_open
     if (cost := plan.cost) is not None:
         if is_batch:
-            facts.append(("time", times(cost)[0], _time(plan, cost)))
+            facts.append(("time", *_time(plan, cost)))
         assumed = " (assumed)" if any(output.is_assumed for output in plan.outputs) else ""
         work = f"in the prompts, {cost.output_tokens:,} in the answers{assumed}"
         facts.append(("tokens", number(cost.input_tokens), work))
@@ -388,23 +358,18 @@ def facts(plan: Plan) -> list[tuple[str, str, str]]:
     return facts
 
 
-def times(cost: Cost) -> list[str]:
-    """As expected, at least, at most."""
+def _time(plan: Plan, cost: Cost) -> tuple[str, str]:
+    """How long it takes; how sure that is, and what it costs."""
     hours = (cost.hours, cost.least_hours, cost.most_hours)
-    return [seconds(3_600 * hour, like=3_600 * cost.hours) for hour in hours]
-
-
-def _time(plan: Plan, cost: Cost) -> str:
-    """How sure that is, and what it costs."""
+    usual, least, most = (seconds(3_600 * hour, like=3_600 * cost.hours) for hour in hours)
     varied = ", ".join(dict.fromkeys(VARIATIONS[code][1] for code in cost.varied))
-    (_, least, most), price = times(cost), plan.request.price_per_hour
     text = f"{least} to {most}, depending on {varied}; simulated, without loading the model"
-    if price is None:
-        return text
-    per_hour = price * plan.effective.parallel.gpus
-    prices = [per_hour * one for one in (cost.hours, cost.least_hours, cost.most_hours)]
-    usual, least, most = ("under 0.01" if one < 0.01 else f"{one:,.2f}" for one in prices)
-    return f"{text}; price {usual} ({least} to {most})"
+    if plan.request.price_per_hour is None:
+        return usual, text
+    per_hour = plan.request.price_per_hour * plan.effective.parallel.gpus
+    prices = [per_hour * hour for hour in hours]
+    price, low, high = ("under 0.01" if one < 0.01 else f"{one:,.2f}" for one in prices)
+    return usual, f"{text}; price {price} ({low} to {high})"
 
 
 def after_plan(plan: Plan, typed: list[str]) -> str:

@@ -16,8 +16,7 @@ SENTENCES = {
     "no_way_to_field": 'field "{field}" is missing ({found:a} where {wanted:a} should be)',
     "wrong_row": "the row is {found:a}, not {wanted:a}",
     "wrong_type": 'field "{field}" is {found:a}, not {wanted:a}',
-    "object_not_text": "field \"{field}\" is an object, not text (--field '{field}|json' counts it "
-    "as JSON)",
+    "object_not_text": "field \"{field}\" is an object, not text: --field '{field}|json' counts it",
     "choices": 'field "{field}" holds {count:choice}, not 2 to 26 texts',
     "not_a_length": 'field "{field}" is {given}, not a number of tokens',
     "not_blocks": 'field "{field}" is not a list of numbers',
@@ -94,12 +93,10 @@ HINTS = {
     "no_field": "name another field; {option} NAME=... is for one dataset of several",
     "no_fields": "expected objects with text in them",
     "near": "did you mean {option} {near}?",
-    "unknown_prompt": "name it with --field, put it together with --template '{{a}} {{b}}', or see "
-    "--each",
+    "unknown_prompt": "name it with --field, build it with --template '{{a}} {{b}}', or see --each",
     "likely": "is it --field {likely}? Or put it together with --template '{{a}} {{b}}'",
     "all_bad": "is it another field (--field) or format (`chunkscope help config`)?",
-    "no_chat_template": "give one with --chat-template FILE, or count the texts of the messages "
-    "with --field 'messages[].content'",
+    "no_chat_template": "give --chat-template FILE, or count texts: --field 'messages[].content'",
     "template_not_jinja": "give another one with --chat-template FILE",
     "no_default_template": "give one with --chat-template FILE",
     "worker_died": "was it out of memory? See `ray logs`, and count this file by itself",

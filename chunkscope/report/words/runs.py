@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from chunkscope.artefacts.figures import BY_KEY, TIGHTEST_LIMIT, TTFT_P95, Figure
+from chunkscope.artefacts.figures import BY_KEY, MAKESPAN, TTFT_P95, Figure
 from chunkscope.artefacts.numbers import change, per_second, plural, seconds, share
 from chunkscope.planning.plan import Plan
 from chunkscope.reference.demo import Demonstration
@@ -84,20 +84,16 @@ def simulated_answer(simulation: Simulation) -> str:
         return _best_rate(simulation.runs)
     if simulation.is_sweep:
         return _best_of_sweep(simulation)
-    is_open, sent = first.backlog is not None, first.requests
-    what = "p95 first token" if is_open else plural(sent, "request takes", "requests take")
-
-    def took(run: SimulatedRun) -> float:
-        return run.figures.ttft_s.p95 if is_open else run.figures.makespan_s
-
-    text = f"{capital(run_name(first))}: {what} {seconds(took(first))} (simulated)"
+    axis = MAKESPAN if first.backlog is None else TTFT_P95  # arrivals decide the other
+    ours = axis.value(first.figures) or 0.0
+    text = f"{capital(run_name(first))}: {axis.title} {seconds(ours)} (simulated)"
     other = next((run for run in others if "default" in (run.setting, *run.same_as)), None)
     if other is None:
         return f"{text}."
-    if abs(1 - took(first) / took(other)) < WORTH:
+    theirs = axis.value(other.figures) or 0.0
+    if abs(ours - theirs) < WORTH * theirs:
         return f"{text}; with vLLM's default the same, within {share(WORTH)}."
-    difference = change(took(other), took(first))
-    return f"{text}; with vLLM's default {seconds(took(other))} ({difference})."
+    return f"{text}; with vLLM's default {seconds(theirs)} ({change(theirs, ours)})."
 
 
 def _best_rate(runs: Sequence[SimulatedRun]) -> str:
@@ -183,60 +179,45 @@ def measured_answer(v: Verification) -> str:
         means = sorted((value(run, SHORT_WAIT) or 0.0, run.setting) for run in v.runs)
         ends = [f"{seconds(mean)} {name}" for mean, name in dict.fromkeys((means[-1], means[0]))]
         return f"Mean wait of short prompts for their first token: {', '.join(ends)}."
-    if v.run(PLAN) is None or v.verdict is None:
+    plan, default, judged = v.run(PLAN), v.run(DEFAULT), v.verdict
+    if plan is None or judged is None:
         return f"{plural(len(v.runs), 'setting')} measured, without a plan to judge."
-    return f"{capital(': '.join(verdict(v)))}."
+    use, goal = v.run(judged.use), BY_KEY[judged.goal]
+    if judged.conclusion is Conclusion.PLAN_FAILED:
+        best = f"; {run_name(use)} does: {_figure(goal, use)}" if use else ""
+        return f"The plan does not run: {_reason(plan)}{best}."
+    if judged.conclusion is Conclusion.USE_ANOTHER and use is not None:
+        sets = listed(Settings.of(arguments(use))) or "vLLM's defaults"
+        return f"Use {sets} instead of the plan: {_beside(use, plan, goal)}"
+    if judged.conclusion is Conclusion.DROP_FLAGS and use is not None:
+        tie = f"a tie, {_figure(goal, plan)} with it, {_shown(goal, use)} without (measured)"
+        return f"Leave out {' and '.join(judged.drop)}: {tie}."
+    if judged.conclusion is Conclusion.KEEP_DEFAULT:
+        others = ", and no other setting is clearly better" if len(v.runs) > 1 else ""
+        needed = f" with {listed(plan.settings)}" if plan.settings.given() else ""
+        return f"Keep vLLM's defaults{needed}: {_figure(goal, plan)}{others} (measured)."
+    if default is not None and default.ok:
+        return f"Keep the plan: {_beside(plan, default, goal)}"
+    return f"Keep the plan: {_figure(goal, plan)} (measured; vLLM's default was not)."
 
 
 def worse(v: Verification) -> Iterator[str]:
     """What that costs."""
     use, other = v.run(v.verdict.use) if v.verdict else None, v.run(DEFAULT) or v.run(PLAN)
     figures = worse_figures(use, other) if use and other and use is not other else []
-    parts = [
-        f"{figure.title} {_shown(figure, use)} instead of {_shown(figure, other)}"
-        for figure in figures[:MOST_WORSE]
-    ]
+    parts = [f"{_figure(one, use)} instead of {_shown(one, other)}" for one in figures[:MOST_WORSE]]
     if parts:
         yield f"Worse: {', '.join(parts)}."
-
-
-def verdict(v: Verification) -> tuple[str, str]:
-    """What to do, and why; both without a full stop."""
-    judged, plan, default = v.verdict, v.run(PLAN), v.run(DEFAULT)
-    assert judged is not None and plan is not None  # noqa: PT018, S101  (one has the other)
-    use, goal = v.run(judged.use), BY_KEY[judged.goal]
-    if judged.conclusion is Conclusion.PLAN_FAILED:
-        best = f"; {_name(use)} does: {_goal(use, goal)}" if use else ""
-        return "the plan does not run", f"{_reason(plan)}{best}"
-    if judged.conclusion is Conclusion.USE_ANOTHER and use is not None:
-        sets = listed(Settings.of(arguments(use))) or "vLLM's defaults"
-        return f"use {sets} instead of the plan", _beside(use, plan, goal)
-    if judged.conclusion is Conclusion.DROP_FLAGS and use is not None:
-        tie = f"a tie, {_goal(plan, goal)} with it, {_shown(goal, use)} without (measured)"
-        return f"leave out {' and '.join(judged.drop)}", tie
-    if judged.conclusion is Conclusion.KEEP_DEFAULT:
-        others = ", and no other setting is clearly better" if len(v.runs) > 1 else ""
-        needed = f" with {listed(plan.settings)}" if plan.settings.given() else ""
-        return f"keep vLLM's defaults{needed}", f"{_goal(plan, goal)}{others} (measured)"
-    if default is not None and default.ok:
-        return "keep the plan", _beside(plan, default, goal)
-    return "keep the plan", f"{_goal(plan, goal)} (measured; vLLM's default was not)"
 
 
 def _beside(run: Run, other: Run, goal: Figure) -> str:
     by = change(value(other, goal), value(run, goal))
     part = f"{by}, measured" if by else "measured"
-    return f"{_goal(run, goal)} instead of {_shown(goal, other)} with {_name(other)} ({part})"
+    return f"{_figure(goal, run)} instead of {_shown(goal, other)} with {run_name(other)} ({part})."
 
 
-def _name(run: Run) -> str:
-    return NAMES["default"] if run.is_called(DEFAULT) else NAMES.get(run.setting, run.setting)
-
-
-def _goal(run: Run, goal: Figure) -> str:
-    if goal is TIGHTEST_LIMIT:
-        return f"{_shown(goal, run)} of the tightest limit"  # over 100 % it is broken
-    return f"{goal.title} {_shown(goal, run)}"
+def _figure(figure: Figure, run: Run | None) -> str:
+    return f"{figure.title} {_shown(figure, run)}"
 
 
 def _shown(figure: Figure, run: Run | None) -> str:
@@ -245,11 +226,9 @@ def _shown(figure: Figure, run: Run | None) -> str:
 
 def where_measured(v: Verification) -> str:
     machine = v.machine
-    if machine is None:
-        return v.model.name
-    if machine.gpu is None:
+    if machine is not None and machine.gpu is None:
         return f"{v.model.name} on {'a CPU' if machine.device == 'cpu' else 'a server'}"
-    return where(v.model.name, machine.gpu, max(1, machine.gpus))
+    return where(v.model.name, *((machine.gpu, max(1, machine.gpus)) if machine else (None,)))
 
 
 def measured_on(v: Verification) -> str:
@@ -268,8 +247,7 @@ def method(v: Verification) -> str:
     prompts = "real prompts" if v.source.datasets else "random tokens"
     return (
         f"{workload.input_tokens:,} tokens in, {workload.output_tokens:,} out; {prompts}, seed "
-        f"{workload.seed}{left}. Prompts over {workload.long_over:,} tokens are long. A difference "
-        "within the spread of repeats is a tie."
+        f"{workload.seed}{left}. A difference within the spread of repeats is a tie."
     )
 
 

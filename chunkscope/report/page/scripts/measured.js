@@ -11,7 +11,12 @@ const LOOKS = [
   { stroke: "var(--c6)", strokeWidth: 1.8 },
   { stroke: "var(--c4)", strokeWidth: 1.8, strokeDasharray: "7,3" },
 ];
-const lookOf = (setting) => LOOKS[Math.max(0, data.measured.settings.indexOf(setting)) % LOOKS.length];
+const lookOf = (setting) => LOOKS[data.measured.findIndex((run) => run.setting === setting) % LOOKS.length];
+/* The settings that have such a time, each with its points: percentile, seconds. */
+const spreadsOf = (figure) =>
+  data.measured
+    .filter((run) => run[figure].length > 1)
+    .map((run) => ({ setting: run.setting, at: run[figure].map((s, at, all) => [(100 * at) / (all.length - 1), s]) }));
 
 function curvePoints(spreads) {
   const values = spreads.flatMap((spread) => spread.at.map(([, value]) => value));
@@ -23,7 +28,7 @@ function curvePoints(spreads) {
 }
 
 function curves(figure, words) {
-  const spreads = data.measured.curves[figure];
+  const spreads = spreadsOf(figure);
   const points = curvePoints(spreads);
   const log = Math.max(...points.map((p) => p.value)) > 0;
   const at = (percent) =>
@@ -109,7 +114,7 @@ CHARTS.measured = (place) => {
     ["ttft_s", "Time to first token"],
     ["itl_s", "Gap between tokens"],
   ]) {
-    if (!data.measured.curves[figure]) continue;
+    if (!spreadsOf(figure).length) continue;
     const holder = element("div");
     holder.append(element("h3", title));
     grid.append(holder);
