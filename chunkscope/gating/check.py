@@ -41,8 +41,8 @@ class Relation(StrEnum):
 class Check:
     """`subject`: the dataset, setting or file it is about; `key`: its place in the budget.
 
-    Of one that failed: `reason`, what is to be said of the value; `cause`, the stale artefact that
-    it rests on; `remedy`, the command that makes today's state the one that is asked for.
+    `cause` is the stale artefact that it rests on. Of one that failed: `reason`, what is to be said
+    of the value; `remedy`, the command that makes today's state the one that is asked for.
     """
 
     name: str

@@ -83,7 +83,7 @@ def _with_remedies(
         made_by = next((x for x, names in _RESTS_ON.items() if check.name.startswith(names)), "")
         unknown = check.value is None and check.reason is None and check.table != "settings"
         if check.passed:
-            yield check
+            yield replace(check, cause=causes.get(made_by))
         elif made_by in causes or check.of_a_part or unknown:
             yield replace(check, cause=causes.get(made_by, check.cause), remedy=commands[made_by])
         else:

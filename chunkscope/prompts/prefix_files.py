@@ -47,9 +47,9 @@ class PrefixFile:
 
 
 def for_one(text: str) -> tuple[str, str]:
-    """NAME=PATH, or a text for all datasets, with ["a=b"] or {a} before the sign if it has one."""
+    """NAME=PATH, or a text for all datasets: ["a=b"], {a} or a blank may be before its first =."""
     name, sign, path = text.partition("=")
-    return (name, path) if sign and not {*'"{'} & {*name} else ("", text)
+    return (name, path) if sign and name == name.rstrip() and not {*'"{'} & {*name} else ("", text)
 
 
 def check_datasets(given: Sequence[str | None], datasets: Sequence[str]) -> None:

@@ -54,12 +54,13 @@ def selected(
     shape = shape_of(head, prefix, options)
     if shape in earlier:
         return earlier[shape]
-    # A harness's log has certain keys in most of its first rows.
+    # A harness's log has certain keys in most of its first rows; a single key stands alone there.
     rows = [row for record in head for row in rows_in(record)]
     keys = [row.keys() for row in rows if isinstance(row, dict)]
     kinds: list[type[HarnessLog]] = [InspectLog] if reader.format == INSPECT else []
     for kind in LOGS:
-        if sum(any(row >= form for form in kind.keys) for row in keys) * 2 > len(rows):
+        fits = [any(row == f if len(f) == 1 else row >= f for f in kind.keys) for row in keys]
+        if sum(fits) * 2 > len(rows):
             kinds.append(kind)
     if named or not kinds:
         selection = select(head, options, prefix=prefix)
@@ -216,8 +217,8 @@ _TEXT_KEYS = ("text", "stem", "content", "question", "prompt", "value", "body")
 # Lists of them stand for one prompt each where answers of the same number stand beside.
 _ONE_BY_ONE = {"instructions", "questions", "queries", "prompts", "tasks"}
 _QUESTIONS = ("question", "query", "prompt", "instruction", "problem")
-# A part of a longer name that says as much: `question_content`, `user_prompt`.
-_PROMPT_WORDS = {*_QUESTIONS, "task", "intent", "statement"}
+# A part of a longer name that says as much: `question_content`, `user_input`.
+_PROMPT_WORDS = {*_QUESTIONS, "task", "intent", "statement", "input"}
 # Messages under these names are a run, whatever stands beside them.
 _SYSTEMS = ("system", "system_prompt", "instructions")  # what a chat may begin with
 _RUNS = {"traj", "trajectory", "trajectories", "messages", "chat"}
@@ -331,6 +332,8 @@ def _below(steps: Steps, value: Any, levels: int = 4) -> Iterator[tuple[Steps, A
         for element in elements:
             yield from _below((*steps, ...), element, levels - (kinds == {list}))
     else:
+        with suppress(DataError):  # HotpotQA's [title, [sentence, ...]] is a text
+            value = paths.text_at(value, RECORD) if kinds == {str, list} else value
         yield steps, value, False
 
 
@@ -433,7 +436,7 @@ class _Guess:
         prose = (
             leaf
             for leaf in self.leaves.values()
-            if leaf.chats or sum(map(is_prose, leaf.texts)) * 2 > len(leaf.texts)
+            if leaf.chats or sum(map(is_prose, leaf.texts)) * 2 > sum(map(bool, leaf.texts))
         )
         self.prose = sorted(prose, key=lambda leaf: -leaf.chars)
         # Fields of prose that no name speaks against, those with the most text first.
@@ -492,15 +495,14 @@ class _Guess:
                 yield leaf.chats, self._chat(leaf.path)
 
     def _chat(self, path: FieldPath) -> Selection:
-        uncounted = []
+        uncounted, above = [], path.steps[:-1]
         if path.steps and path.steps[-1] == 0:
-            outer = FieldPath(path.steps[:-1])
-            chats = [outer.find(record) for record in self.head]
-            if any(isinstance(one, list) and one[1:] for one in chats):
+            outer, above = FieldPath(above), above[:-1]
+            if any(map(FieldPath((*outer.steps, 1)).find, self.head)):
                 uncounted.append(_left_out(path, (), f"--each={outer.text}"))
         beside = [path.steps[:1], *((name,) for name in chat.ROW_FIELDS)]
-        rows = [record for record in self.head if isinstance(record, dict)]
-        begun = [name for name in _SYSTEMS if any(row.get(name) for row in rows)]
+        systems = [FieldPath((*above, name)) for name in _SYSTEMS]
+        begun = [one.text for one in systems if any(map(one.find, self.head))]
         if longer := self._longer_field(path, beside, is_chat=True) or begun[:1]:
             uncounted.append(_left_out(path, longer, "--template=TEXT"))
         return self.chat_of(path, uncounted=uncounted)
@@ -539,20 +541,16 @@ class _Guess:
         return count, text_of(path, uncounted=(uncounted,) if beside else ())
 
     def _one_by_one(self) -> Iterator[Candidate]:
-        """A document and questions about it: L-Eval's with as many answers, or objects with both.
-
-        Only where there is no question of the row as a whole.
+        """A document and questions about it: L-Eval's with as many answers, or objects that ask,
+        which SQuAD has in lists of lists. Only where there is no question of the row as a whole.
         """
-        prose = [f.path for f in self.likely if not f.chats and len(f.path.steps) == 1]
-        if not prose or self.asks - {"input"}:
-            return
-        for key in self.keys:
-            by_name = [(key,)] if key.lower() in _ONE_BY_ONE else []
-            for steps in (*by_name, *((key, name) for name in _QUESTIONS)):
-                count = sum(_holds_questions(steps, record) for record in self.head)
-                if count * 2 > len(self.head):
-                    text = text_of(prose[0], FieldPath(steps))
-                    yield count, each_of([FieldPath((key,))], text)
+        texts = [leaf.path.steps for leaf in self.likely if not leaf.chats]
+        for steps in self.leaves if not self.asks - {"input"} else ():
+            beside = [s for s in texts if len(s) < len(steps) and s[:-1] == steps[: len(s) - 1]]
+            count = sum(_holds_questions(steps, record) for record in self.head) if beside else 0
+            if count * 2 > len(self.head):
+                lists = [_of_one(steps[:n]) for n, step in enumerate(steps) if step is ...]
+                yield count, each_of(lists, text_of(_of_one(beside[0]), _of_one(steps)))
 
     def _longer_field(
         self, path: FieldPath, others: Sequence[Steps] = (), *, is_chat: bool = False
@@ -585,14 +583,18 @@ def _sounds_like_a_prompt(leaf: Leaf) -> bool:
     return not _PROMPT_WORDS.isdisjoint(_name_parts(leaf.path.text))
 
 
-def _holds_questions(steps: Sequence[str], record: Any) -> bool:
-    """Whether a list holds questions as objects, or as texts with as many answers beside it."""
-    value = record.get(steps[0]) if isinstance(record, dict) else None
-    if not isinstance(value, list) or not value:
-        return False
-    if len(steps) > 1:
-        return all(isinstance(q, dict) and isinstance(q.get(steps[1]), str) for q in value)
-    return all(isinstance(question, str) for question in value) and any(
-        isinstance(answers, list) and len(answers) == len(value) and is_no_prompt(str(key))
+def _of_one(steps: Steps) -> FieldPath:
+    """The path where an element stands in the place of each list."""
+    return FieldPath(tuple(step for step in steps if step is not ...))
+
+
+def _holds_questions(steps: Steps, record: Any) -> bool:
+    """Whether lists hold questions in objects, or one as texts with as many answers beside it."""
+    if ... in steps[:-1]:
+        return str(steps[-1]).lower() in _QUESTIONS and bool(FieldPath(steps).find(record))
+    is_named = steps[-1] is ... and str(steps[0]).lower() in _ONE_BY_ONE
+    questions = FieldPath(steps[:1]).find(record) if is_named else None
+    return isinstance(questions, list) and any(
+        isinstance(answers, list) and len(answers) == len(questions) and is_no_prompt(str(key))
         for key, answers in record.items()
     )

@@ -97,6 +97,7 @@ _CHAT_KEYS = frozenset({"messages", "conversations", "conversation", "chat", "di
 ROLES = dict.fromkeys(("gpt", "chatgpt", "bing", "bard", "bot", "model", "ai"), "assistant")
 ROLES |= {r: r for r in ("system", "developer", "user", "assistant", "tool", "function", "ipython")}
 ROLES |= {"human": "user", "function_response": "tool", "observation": "tool"}
+ROLES["function_call"] = "assistant"
 
 
 def json_rows(

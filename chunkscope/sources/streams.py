@@ -24,8 +24,8 @@ from chunkscope.sources.remote import explaining, is_web, open_remote
 COMPRESSED_SUFFIXES = (".gz", ".bz2", ".xz", ".zst")
 COMPRESSED = re.compile(
     rb"(?P<gzip>\x1f\x8b\x08)"
-    rb"|(?P<bzip2>BZh[1-9](1AY&SY|\x17rE8P\x90))"  # a block, or the end at once
-    rb"|(?P<xz>\xfd7zXZ\x00)"
+    rb"|(?P<bz2>BZh[1-9](1AY&SY|\x17rE8P\x90))"  # a block, or the end at once
+    rb"|(?P<lzma>\xfd7zXZ\x00)"
     rb"|(?P<zstd>\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18)"  # a frame, or one that is skipped
 )
 _MOST_RATIO = 1000
@@ -160,16 +160,12 @@ def decompressed(raw: Stream, shown: str) -> Stream:
 
 def _unpacking(raw: Stream, name: str) -> Any:
     """A file object of the library for this compression."""
-    if name == "bzip2":
-        return import_module("bz2").BZ2File(raw)
-    if name == "xz":
-        return import_module("lzma").LZMAFile(raw)
     if name == "zstd":
         python = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
         zstd: Any = import_module(python)
         # 2 GiB windows are what `zstd --long=31` writes; memory follows the file's own window.
         return zstd.ZstdFile(raw, options={zstd.DecompressionParameter.window_log_max: 31})
-    return import_module("gzip").GzipFile(fileobj=raw)
+    return import_module(name).open(raw)
 
 
 # --- encodings -------------------------------------------------------------------------------

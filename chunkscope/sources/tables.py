@@ -159,19 +159,20 @@ _NAME = re.compile(r"[^\W\d][\w .:/#()\[\]-]{0,39}")
 
 
 def _is_header(rows: list[list[str]]) -> bool:
-    """Is the first row made of names? They are short, distinct, no numbers and no sentences, and
-    do not come again in the column below them.
+    """Is the first row made of names? They are short, no numbers and no sentences; and unless one
+    is known, distinct, and do not come again in the column below them.
     """
     if not rows:
         return False
     cells, below = [cell.strip() for cell in rows[0]], rows[1:]
     names = cells[1:] if len(cells) > 1 and not cells[0] else cells  # pandas' index has no name
     are_short = all(_NAME.fullmatch(cell) and len(cell.split()) <= 4 for cell in names)
-    if not are_short or len({*names}) < len(names) or any(n.endswith((".", ":")) for n in names):
+    if not are_short or any(name.endswith((".", ":")) for name in names):
         return False
     if any(cell.lower() in _KNOWN_NAMES for cell in names):
         return True
-    return bool(below) and not any(
+    are_distinct = bool(below) and len({*names}) == len(names)
+    return are_distinct and not any(
         cell and any(index < len(row) and row[index].strip() == cell for row in below)
         for index, cell in enumerate(cells)
     )

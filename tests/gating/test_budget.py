@@ -177,7 +177,9 @@ def test_a_command_is_offered_only_where_it_helps(full):
 def test_update_does_not_take_figures_of_other_data(place):
     made = place.save_profile(data=MIXED)
     place.save_plan(made)
-    path = place.write("chunkscope.toml", '[gate.memory.predicted]\nactivation_peak = "1MiB"\n')
+    kept = 'device_peak = { limit = "204.0GiB", today = 200 }'  # as --init wrote it
+    limits = f'[gate.memory.predicted]\nactivation_peak = "1MiB"\n{kept}\n'
+    path = place.write("chunkscope.toml", limits)
     place.save_profile(replace(made, datasets=made.datasets[:0]))
     text = updated_text(parse_budget(path.read_text(), path), load_findings(place.reports))
     assert text == path.read_text()

@@ -22,7 +22,7 @@ def messages(*given: Any, **row: Any) -> list[dict[str, Any]]:
 
 
 def test_share_gpt_names_become_the_roles_templates_know() -> None:
-    names = ("human", "gpt", "bot", "system", "tool", "function", "observation")
+    names = ("human", "gpt", "function_call", "system", "tool", "function", "observation")
     roles = [message["role"] for message in messages(*({"from": n, "value": ""} for n in names))]
     assert roles == ["user", "assistant", "assistant", "system", "tool", "tool", "tool"]
 

@@ -173,6 +173,7 @@ def in_short(note: Note) -> str:
 
 SHARE_GPT = [{"from": "human", "value": "x"}]
 LENGTHS = {"input_length": 1, "output_length": 2}
+SQUAD = "paragraphs.context + paragraphs.qas.question, each of paragraphs, paragraphs.qas"
 
 
 @pytest.mark.parametrize(
@@ -194,6 +195,8 @@ LENGTHS = {"input_length": 1, "output_length": 2}
         ({"id": 3, "stem": "x"}, "text", "stem"),
         ("all of a text", "text", "whole file"),
         ({"id": 1, "test_question": "Why is that so?"}, "text", "test_question"),
+        ({"user_input": "Why is that so?", "response": "By it."}, "text", "user_input"),
+        ({"paragraphs": [{"context": "a b", "qas": [{"question": "c?"}]}]}, "text", SQUAD),
     ],
 )
 def test_the_prompt_is_found(record: Any, kind: str, label: str) -> None:
@@ -219,9 +222,10 @@ def test_labels_are_a_few_short_words_over_and_over(values: list[str], labels: b
 
 
 def test_fields_are_looked_for_four_levels_deep_and_fifty_wide() -> None:
-    deep = {"a": {"b": {"c": {"d": {"e": "x"}}}}, "l": [[[["x"]]]], "t": ["so"] * 60}
+    deep: Row = {"a": {"b": {"c": {"d": {"e": "x"}}}}, "l": [[[["x"]]]], "t": ["so"] * 60}
+    deep["hotpot"] = [["title", ["sentence", "another"]]]
     found = {leaf.path.text: leaf.chars for leaf in leaves([deep])}
-    assert found == {"a.b.c.d": 0, "l[][][][]": 1, "t[]": 100}
+    assert found == {"a.b.c.d": 0, "l[][][][]": 1, "t[]": 100, "hotpot[]": 24}
     assert field_table(leaves([{f"k{n}": n for n in range(31)}]))["more"] == 1
 
 
@@ -234,14 +238,13 @@ def test_the_surest_name_decides_where_half_of_the_records_have_it() -> None:
 
 
 def test_alpaca_rows_may_have_no_input() -> None:
-    rows = [
-        {"instruction": "Add", "input": "1 2"},
-        {"instruction": "Tell", "input": ""},
-        {"instruction": "Say", "input": None},
-    ]
+    rows = [{"instruction": "Add", "input": text} for text in ("1 2", "", None)]
     selection = choose(*rows, prefix="> ")
-    expected = ["> Add\n\n1 2", "> Tell", "> Say", "> Go"]
+    expected = ["> Add\n\n1 2", "> Add", "> Add", "> Go"]
     assert items(selection, *rows, {"instruction": "Go"}) == expected
+    dolly = [{"instruction": f"Add {n}", "context": LONG * (n < 3)} for n in range(8)]
+    (note,) = choose(*dolly).uncounted
+    assert in_short(note) == "left_out --field=context --field=instruction"
 
 
 @pytest.mark.parametrize(
@@ -291,8 +294,9 @@ def test_a_question_beside_what_was_said_before_is_the_prompt_and_the_rest_is_na
     (history,) = selection.uncounted
     assert history.values["use"] == ["--field=history", "--field=question"]
     chats = [{"messages": [user(1)], "system": "Be kind."}, {"messages": [user(1)], "system": ""}]
-    named = [choose(*rows).uncounted for rows in (chats, chats[1:])]
-    assert [one.values["beside"] for notes in named for one in notes] == [["system"]]
+    named = [choose(*rows).uncounted for rows in (chats, chats[1:], [{"params": chats[0]}])]
+    expected = [["system"], ["params.system"]]
+    assert [one.values["beside"] for notes in named for one in notes] == expected
 
 
 def test_bfcl_files_are_counted_with_their_functions(tmp_path: Path) -> None:

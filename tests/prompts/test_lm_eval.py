@@ -45,16 +45,13 @@ def test_a_document_is_counted_once_whatever_the_filters(tmp_path: Path) -> None
 
 
 def test_repeats_and_choices_are_requests(tmp_path: Path) -> None:
-    generated = sample(0, ["q", {"until": [], "max_gen_toks": 9}], resps=[["one", "two"]])
+    caps = {"max_gen_toks": True, "max_new_tokens": -1, "max_tokens": 9}
+    generated = sample(0, ["q", {"until": []} | caps], resps=[["one", "two"]])
     chosen = sample(1, ["q", " A"], ["q", " B"])
     found = read_log(written(tmp_path, generated, chosen))
     kinds = [(r.kind, r.continuation, r.output, r.output_cap) for r in found.requests]
-    assert kinds == [
-        ("generate", "", "one", 9),
-        ("generate", "", "two", 9),
-        ("likelihood", " A", None, None),
-        ("likelihood", " B", None, None),
-    ]
+    expected = [("generate", "", text, 9) for text in ("one", "two")]
+    assert kinds == [*expected, *(("likelihood", f" {label}", None, None) for label in "AB")]
 
 
 def test_messages_are_a_list_that_holds_one_text(tmp_path: Path) -> None:

@@ -94,12 +94,12 @@ CASES: dict[str, tuple[Any, list[Sent], list[int], dict[str, Any]]] = {
          "1": {"origin_prompt": [*TURNS, {"role": "BOT", "prompt": ""}], "prediction": "yo"},
          "2": {"origin_prompt": [TURNS, MORE_TURNS], "prediction": ["yo", "!"]},
          "3": {"origin_prompt": 5, "prediction": "A"},
-         "4": LABELS, "5": CHOSEN},
+         "4": LABELS, "5": CHOSEN, "6": {"origin_prompt": CHAT, "prediction": "4"}},
         [("generate", "Q: 1", None, "A"), ("generate", ["hi"], None, "yo"),
          ("generate", ["hi"], None, "yo"), ("generate", ["?"], None, "!"),
          ("likelihood", "Q A", None, None), ("likelihood", "Q B", None, None),
-         ("likelihood", "Q", None, None)],
-        [4], {"task": "log", "documents": 5},
+         ("likelihood", "Q", None, None), ("generate", ["2 + 2?"], None, "4")],
+        [4], {"task": "log", "documents": 6},
     ),
     "OpenCompass, while it is written": (
         [LABELS | {"idx": 0}, LABELS | {"idx": 1}],
@@ -160,10 +160,16 @@ def test_a_log_is_read_as_the_requests_that_were_sent(tmp_path: Path, name: str)
     assert {key: getattr(log.log, key) for key in about} == about
 
 
+@pytest.mark.parametrize("key", ["labels", "spec", "convo", "final_report"])
+def test_a_key_that_a_log_has_alone_makes_no_log_of_rows_with_others(tmp_path: Path, key: str):
+    (tmp_path / "x.json").write_text(json.dumps([{"text": "Why so?", key: [3]}] * 3))
+    assert analyze([tmp_path]).datasets[0].field == "text"
+
+
 @pytest.mark.parametrize(
     ("value", "count"),
     [(7, 7), (0, 0), ("7", 7), ("9" * 14, int("9" * 14)), *((odd, None) for odd in (-1, True, 7.0))]
-    + [(odd, None) for odd in ("-1", "x", "9" * 15, "٣", None, [3])],
+    + [(odd, None) for odd in ("-1", "x", "9" * 15, 10**15, "٣", None, [3])],
 )
 def test_a_count_is_a_whole_number_that_may_be_written_as_text(value: Any, count: Any) -> None:
     assert as_count(value) == count

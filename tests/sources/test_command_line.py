@@ -30,8 +30,6 @@ DATA = {
     "rows.json": json.dumps({"canary": "no", "examples": RECORDS}).encode(),
     "x.csv": CSV,
     "x.tsv": CSV,
-    "x.csv.bz2": PACKERS["bz2"](CSV),
-    "x.json.zst": PACKERS["zst"](json.dumps(RECORDS).encode()),
     **{f"x.jsonl.{suffix}": pack(LINES) for suffix, pack in PACKERS.items()},
     **{f"{suffix}.jsonl": pack(LINES) for suffix, pack in PACKERS.items()},
     **{

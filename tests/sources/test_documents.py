@@ -30,24 +30,12 @@ SHAPES = [
         id="split as pandas writes it",
     ),
     pytest.param({"x1": {"q": "a"}, "x2": {"q": "b"}}, [{"q": "a"}, {"q": "b"}], id="by number"),
-    pytest.param(
-        {"question": "what is it?", "choices": ["a", "b"]},
-        [{"question": "what is it?", "choices": ["a", "b"]}],
-        id="one row",
-    ),
-    pytest.param(
-        {"messages": [{"role": "user", "content": "hi"}]},
-        [{"messages": [{"role": "user", "content": "hi"}]}],
-        id="one chat, whose messages are no rows",
-    ),
-    pytest.param(
-        {"train": [{"q": "a"}], "test": [{"q": "b"}]},
-        [{"train": [{"q": "a"}], "test": [{"q": "b"}]}],
-        id="two lists of objects",
-    ),
     *(
         pytest.param(row, [row], id=f"one row: {row}")
         for row in (
+            {"question": "what is it?", "choices": ["a", "b"]},
+            {"messages": [{"role": "user", "content": "hi"}]},
+            {"train": [{"q": "a"}], "test": [{"q": "b"}]},
             {"q": ["a", "b"], "n": [1]},
             {"q": {"x": "a"}},
             {"in": {"q": "a"}, "out": {"q": "b"}},

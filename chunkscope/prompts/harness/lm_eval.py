@@ -174,8 +174,7 @@ class LmEvalLog(HarnessLog):
         if not settings:
             raise wrong_type(arguments[1], "arguments[][1]", "object")
         self._with_media += len(settings) > 1 or len(arguments) > 2
-        caps = [settings[0][key] for key in _CAPS if isinstance(settings[0].get(key), int)]
-        cap = caps[0] if caps else self._output_cap
+        cap = next(filter(None, map(as_count, map(settings[0].get, _CAPS))), self._output_cap)
         room = self._max_length - cap if self._max_length is not None else 0
         return SentRequest(
             prompt=context,

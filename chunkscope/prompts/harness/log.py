@@ -163,7 +163,7 @@ def as_count(value: Any) -> int | None:
     """A whole number, which may be written as text; harnesses write -1 where they do not know."""
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 15:
         return int(value)
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+    return value if type(value) is int and 0 <= value < 10**15 else None
 
 
 def as_prompt(value: Any) -> str | Conversation:

@@ -72,7 +72,6 @@ class Rendering:
         return [
             Source(
                 name=log["task"],
-                group="",
                 path=f"{harness}:{log['task']}",
                 format=_LOG_FORMATS[harness],
                 file=folder / log["file"],

@@ -121,7 +121,7 @@ class OpenCompassLog(HarnessLog):
 
 def _compass_prompt(value: Any) -> str | Conversation:
     """Its messages are {"role": "HUMAN", "prompt": ...}; an empty last one is to be filled."""
-    if not isinstance(value, list):
+    if not isinstance(value, list) or begins_a_chat(value):
         return as_prompt(value)
     messages = [
         {"role": _ROLES.get(str(m.get("role")), m.get("role")), "content": m.get("prompt")}
