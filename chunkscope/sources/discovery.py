@@ -169,7 +169,7 @@ class _Search:
         """What was named must be readable; of a folder it is said that it is left out."""
         if explicit:
             raise error if isinstance(error, InputError) else cannot_read(shown, error) from None
-        self._skip(shown, reason_of(error))
+        self._skip("" if isinstance(error, InputError) else shown, reason_of(error))  # ours name it
 
     def _skip(self, shown: str, reason: str) -> None:
         self.skipped.append(note("skipped", file=printable(shown), reason=printable(reason)))

@@ -15,7 +15,7 @@ SENTENCES: dict[str, Template] = {
     "reading_terminal": "reading from the terminal: type or paste the data, then Ctrl-D",
     "running_tasks": "{tasks}: running the code of its tasks, in a process of its own ({python})",
     "nothing_cached": "note: {why}; nothing is kept for the next run",
-    "skipped": "skipped {file}: {reason}",
+    "skipped": "skipped[file? {file}]: {reason}",
     "skipped_more": "skipped {count} more files",
     "counting_again": "note: {engine} and the reference differ on this data: counting again",
     "vllm_accepts": "vLLM {version} accepts these arguments",
