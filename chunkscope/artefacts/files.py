@@ -27,11 +27,11 @@ def several(value: Name | Sequence[Name]) -> tuple[str, ...]:
 def write_atomically(path: Path, data: bytes | Iterable[bytes]) -> None:
     """Replace `path` by `data` in one step, so that a full disk or a kill leaves the old file."""
     parts = [data] if isinstance(data, bytes) else data
-    path = Path(os.path.realpath(path))  # a link is followed, not replaced
-    temporary = path.parent / f"{path.name[:200]}.{os.urandom(4).hex()}"
+    temporary = path
     try:
-        if path.exists() and not path.is_file() and not path.is_dir():  # -o /dev/stdout
-            temporary = path
+        if path.is_file() or path.is_dir() or not path.exists():  # and not -o /dev/stdout
+            path = Path(os.path.realpath(path))  # a link is followed, not replaced
+            temporary = path.parent / f"{path.name[:200]}.{os.urandom(4).hex()}"
         path.parent.mkdir(parents=True, exist_ok=True)
         with temporary.open("wb") as file:
             file.writelines(parts)

@@ -38,6 +38,7 @@ class Limit:
 
     def read(self, given: Any) -> float:
         dated = isinstance(given, dict) and given.keys() == {"limit", "today"}
+        dated = dated and type(given["today"]) in (int, float) and 0 <= given["today"] < 1e18
         return self.unit.read(given["limit"] if dated else given)
 
 
@@ -127,7 +128,8 @@ TABLES: dict[str, Any] = {
     ),
 }
 Budget = _table("Budget", **{name: (table | None, None) for name, table in TABLES.items()})
-KEYS = {key for table in (Budget, MemoryLimits, *TABLES.values()) for key in table.model_fields}
+KEYS = {f"{name}.{key}" for name, table in TABLES.items() for key in table.model_fields}
+KEYS |= {*TABLES, *(f"memory.{key}" for key in MemoryLimits.model_fields)}
 
 
 # -- the file ------------------------------------------------------------------------------------
@@ -168,7 +170,7 @@ def _fault(fault: Any, prefix: str) -> InputError:
     place = [str(part) for part in fault["loc"]]
     where, message = ".".join((prefix, *place)), str(fault["msg"]).removeprefix("Value error, ")
     if fault["type"] == "extra_forbidden":
-        near = get_close_matches(place[-1], KEYS, cutoff=0.5)
-        hint = f"did you mean {near[0]}?" if near else "`chunkscope help gate` lists the keys"
+        near = get_close_matches(".".join(dict.fromkeys((place[0], place[-1]))), KEYS, cutoff=0.75)
+        hint = f"did you mean {near[0].split('.')[-1]}?" if near else "see `chunkscope help gate`"
         return InputError(f"{where} is not known", hint=hint)
     return InputError(f"{where}: {message[0].lower()}{message[1:]}")

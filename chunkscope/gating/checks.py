@@ -187,8 +187,7 @@ def refused_prompts(
     context: int, outputs: Sequence[int], datasets: Sequence[DatasetProfile]
 ) -> int:
     """Prompts that leave no room for the answers of their dataset."""
-    pairs = zip(datasets, outputs, strict=True)
-    return sum(dataset.lengths.over(context - output) for dataset, output in pairs)
+    return sum(d.lengths.over(context - out) for d, out in zip(datasets, outputs, strict=True))
 
 
 def _present(name: str, datasets: Sequence[DatasetProfile], key: Key) -> Check:
@@ -205,8 +204,7 @@ def check_drift(limits: Any, evidence: Evidence) -> Iterator[Check]:
     """How far lengths and rows have moved from those of a committed profile."""
     now, before = evidence.need(Profile), _baseline(limits.baseline, evidence)
     cause = _counted_differently(now, before)
-    for check in drift(limits, now, before):
-        yield check if check.passed else replace(check, cause=cause)
+    yield from (replace(check, cause=cause) for check in drift(limits, now, before))
 
 
 def drift(limits: Any, now: Profile, before: Profile) -> Iterator[Check]:

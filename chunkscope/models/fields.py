@@ -98,7 +98,7 @@ class Fields:
                 continue
             if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**53:
                 raise InputError(
-                    f"the config.json of {self.name} has {key} = {value!r:.40}, not a whole number"
+                    f"the config.json of {self.name} has {key} = {value!r:.40}, not a valid number"
                 )
             return value
         return None

@@ -144,6 +144,9 @@ def test_a_device_is_written_to_and_a_link_followed(tmp_path: Path) -> None:
     full = analyze(tmp_path, "a.jsonl", "-o", "/dev/full")
     assert (full.code, "No space left on device" in full.err) == (3, True)
     assert analyze(tmp_path, "a.jsonl", "-o", "/dev/null").code == 0
+    reading, writing = os.pipe()
+    assert analyze(tmp_path, "a.jsonl", "-o", f"/dev/fd/{writing}").code == 0
+    assert os.read(reading, 9).startswith(b"{")
     assert Path("/dev/full").is_char_device()
     (tmp_path / "link.json").symlink_to("elsewhere.json")
     assert analyze(tmp_path, "a.jsonl", "-o", "link.json").code == 0

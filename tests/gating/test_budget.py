@@ -39,10 +39,10 @@ def test_the_own_file_comes_before_the_projects(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("text", "place"),
     [
-        ("[gate.data]\np96 = 1", "gate.data.p96"),
+        ("[gate.data]\nfoo = 1", "gate.data.foo"),
         ("[gate.date]\np95 = 1", "gate.date"),
         ('[gate.data]\np95 = "many"', "gate.data.p95"),
-        ("[gate.data]\np95 = nan", "gate.data.p95"),
+        ("[gate.data]\np95 = { limit = 9, today = nan }", "gate.data.p95"),
         ("[gate.data]\np95 = { limit = 9, yesterday = 9 }", "gate.data.p95"),
         ("[gate.drift]\np95 = '5%'", "gate.drift.baseline"),
         ("[gate.drift]\nbaseline = 'b'\np95 = 5", "gate.drift.p95"),
@@ -55,6 +55,7 @@ def test_a_mistake_is_an_error_that_names_its_place(tmp_path, text, place):
     with pytest.raises(InputError) as error:
         parse_budget(text, tmp_path / "chunkscope.toml")
     assert place in error.value.message
+    assert "form" not in (error.value.hint or ""), "a key of another table"
     assert error.value.exit_code == 3
 
 
