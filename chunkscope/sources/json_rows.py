@@ -108,8 +108,8 @@ def json_rows(
     """
     path, stream = reader.source.path, reader.stream
     sample = stream.peek(CHUNK_BYTES)
-    is_array = re.match(rb"\s*\[(\s*\n|[^\n]*\s*\Z)", sample)
-    if (not is_array and reader.format == "jsonl") or is_json_lines(sample):
+    is_document = re.match(rb"\s*([\[{]\s*\n|\[[^\n]*\s*\Z)", sample)
+    if (not is_document and reader.format == "jsonl") or is_json_lines(sample):
         reader.unit, reader.format, reader.is_divisible = "line", "jsonl", stream.is_raw
         for first, lines in line_blocks(stream, path):
             reader.positions = first + len(lines) - 1
@@ -121,16 +121,17 @@ def json_rows(
             del chunk  # it may be done with: rows can be 100 MB long
         return
     data = stream.read_whole(path, MOST_DOCUMENT_BYTES)
-    if not data.strip():
-        return
     try:
         value = parse_value(data)
     except DataError as error:
-        raise DataError("not_a_document", path=path, reason=error.note) from None
+        try:  # none, or rows one after the other, as `jq` writes them
+            value = parse_value(b"[%b]" % re.sub(rb"\}[ \t\r]*\n\s*\{", b"},{", data))
+        except DataError:
+            raise DataError("not_a_document", path=path, reason=error.note) from None
     rows_at, records = rows_of(value, under)
     if rows_at is not None:
         reader.metadata = {key: held for key, held in value.items() if key != rows_at}
-    per_chunk = max(1, min(4096, len(records) * CHUNK_BYTES // len(data)))
+    per_chunk = max(1, min(4096, len(records) * CHUNK_BYTES // max(1, len(data))))
     for start in range(0, len(records), per_chunk):
         part = records[start : start + per_chunk]
         yield Chunk(range(start + 1, start + 1 + len(part)), part)

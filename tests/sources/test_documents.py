@@ -9,21 +9,13 @@ from tests.sources.helpers import read_bytes
 SHAPES = [
     pytest.param([{"q": "a"}, {"q": "b"}], [{"q": "a"}, {"q": "b"}], id="array of objects"),
     pytest.param(["a long prompt", "b"], ["a long prompt", "b"], id="array of strings"),
-    pytest.param(
-        {"canary": "do not train on it", "examples": [{"q": "a"}, {"q": "b"}], "n": [1, 2, 3]},
-        [{"q": "a"}, {"q": "b"}],
-        id="object holding one list of objects",
-    ),
+    pytest.param({"canary": "x", "rows": [{"q": "a"}], "n": [1]}, [{"q": "a"}], id="under a key"),
     pytest.param(
         {"question": ["a", "b"], "answer": [1, 2]},
         [{"question": "a", "answer": 1}, {"question": "b", "answer": 2}],
         id="columns",
     ),
-    pytest.param(
-        {"question": {"0": "a", "1": "b"}, "answer": {"0": 1, "1": 2}},
-        [{"question": "a", "answer": 1}, {"question": "b", "answer": 2}],
-        id="columns as pandas writes them",
-    ),
+    pytest.param({"q": {"0": "a", "1": "b"}}, [{"q": "a"}, {"q": "b"}], id="columns of pandas"),
     pytest.param(
         {"columns": ["q", "n"], "index": [0, 1], "data": [["a", 1], ["b", 2]]},
         [{"q": "a", "n": 1}, {"q": "b", "n": 2}],
@@ -79,6 +71,12 @@ def test_json_lines_named_json_are_read_as_lines(bad):
     assert result.bad[0][0] == bad
 
 
+def test_rows_on_several_lines_each_are_read_whatever_the_name():
+    rows = [{"a": [{"b": "} {"}, {"c": "}\n{"}], "n": n} for n in range(3)]
+    text = "\n".join(json.dumps(row, indent=2) for row in rows)
+    assert [read_bytes(f"x.{kind}", text).records for kind in ("json", "jsonl")] == [rows, rows]
+
+
 @pytest.mark.parametrize("data", [b"", b"  \n ", b"\xef\xbb\xbf"])
 def test_an_empty_file_has_no_rows(data):
     result = read_bytes("x.json", data)
@@ -94,7 +92,6 @@ def test_an_empty_file_has_no_rows(data):
         pytest.param(b"[" * 100_000, id="nesting"),
         pytest.param(b"[" + b"9" * 10_000 + b"]", id="a huge number"),
         pytest.param(b"oops", id="not JSON at all"),
-        pytest.param(b"{a: 1}", id="a bare key"),
     ],
 )
 def test_a_broken_document_is_refused_by_name(data):
