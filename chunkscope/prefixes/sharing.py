@@ -99,8 +99,7 @@ def stretches_together(sharings: Sequence[Sharing | None]) -> tuple[tuple[Stretc
     stretches: list[Stretch] = []
     starts: list[int] = []
     for sharing in sharings:
-        start = len(stretches)
-        starts.append(start)
+        starts.append(start := len(stretches))
         for stretch in sharing.stretches if sharing else ():
             parent = NOTHING if stretch.parent == NOTHING else start + stretch.parent
             stretches.append(Stretch(parent=parent, tokens=stretch.tokens))

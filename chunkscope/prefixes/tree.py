@@ -5,6 +5,7 @@ prompt are found, for its last token has to be computed; prompts are taken in th
 for the likelihood of a prompt write to the cache and do not read from it.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -19,10 +20,8 @@ from chunkscope.tokenizers.reference import ID_BYTES
 
 _BLOCK_BYTES = BLOCK_SIZE * ID_BYTES
 _USUAL_SIZES = (512, BLOCK_SIZE)  # of a trace's blocks: Mooncake's, and vLLM's own
-_FACTORS = np.random.default_rng(7).integers(1 << 63, size=BLOCK_SIZE, dtype=np.uint64) * 2 + 1
 
 Ints = NDArray[np.int64]
-Hashes = NDArray[np.uint64]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,19 +170,21 @@ def tree_of_prompts(prompts: Sequence[bytes], reads: Sequence[bool]) -> PromptTr
     """
     tokens = np.fromiter(map(len, prompts), np.int64, len(prompts)) // ID_BYTES
     full = tokens // BLOCK_SIZE
-    sizes = (full * _BLOCK_BYTES).tolist()
+    often = Counter(prompt[:_BLOCK_BYTES] for prompt in prompts)
+    shared = full * [often[prompt[:_BLOCK_BYTES]] > 1 for prompt in prompts]  # at most
+    sizes = (shared * _BLOCK_BYTES).tolist()
     whole = b"".join([prompt[:size] for prompt, size in zip(prompts, sizes, strict=True)])
     ids = np.frombuffer(whole, "<u4").reshape(-1, BLOCK_SIZE)
-    starts = np.cumsum(full) - full
-    places = np.arange(len(ids)) - np.repeat(starts, full)
-    sums = ids.astype(np.uint64) @ _FACTORS
+    starts = np.cumsum(shared) - shared
+    places = np.arange(len(ids)) - np.repeat(starts, shared)
+    sums = ids.astype(np.uint64) @ (_mixed(np.arange(BLOCK_SIZE, dtype=np.uint64)) | np.uint64(1))
     running = np.cumsum(_mixed(sums + _mixed(places.astype(np.uint64))), dtype=np.uint64)
     before = np.concatenate((np.zeros(1, np.uint64), running))[starts]
-    _, blocks = np.unique(running - np.repeat(before, full), return_inverse=True)
-    return tree_of_blocks(blocks, full, tokens, reads)
+    _, blocks = np.unique(running - np.repeat(before, shared), return_inverse=True)
+    return replace(tree_of_blocks(blocks, shared, tokens, reads), full=full)
 
 
-def _mixed(values: Hashes) -> Hashes:
+def _mixed(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """Each bit of the result depends on all of a value (splitmix64)."""
     values = values + np.uint64(0x9E3779B97F4A7C15)
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
