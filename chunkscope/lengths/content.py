@@ -2,11 +2,13 @@
 
 import marshal
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
-import orjson
+from orjson import OPT_SORT_KEYS, dumps
 
 from chunkscope.artefacts.artefact import NO_NUMBERS, Numbers
 
@@ -28,21 +30,25 @@ class Content:
     hashes: Numbers | None = NO_NUMBERS
 
     @classmethod
-    def of(cls, records: Iterable[Any]) -> "Content":
+    def of(cls, records: Sequence[Any]) -> "Content":
         from xxhash import xxh3_128_intdigest
 
-        hashes = [xxh3_128_intdigest(_canonical(record)) for record in records]
-        few = sorted([value & _MASK for value in hashes[: MOST_LISTED + 1]])
-        listed = Numbers(few) if len(few) <= MOST_LISTED else None
+        cells, hashes = records, list[int]()
+        while (kinds := {*map(type, cells)}) in ({dict}, {list}):
+            cells = [*chain.from_iterable(map(dict.values, cells) if kinds == {dict} else cells)]
+        if kinds == {str} and "" not in cells:  # nothing else in any of them: all at once
+            with suppress(TypeError, RecursionError):
+                hashes = [xxh3_128_intdigest(dumps(r, option=OPT_SORT_KEYS)) for r in records]
+        hashes = hashes or [xxh3_128_intdigest(_canonical(record)) for record in records]
+        listed = Numbers(sorted(n & _MASK for n in hashes)) if len(hashes) <= MOST_LISTED else None
         return cls(rows=len(hashes), digest=f"{sum(hashes) % _MODULUS:x}", hashes=listed)
 
     def __add__(self, other: "Content") -> "Content":
         """The content of two parts of a dataset."""
-        rows, hashes = self.rows + other.rows, None
-        if self.hashes is not None and other.hashes is not None and rows <= MOST_LISTED:
-            hashes = Numbers(sorted(self.hashes + other.hashes))
-        total = (int(self.digest, 16) + int(other.digest, 16)) % _MODULUS
-        return Content(rows=rows, digest=f"{total:x}", hashes=hashes)
+        rows, total = self.rows + other.rows, int(self.digest, 16) + int(other.digest, 16)
+        both = sorted([*(self.hashes or ()), *(other.hashes or ())])
+        hashes = Numbers(both) if rows <= MOST_LISTED else None
+        return Content(rows=rows, digest=f"{total % _MODULUS:x}", hashes=hashes)
 
 
 def content_changes(before: Content, now: Content) -> tuple[int, int] | None:
@@ -61,17 +67,15 @@ def content_changes(before: Content, now: Content) -> tuple[int, int] | None:
 def _canonical(row: Any) -> bytes:
     """One spelling for each record, whether it comes from JSON, a CSV or parquet."""
     try:
-        if type(row) is dict and ({*map(type, row.values())} != {str} or "" in row.values()):
+        if type(row) is dict:
             row = _as_text(row)
-        return orjson.dumps(row, option=orjson.OPT_SORT_KEYS)
+        return dumps(row, option=OPT_SORT_KEYS)
     except (TypeError, RecursionError):  # a lone surrogate, or nested too deeply
         return marshal.dumps(row, 2)
 
 
 def _as_text(value: Any) -> Any:
     """Numbers as a CSV has them; a field without a value is no field."""
-    if isinstance(value, str):
-        return value
     if isinstance(value, dict):
         return {str(k): _as_text(v) for k, v in value.items() if v is not None and v != ""}
     if isinstance(value, list | tuple):

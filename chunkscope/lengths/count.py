@@ -210,12 +210,8 @@ class PromptCounter:
         if not self._contexts or not self.engines:
             return None
         few = len(self._choices) <= _MOST_CHOICES
-        lengths = self.tokenizer.count(sorted(self._choices)) if few else [0]
-        return Scoring(
-            requests=self._scored,
-            contexts=len(self._contexts),
-            single_token=all(length == 1 for length in lengths),
-        )
+        single = few and {*self.tokenizer.count(sorted(self._choices))} == {1}
+        return Scoring(requests=self._scored, contexts=len(self._contexts), single_token=single)
 
 
 # -- batches -> tokens, in other threads ---------------------------------------------------------
@@ -239,8 +235,7 @@ def in_order(
             texts += (new := [part for part in parts if isinstance(part, str)])
             size += sum(map(getsizeof, new))
         if size >= _GROUP_BYTES or item is None or not (texts or waiting):
-            ids = pool.submit(tokenizer.id_bytes, texts) if texts else None
-            waiting.append((group, size, ids))
+            waiting.append((group, size, pool.submit(tokenizer.id_bytes, texts) if texts else None))
             under_way += size
             group, texts, size = [], [], 0
         while waiting and (under_way > _MOST_BYTES or item is None or not waiting[0][2]):

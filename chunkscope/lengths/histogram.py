@@ -50,8 +50,6 @@ class LengthHistogram:
 
     >>> LengthHistogram.of([110, 110, 2_880])
     <LengthHistogram of 3: p50 110, p95 2,603, longest 2,880 tokens>
-    >>> (LengthHistogram({2: 1}) + LengthHistogram({4: 1})).percentile(50)
-    3.0
     """
 
     counts: Mapping[int, int]

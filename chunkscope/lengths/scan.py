@@ -8,7 +8,7 @@ import hashlib
 import io
 import os
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
@@ -168,9 +168,9 @@ class DatasetScan:
         trace = scan.export.rows(source.name) if scan.export else None
         self.counter = PromptCounter(scan.tokenizer, self.options, trace)
         self.problems = Problems()
-        self.content: Content | None = None
+        self.contents: list[Content] = []  # of what is read by now, the last of it first
         self._told: Done = (0, 0, 0)  # as progress knows it
-        self.sha256: str | None = None
+        self.sha256: Callable[[], str | None] = lambda: None  # waits for it
         self.sample: Sample | None = None
         self.reader: RecordReader | None = None
         self.selection: Selection | None = None
@@ -190,8 +190,9 @@ class DatasetScan:
                 with RecordReader(whole, self.options.read, self.problems) as self.reader:
                     for batch in self._read(self.reader, data):
                         yield self, batch
+            self.sha256()
         except OSError as error:
-            self.error = cannot_read(self.source.path, error)
+            self.error, self.sha256 = cannot_read(self.source.path, error), lambda: None
         except DataError as error:  # any other is not about this dataset
             self.error = error
         yield self, None
@@ -204,17 +205,17 @@ class DatasetScan:
         if file and is_whole and (source.bytes or 0) <= CHUNK_BYTES:
             with io.FileIO(file) as opened:  # once: its records are read from these bytes
                 data = opened.readall()
-            self.sha256 = hashlib.sha256(data).hexdigest()
+            self.sha256 = hashlib.sha256(data).hexdigest
         elif file:
             self.changed_ns = file.stat().st_mtime_ns
-            self.sha256 = scan.digest(file, self.changed_ns)
-        if not self.sha256 or not options.use_cache or source.part is not None:
+            self.sha256 = scan.pool.submit(scan.digest, file, self.changed_ns).result
+        if not file or not options.use_cache or source.part is not None:
             return data
         # A harness's settings change what is counted; a .tsv is rather split at tabs than a .csv.
         results, suffix = results_file(source), format_of_name(source.path)[1]
         beside = (results and sha256(results), source.member, source.format, suffix)
         key = scan.options_key(*scan.for_dataset(source.name))
-        self.entry = repr((_LAYOUT, self.sha256, *beside, key))
+        self.entry = repr((_LAYOUT, self.sha256(), *beside, key))
         # The cache does not have what prompts are made of, which an exported trace needs. Of a
         # tokenizer that was never used, only lengths that came with the data can be there.
         known = read_cached("results", f"{self.entry}{scan.counting_key or ''}")
@@ -265,8 +266,9 @@ class DatasetScan:
     def _chunks(self, reader: RecordReader, columns: Sequence[str] | None) -> Iterator[Chunk]:
         """All records, which are part of the content whether they are used or not."""
         for chunk in reader.chunks(columns):
-            content = Content.of(chunk.records)
-            self.content = self.content + content if self.content else content
+            self.contents.insert(0, Content.of(chunk.records))
+            if len(self.contents) > 16:  # seldom, for all hashes are sorted
+                self.contents = [sum(self.contents[1:], start=self.contents[0])]
             yield chunk
             self.tell()
 
@@ -290,7 +292,7 @@ class DatasetScan:
 
     def result(self, error: DataError | None = None) -> DatasetProfile:
         source, reader, selection = self.source, self.reader, self.selection
-        counter, outputs = self.counter, None
+        counter, outputs, contents = self.counter, None, self.contents or [Content()]
         if reader:
             self.tell()
             self.scan.positions = reader.positions
@@ -327,7 +329,7 @@ class DatasetScan:
             lengths=LengthHistogram(dict(counter.lengths)),
             skipped=self.problems.count,
             bytes=source.bytes,
-            sha256=None if source.rendered else self.sha256,  # no file to look at later
+            sha256=None if source.rendered else self.sha256(),  # no file to look at later
             chars=counter.chars,
             output_field=selection.output.text if selection and selection.output else None,
             output_lengths=outputs,
@@ -339,7 +341,7 @@ class DatasetScan:
             sample=self.sample,
             engine=" + ".join(sorted(counter.engines)) or None,
             log=log,
-            content=(self.content or Content()) if error is None else None,
+            content=sum(contents[1:], start=contents[0]) if error is None else None,
             scored={*counter.request_kinds} == {"likelihood"},
             prefixes=prefixes,
             sharing=sharing,
