@@ -23,8 +23,9 @@ _SAMPLE_BYTES = 1 << 16
 _SAMPLE_ROWS = 200
 # One cell may be this long; more means that a quote was never closed.
 _CELL_CHARS = 256 << 20
-# Put after the last line: a row by itself, unless a quote that is still open swallows it.
-_END = "\0end of file\0"
+# Put after the last line: a row by itself, unless a quote that is still open swallows it. Half a
+# character is in no text, and no delimiter.
+_END = "\ud800"
 
 Dialect = tuple[str, Any]  # the delimiter, and csv's name for how cells are quoted
 

@@ -18,7 +18,7 @@ def test_the_delimiter_is_found(delimiter):
 
 
 def test_a_delimiter_can_be_given():
-    for data, delimiter in (("a:b\n1:2\n", ":"), ("a\tb\n1\t2\n", "\\t")):
+    for data, delimiter in (("a:b\n1:2", ":"), ("a b\n1 2", " "), ("a\tb\n1\t2\n", "\\t")):
         records = read_bytes("x.csv", data, delimiter=delimiter, header=True).records
         assert records == [{"a": "1", "b": "2"}]
 
