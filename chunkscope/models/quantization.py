@@ -40,7 +40,7 @@ def read_quantization(config: Config) -> Quantization:
         return Quantization(method="fp8", bits=8.0, extra_bits=scales)
     if method.startswith(("awq", "gptq")):
         name = "awq" if method.startswith("awq") else "gptq"
-        bits = _number(stated, "bits", "w_bit", default=4)
+        bits = _number(stated, "bits", "w_bit", default=4, least=1)
         group = _number(stated, "group_size", "q_group_size", default=128)
         return Quantization(method=name, bits=float(bits), extra_bits=_group_bits(bits, group))
     if method.startswith("compressed-tensors"):
@@ -69,7 +69,7 @@ def _compressed(stated: Config) -> Quantization:
     try:
         first = next(iter(stated["config_groups"].values()))
         weights, inputs = first["weights"], first.get("input_activations") or {}
-        bits = _number(weights, "num_bits", default=8)
+        bits = _number(weights, "num_bits", default=8, least=1)
         group = _number(weights, "group_size", default=0)
         extra = 8 / group if group and weights.get("type") == "float" else _group_bits(bits, group)
         eight = bits == 8 and inputs.get("num_bits") == 8
@@ -79,6 +79,6 @@ def _compressed(stated: Config) -> Quantization:
     return Quantization(method=method, bits=float(bits), extra_bits=extra)
 
 
-def _number(stated: Config, *names: str, default: int) -> int:
+def _number(stated: Config, *names: str, default: int, least: int = -1) -> int:
     value = next((stated[name] for name in names if stated.get(name) is not None), default)
-    return value if isinstance(value, int) else default
+    return value if type(value) is int and value >= least else default
