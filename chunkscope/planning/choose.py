@@ -27,6 +27,7 @@ WORTH_ROOM = 0.1  # of a limit: settings with less between them keep it about as
 BUDGET_STEPS = (0.25, 0.5, 1, 2, 4, 8)  # as multiples of vLLM's own
 LEAST_BUDGET = 64  # with less, steps are so many that nothing is gained
 MOST_ROUNDS = 3  # of looking near the best of the grid, and at its rate
+FAR = 1.5  # times the rate that some of the requests find: more is not kept with all of them
 THRESHOLDS = (512, 2_048)  # tried against gaps, where requests come while others decode
 MOST_CHECKED = 4  # settings that keep the limits with a part of the requests, tried with all
 NO_CPU_TIME = "no_cpu_time"  # a host that takes no time: every variation tries it, too
@@ -208,7 +209,7 @@ def fastest(p: Problem) -> tuple[Settings, float]:
     part, settings, rate = _at(p, UNIT_RATE).simulator(FEWEST_SEARCHED), p.default, 0.0
     best, keeping = settings, list[Settings]()
     for _ in range(MOST_ROUNDS):
-        found, run = part.highest_rate(settings, start=rate * (1 + WORTH) or None, saturation=False)
+        found, run = part.highest_rate(settings, start=rate * (1 + WORTH) or None)
         sustains = found.rate_per_s or run().requests / run().figures.makespan_s
         if sustains <= rate:
             break
@@ -225,10 +226,10 @@ def _fastest_instead(p: Problem, best: Settings) -> tuple[Settings, float | None
     """Where neither the default nor the best keeps the limits: the fastest setting if that does,
     else the best, and the highest rate a second at which some setting would."""
     fast, rate = fastest(p)
-    if p.simulator().keeps_limits(fast, 1.0):
+    if (p.request.rate or 0.0) < FAR * rate and p.simulator().keeps_limits(fast, 1.0):
         return fast, None
     every = _at(p, UNIT_RATE).simulator()
-    return best, every.highest_rate(fast, start=rate, saturation=False)[0].rate_per_s
+    return best, every.highest_rate(fast, start=rate)[0].rate_per_s
 
 
 def _at(p: Problem, arrivals: str) -> Problem:

@@ -18,7 +18,6 @@ from chunkscope.simulation.requests import RequestState, Step
 
 # Of a step, in seconds: on the GPU; on the host to prepare it, to launch it, to hand out tokens.
 StepTimes = Callable[[Step], tuple[float, float, float, float]]
-Parts = tuple[float, float, float]
 CLEARLY_S, CLEARLY = 1e-9, 1e-4  # more than what is lost in rounding: at all, of a gap
 
 
@@ -102,15 +101,14 @@ class Clock:
         self.num_steps += 1
         return step, end - (launched if launched > before else before)
 
-    def repeat(self, parts: Parts, contexts: Iterator[float], until: float, *, ahead: bool) -> int:
+    def repeat(self, seconds: Iterator[float], until: float, *, ahead: bool) -> int:
         """Steps like the one launched last, until a time: each is launched, the oldest finished, as
-        above. `parts`: of their seconds on the GPU, the second per token of the contexts, none less
-        than the one before. Unless `ahead`, no more are taken than steps, which come back."""
-        (step, prepare, launch, hand_out), (fixed_s, context_s, last_s) = self._last, parts
+        above. `seconds` on the GPU: none less than those before. Unless `ahead`, no more are taken
+        than steps, which come back."""
+        step, prepare, launch, hand_out = self._last
         now, gpu_free, requests = self.now, self._gpu_free, step.decoding_on
         lags, gaps, first = bool(self.launched), self.gaps[requests], len(self.gaps[requests])
-        for context in contexts if now < until else ():
-            gpu_s = fixed_s + context * context_s + last_s
+        for gpu_s in seconds if now < until else ():
             self.gpu_s += gpu_s
             before, ready, oldest = now, now + prepare, gpu_free
             now = ready + launch
@@ -125,7 +123,7 @@ class Clock:
             if is_ahead and gpu_s > prepare + launch + hand_out + CLEARLY_S:
                 # It stays ahead: all ends follow from when the GPU is done.
                 most = None if until == inf else int((until - now) / gpu_s) + 2
-                following = [fixed_s + c * context_s + last_s for c in islice(contexts, most)]
+                following = list(islice(seconds, most))
                 done = list(accumulate(following, initial=gpu_free))
                 taken = min(bisect_left(done, until, key=hand_out.__add__) + 1, len(following))
                 del following[taken:], done[taken + 1 :]
@@ -142,5 +140,5 @@ class Clock:
         self.num_steps += taken
         self.ends[self.num_steps - 1] = self.now = now
         self._gpu_free = gpu_free
-        self.tokens += requests * taken
+        self.tokens += step.total_num_scheduled_tokens * taken
         return taken

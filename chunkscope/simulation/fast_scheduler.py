@@ -7,10 +7,12 @@ tests/simulation/test_fast_scheduler.py holds the two side by side.
 
 from bisect import bisect_right
 from collections.abc import Iterator
+from itertools import count, repeat, takewhile
 from typing import Any
 
 from chunkscope.hardware.step_time import AttentionWindow
 from chunkscope.simulation.kv_cache import GroupBlocks
+from chunkscope.simulation.policies import Policy
 from chunkscope.simulation.requests import RequestState, Step
 from chunkscope.simulation.scheduler import Scheduler
 
@@ -22,6 +24,9 @@ class FastScheduler(Scheduler):
         super().__init__(*parts)
         self.decoding = DecodingGroup(self.kv_cache.block_size, self.kv_cache.groups, self.window)
         self.in_turn = {}
+        self.read_in_step = 0  # tokens of a prompt that is read in steps that are alike
+        # Neither do rows that leave a window make room for others, nor do chunks change.
+        self._is_steady = type(self.policy) is Policy and not self.kv_cache.groups.window
         self._turned_away = False  # the first that waits finds no room, and nothing has changed
 
     @property
@@ -32,7 +37,7 @@ class FastScheduler(Scheduler):
         """Where nobody must be asked and nobody can come, the step only decodes."""
         if self.in_turn or self._can_come or self.decoding.blocks_to_come > self.kv_cache.num_free:
             step = super().schedule()
-            unread = not (step.num_scheduled_tokens or step.preempted)
+            unread = self._is_steady and not (step.num_scheduled_tokens or step.preempted)
             self._turned_away = unread and bool(self.settings.enable_chunked_prefill)
             return step
         step = Step(self.num_steps)
@@ -42,19 +47,51 @@ class FastScheduler(Scheduler):
 
     def steps_alike(self) -> int:
         """Until somebody ends, is preempted, or may come: free blocks only get fewer till then."""
-        # Rows that leave a window make room for others.
-        is_turned_away = self._turned_away and not self.kv_cache.groups.window
-        frees = self.waiting and len(self.running) > len(self.decoding)  # one that has ended
-        if self.in_turn or frees or (self._can_come and not is_turned_away):
+        others = len(self.running) - len(self.decoding)
+        if self.in_turn:
+            steps = self._steps_to_read() if others == 1 else 0
+        elif (self.waiting and others) or (self._can_come and not self._turned_away):
+            return 0  # one has ended, which makes room; or one may come
+        else:
+            steps = self.decoding.steps_to_end
+        free = self.kv_cache.num_free
+        if self._new_blocks(steps) <= free:
+            return steps
+        return bisect_right(range(steps + 1), free, key=self._new_blocks) - 1
+
+    def _steps_to_read(self) -> int:
+        """Until the one prompt that is read, besides those that decode, is read but for its last
+        tokens, if it leaves nothing of a step for others."""
+        request, left = next(iter(self.in_turn)), self.settings.step_tokens - len(self.decoding)
+        self.policy.start_step(len(self.running) + len(self.waiting))
+        self.read_in_step = min(self._num_new_tokens(request), left)
+        if not self._is_steady or (self._can_come and self.read_in_step < left):
             return 0
-        return self.decoding.steps_alike(self.kv_cache.num_free)
+        lacking = request.num_tokens - request.num_computed_tokens
+        return min(self.decoding.steps_to_end, (lacking - 1) // self.read_in_step)
+
+    def pairs_to_read(self) -> Iterator[float]:
+        """Of that prompt, in each step from now on."""
+        size, computed = self.read_in_step, next(iter(self.in_turn)).num_computed_tokens
+        return map(self.window.pairs, repeat(size), count(computed, size))
+
+    def _new_blocks(self, steps: int) -> int:
+        """That all begin in the next steps."""
+        to_read, tokens = self.kv_cache.groups.to_read, steps * self.read_in_step
+        read = sum(to_read(request.num_computed_tokens, tokens) for request in self.in_turn)
+        return read + self.decoding.new_blocks(steps)
 
     def skip_ahead(self, steps: int) -> int:
         """So many of them are over; the blocks that were in use at the most."""
         self.num_steps += steps
         if not self.kv_cache.groups.window:
-            self.kv_cache.get_new_blocks(self.decoding.new_blocks(steps))
+            self.kv_cache.get_new_blocks(self._new_blocks(steps))
             self.decoding.advance(steps)
+            for request in self.in_turn:
+                request.num_computed_tokens += steps * self.read_in_step
+                request.chunks += 0 if request.num_output_tokens else steps
+                request.scheduled_at = self.num_steps - 1
+                self.kv_cache.cache_full_blocks(request, request.num_computed_tokens)
             return self.kv_cache.num_used
         most = 0
         for _ in range(steps):
@@ -78,11 +115,8 @@ class FastScheduler(Scheduler):
         taken = 0
         if not self._all_can_go_on(token_budget):
             if self.in_turn or self.policy.by_priority or self.kv_cache.groups.window:
-                for request in tuple(self.decoding):
-                    self.decoding.leave(request, self.num_steps - 1)
-                self.in_turn = {r: None for r in self.running if not r.has_ended}
-            else:
-                taken = self._make_room(step)
+                self._ask_each()
+            taken = self._make_room(step)
         self._decode(step, taken)
         return super()._schedule_running(step, token_budget - step.decoding_on)
 
@@ -98,16 +132,24 @@ class FastScheduler(Scheduler):
                     return False
                 tokens = left  # nobody is behind it
             left -= tokens
-            groups, computed = self.kv_cache.groups, request.num_computed_tokens
-            blocks += groups.per_row * (groups.rows(computed + tokens) - groups.rows(computed))
+            blocks += self.kv_cache.groups.to_read(request.num_computed_tokens, tokens)
         return left >= 0 and blocks <= self.kv_cache.num_free
 
+    def _ask_each(self) -> None:
+        """But for those that come before the first that reads: they all ask for one token."""
+        in_order = not (self.policy.by_priority or self.kv_cache.groups.window)
+        first = next(iter(self.in_turn)) if in_order else None
+        for request in takewhile(lambda one: one is not first, reversed(tuple(self.running))):
+            if request in self.decoding:
+                self.decoding.leave(request, self.num_steps - 1)
+        self.in_turn = {r: None for r in self.running if not (r.has_ended or r in self.decoding)}
+
     def _make_room(self, step: Step) -> int:
-        """All ask for one token: the first have taken the free blocks when the last give way."""
-        taken = 0
-        while self.decoding.blocks_to_come - taken > self.kv_cache.num_free:
-            taken += self.kv_cache.num_free
-            self.kv_cache.get_new_blocks(self.kv_cache.num_free)
+        """The first have taken the free blocks when the last of all give way."""
+        taken, each = 0, self.kv_cache.groups.per_row
+        while self.decoding.blocks_to_come - taken > (free := self.kv_cache.num_free):
+            self.kv_cache.get_new_blocks(free - free % each)
+            taken += free - free % each
             self._preempt(self._victim(), step)
         return taken
 
@@ -210,13 +252,10 @@ class DecodingGroup(dict[RequestState, None]):
         self._clock += steps
         return list(self._ends.get(self._clock, ()))
 
-    def steps_alike(self, free_blocks: int) -> int:
-        """How many steps all take before the first of them ends or finds no block, without what
-        leaves windows meanwhile."""
-        steps = min(self._ends, default=self._clock + 1) - self._clock - 1
-        if self.new_blocks(steps) <= free_blocks:
-            return steps
-        return bisect_right(range(steps + 1), free_blocks, key=self.new_blocks) - 1
+    @property
+    def steps_to_end(self) -> int:
+        """That all of them take before the first ends."""
+        return min(self._ends, default=self._clock + 1) - self._clock - 1
 
     def new_blocks(self, steps: int) -> int:
         """That they begin in the next steps."""

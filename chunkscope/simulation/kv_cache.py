@@ -71,6 +71,10 @@ class GroupBlocks:
     def rows(self, tokens: int) -> int:
         return -(-tokens // self._block_size)
 
+    def to_read(self, computed: int, tokens: int) -> int:
+        """Blocks that a request begins with so many more tokens."""
+        return self.per_row * (self.rows(computed + tokens) - self.rows(computed))
+
     def skipped(self, tokens: int) -> int:
         """Rows that lie before the window of the token after so many."""
         outside = tokens - self.window + 1
@@ -153,7 +157,7 @@ class KvCache:
                 self.give_back(groups.sliding * (skipped - request.num_skipped_blocks))
                 request.num_skipped_blocks = skipped
         held, after = groups.rows(computed), computed + num_new_tokens
-        need = most = groups.per_row * (groups.rows(after) - held)
+        need = most = groups.to_read(computed, num_new_tokens)
         free = self.num_free
         if hit is not None:  # what it holds besides rows of full groups
             if self._reserves_full_prompt:
@@ -168,8 +172,7 @@ class KvCache:
             request.num_skipped_blocks = skipped
             need += beside
         self.get_new_blocks(need)
-        if request.path and self._caching:
-            self._cache_full_blocks(request, after)
+        self.cache_full_blocks(request, after)
         return True
 
     def get_new_blocks(self, count: int) -> None:
@@ -206,8 +209,10 @@ class KvCache:
                 del self._queue[request.run]
         request.run = None
 
-    def _cache_full_blocks(self, request: RequestState, tokens: int) -> None:
+    def cache_full_blocks(self, request: RequestState, tokens: int) -> None:
         """Full blocks are cached when they are scheduled: the next in this very step finds them."""
+        if not (request.path and self._caching):
+            return
         full = min(tokens // self.block_size, request.path[-1].end)
         held = request.num_tracked
         if held >= full:

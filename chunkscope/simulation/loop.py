@@ -194,18 +194,26 @@ class _Replica:
             self._coming.ended(len(step.ended), self.clock.now)
 
     def _skip_ahead(self, scheduler: FastScheduler) -> None:
-        """Steps in which the same requests decode on, until something happens or one comes."""
+        """Steps in which the same requests decode on, and one prompt is read on, until something
+        happens or one comes."""
         clock, coming, model, group = self.clock, self._coming, self._model, scheduler.decoding
         most = scheduler.steps_alike()
         if not most or coming.next_s <= clock.now:
             return
-        step, n, peak = scheduler.schedule(), len(group), scheduler.kv_cache.num_used
+        step, peak = scheduler.schedule(), scheduler.kv_cache.num_used
         clock.launch(step)
         self._finish()  # the one before them, whatever it was
         # What `gpu_s` computes, in its order.
-        parts = model.gpu_s(n, 0, 0, 0), model.per_decode_context_s, n * model.per_request_s
+        contexts, context_s = group.contexts(most - 1), model.per_decode_context_s
+        fixed_s = model.gpu_s(step.total_num_scheduled_tokens, 0, 0, 0)
+        last_s = (step.decode_requests + step.prefill_requests) * model.per_request_s
+        seconds = (fixed_s + c * context_s + last_s for c in contexts)
+        if scheduler.in_turn:
+            pair_s, mixed = model.per_prefill_pair_s, model.mixed
+            read = zip(scheduler.pairs_to_read(), contexts, strict=False)
+            seconds = (fixed_s + p * pair_s + c * mixed * context_s + last_s for p, c in read)
         ahead = most >= FEW_STEPS and not model.window.tokens  # a window only moves forward
-        taken = clock.repeat(parts, group.contexts(most - 1), coming.next_s, ahead=ahead)
+        taken = clock.repeat(seconds, coming.next_s, ahead=ahead)
         self.peak_blocks = max(self.peak_blocks, peak, scheduler.skip_ahead(taken))
 
 

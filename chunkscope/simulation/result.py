@@ -45,13 +45,11 @@ class TimelineStep:
 class SustainedRate:
     """The highest rate at which every limit is kept (None: not even the lowest that was tried).
 
-    `breaks`: what is broken first above it. `saturation_per_s`: where the queue begins to grow.
-    None for both: nothing broke, nothing grew.
+    `breaks`: what is broken first above it; None: nothing was.
     """
 
     rate_per_s: float | None
     breaks: str | None
-    saturation_per_s: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +123,7 @@ class WorkloadInfo:
 class Simulation(Artefact):
     """What `simulate` predicts. It has no date: the same question has the same answer."""
 
-    schema: ClassVar = "chunkscope/simulation/7"
+    schema: ClassVar = "chunkscope/simulation/8"
     made_by: ClassVar = "chunkscope simulate"
 
     cost_model: CostModel

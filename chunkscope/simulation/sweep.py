@@ -8,7 +8,7 @@ from math import inf, log2
 
 from chunkscope.simulation.loop import Scenario, run_setting, simulated
 from chunkscope.simulation.result import SimulatedRun, SustainedRate
-from chunkscope.simulation.slo import GROWING, Outlook, Slo
+from chunkscope.simulation.slo import Outlook
 from chunkscope.vllm.settings import KvPool, Settings
 
 BUDGETS = (256, 512, 1_024, 2_048, 4_096, 8_192, 16_384, 32_768, 65_536)
@@ -33,7 +33,7 @@ UNIT_RATE = "1/s"  # how the requests come that `find_rate` is given
 PER_DOUBLING = 24  # rates that are tried: each is 2.9 % over the one before, wherever one begins
 STEEP = 1.6  # the rate's power that pressure grows with, until two rates say it: 1 to 1.9 seen
 FEW = 0.1  # the least pressure that says how near a limit is
-ALONE, BY_FAR = 64, 0.8
+FEW_ALONE, MORE_ALONE, BY_FAR = 64, 512, 0.8
 Figures = Callable[[], SimulatedRun]
 
 
@@ -43,50 +43,53 @@ def find_rate(
     pool: KvPool,
     *,
     start: float | None = None,
-    saturation: bool = True,
     tick: Callable[[], None] = lambda: None,
 ) -> tuple[SustainedRate, Figures]:
     """The highest rate that is kept, near `start` if that is given, and the run at it; if none is,
     the run at the lowest that was tried."""
 
     @cache
-    def run(place: int, slo: Slo = scenario.slo) -> tuple[Outlook, Figures]:
+    def run(place: int) -> tuple[Outlook, Figures]:
         tick()
-        rate, several = 2.0 ** (place / PER_DOUBLING), settings.parallel.data > 1
-        coming, whole = replace(scenario, rate=rate, slo=slo), saturation or several
-        known, figures = simulated(coming, settings, pool, give_up=1.0, figures=whole)
+        coming, several = replace(scenario, rate=rate_at(place)), settings.parallel.data > 1
+        known, figures = simulated(coming, settings, pool, give_up=1.0, figures=several)
         if not known.broken and (known.pressure >= 1 or several):
             known = known._replace(broken=figures().breaks)
         return known, figures
 
-    at_once, count = replace(scenario, rate=inf), len(scenario.requests)
-    if alone := lone_run_that_breaks(at_once, settings, pool):
-        rate = SustainedRate(rate_per_s=None, breaks=alone.breaks, saturation_per_s=None)
-        return rate, lambda: alone
-    most = 0.0 if start else count / run_setting(at_once, settings, pool).figures.makespan_s
-    near = round(PER_DOUBLING * log2(start or most / 2))
-    highest, broken = _between(lambda place: run(place)[0], near, 1 if start else PER_DOUBLING)
-    breaks, calm = run(broken)[0].broken if broken is not None else None, broken
-    if saturation and breaks not in (None, GROWING):
-        calm = _between(lambda place: run(place, ())[0], near, PER_DOUBLING)[1]
+    most = start or 0.0
+    if not start:
+        at_once = replace(scenario, rate=inf)
+        if alone := lone_run_that_breaks(at_once, settings, pool):
+            return SustainedRate(rate_per_s=None, breaks=alone.breaks), lambda: alone
+        most = len(scenario.requests) / run_setting(at_once, settings, pool).figures.makespan_s / 2
+    near = round(PER_DOUBLING * log2(most))
+    highest, broken = _between(lambda place: run(place)[0], near, 2 if start else PER_DOUBLING)
     rate = SustainedRate(
-        rate_per_s=None if highest is None else 2.0 ** (highest / PER_DOUBLING),
-        breaks=breaks,
-        saturation_per_s=2.0 ** (calm / PER_DOUBLING) if saturation and calm is not None else None,
+        rate_per_s=None if highest is None else rate_at(highest),
+        breaks=None if broken is None else run(broken)[0].broken,
     )
     return rate, run(broken or 0 if highest is None else highest)[1]
+
+
+def rate_at(place: int) -> float:
+    return float(2.0 ** (place / PER_DOUBLING))
 
 
 def lone_run_that_breaks(
     scenario: Scenario, settings: Settings, pool: KvPool
 ) -> SimulatedRun | None:
-    """Some of the requests one by one, where even they break a limit by far: no rate keeps it."""
-    nth = max(1, len(scenario.requests) // ALONE)
-    scored = frozenset(place // nth for place in scenario.scored if place % nth == 0)
-    some = replace(scenario, requests=scenario.requests[::nth], scored=scored, concurrency=1)
-    known, figures = simulated(some, settings, pool, give_up=1 / BY_FAR, figures=False)
-    run = figures() if known.broken or known.pressure >= 1 else None
-    return run if run and run.slo and run.slo.use >= 1 / BY_FAR else None
+    """Some of the requests one by one, more of them where they come near a limit: if even they
+    break it, no rate keeps it."""
+    for count in (FEW_ALONE, MORE_ALONE):
+        nth = max(1, len(scenario.requests) // count)
+        scored = frozenset(place // nth for place in scenario.scored if place % nth == 0)
+        some = replace(scenario, requests=scenario.requests[::nth], scored=scored, concurrency=1)
+        run = run_setting(some, settings, pool)
+        use = run.slo.use if run.slo else 0.0
+        if not BY_FAR < use < 1 / BY_FAR:
+            break
+    return run if use > 1 else None
 
 
 def _between(
@@ -98,12 +101,16 @@ def _between(
     be as may be: by the two places nearest to it, or in their middle where that says nothing.
     """
     ends, far, place, was_kept = dict[bool, int](), dict[bool, float](), start, None
+    rise, before, was_over = STEEP / PER_DOUBLING, start, 0.0
     while abs(place - start) < 7 * PER_DOUBLING:
         broken, pressure = known(place)
         kept, over = broken is None, log2(pressure) if pressure > FEW else 0.0
         ends[kept], far[kept] = place, max(0.0, -over if kept else over)
         if len(ends) == 1:
-            step = min(max(round(PER_DOUBLING / STEEP * far[kept]), steps), PER_DOUBLING)
+            if over and was_over and place != before:
+                rise = max((over - was_over) / (place - before), rise / 4)
+            before, was_over = place, over
+            step = min(max(1, round(far[kept] / rise)) if over else steps, PER_DOUBLING)
             steps = 2 * steps if step == steps else steps
             place += step if kept else -step
             continue

@@ -102,6 +102,11 @@ def both(
     return [run_setting(scenario, settings, pool, watch=watch, fast=fast) for fast in (False, True)]
 
 
+def once(seed: int, version: str, policy: ChunkPolicy, pace: float, watch: int) -> Any:
+    rules = release(version).rules
+    return example(seed=seed, rules=rules, policy=policy, pace=pace, watch=watch, window=0)
+
+
 LAGGING = partial(workload, lag=True)
 
 
@@ -116,23 +121,11 @@ LAGGING = partial(workload, lag=True)
     window=st.sampled_from([0, 5, 40, 300]),
 )
 # The free blocks are taken before those of the request that gives way are there.
-@example(
-    seed=165,
-    rules=release("0.24.0").rules,
-    policy=ChunkPolicy.VLLM,
-    pace=1e-3,
-    watch=EVERY_STEP,
-    window=0,
-)
+@once(165, "0.24.0", ChunkPolicy.VLLM, 1e-3, EVERY_STEP)
+# What waits finds room as soon as chunks are smaller.
+@once(4071333413, "0.10.2", ChunkPolicy.ADAPTIVE, 0.2, 0)
 # By priority a step may only preempt: the last request gives way to nobody.
-@example(
-    seed=173,
-    rules=release("0.20.0").rules,
-    policy=ChunkPolicy.INTERACTIVE_FIRST,
-    pace=1e-3,
-    watch=0,
-    window=0,
-)
+@once(173, "0.20.0", ChunkPolicy.INTERACTIVE_FIRST, 1e-3, 0)
 def test_every_time_is_the_same(drawn, seed, rules, policy, pace, watch, window):
     plain, fast = both(drawn(seed), rules, policy, pace, watch, window)
     assert fast == plain
@@ -206,14 +199,17 @@ def test_the_figures_of_generated_workloads(kind, policy):
     assert found == pytest.approx(FIGURES[kind, policy], rel=1e-6)
 
 
-def test_steps_that_are_alike_are_not_scheduled_one_by_one(monkeypatch):
-    """Even where some wait for room: it only gets less until somebody ends."""
+@pytest.mark.parametrize("requests", [[(100, 200)] * 6, [(10, 400), (80_000, 5), (9, 9)]])
+def test_steps_that_are_alike_are_not_scheduled_one_by_one(monkeypatch, requests):
+    """Even where some wait for room: it only gets less until somebody ends. Nor while a prompt is
+    read on that leaves nothing of a step to others."""
     scheduled = []
     plain = FastScheduler.schedule
     monkeypatch.setattr(
         FastScheduler, "schedule", lambda self: scheduled.append(self) or plain(self)
     )
-    run = simulate([(100, 200)] * 6, {**SMALL, "kv_cache_tokens": 1_000}, STEP)
+    room = {"kv_cache_tokens": 1_000 if len(requests) > 3 else 100_000}
+    run = simulate(requests, SMALL | room, STEP)
     assert run.figures.steps > 300
     assert len(scheduled) < 40
 
