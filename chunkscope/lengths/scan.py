@@ -42,6 +42,7 @@ from chunkscope.sources.reader import READERS, RecordReader, format_of_name
 from chunkscope.sources.streams import Stream, close_archives, decompressed
 from chunkscope.tokenizers.cache import cache_file, prune_cache, read_cached, sha256
 from chunkscope.tokenizers.check import Reservoir
+from chunkscope.tokenizers.fast import MUCH
 from chunkscope.tokenizers.tokenizer import Tokenizer
 
 # Of what the cache keeps and what it means, not of the package: raise it when the same bytes would
@@ -97,11 +98,11 @@ class Scan:
         the cache; if not, all is counted again, by the reference.
         """
         while True:
-            is_much = sum(source.bytes or 0 for source in sources) > _LITTLE_BYTES
-            is_remote = any(source.url is not None for source in sources)
-            readers = min(self.threads, _MOST_READERS, len(sources)) if is_much or is_remote else 1
+            size = sum(source.bytes or 0 for source in sources)  # up to MUCH, 2 threads may wait
+            is_slow = size > _LITTLE_BYTES or any(source.url is not None for source in sources)
+            readers = min(self.threads, _MOST_READERS, len(sources)) if is_slow else 1
             read = ThreadPoolExecutor(readers, "read")
-            self.pool = ThreadPoolExecutor(self.threads, "count")
+            self.pool = ThreadPoolExecutor(self.threads + 2 * (size < MUCH), "count")
             self.counting_key = self.tokenizer.counting_key if self.options.use_cache else None
             results: dict[str, DatasetProfile] = {}  # by name
             scans = map(partial(DatasetScan, self), sources)  # each goes to one of the readers
