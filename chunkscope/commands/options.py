@@ -150,8 +150,7 @@ def settled(
     table = configured(command.__name__)
     for kind in (command, *models) if table else ():
         types |= {n: hint for n, hint in option_types(kind).items() if n not in SHOWN}
-    for name, value in table.items():
-        table[name] = _checked(command.__name__, name, value, types)
+    table = {name: _checked(command.__name__, name, value, types) for name, value in table.items()}
     typed = {n: v for n, v in given.items() if v is not None and v is not False and v != []}
     for name in (name for name, value in typed.items() if value != value):  # nan
         raise UsageError(f"--{name.replace('_', '-')} is nan")
@@ -180,7 +179,7 @@ def configured(command: str) -> dict[str, Any]:
 
 
 def _checked(command: str, name: str, value: Any, types: Mapping[str, Any]) -> Any:
-    from chunkscope.artefacts.artefact import built
+    from chunkscope.artefacts.artefact import built, dumped
 
     if name not in types:
         near = get_close_matches(name, types)
@@ -192,8 +191,9 @@ def _checked(command: str, name: str, value: Any, types: Mapping[str, Any]) -> A
     if isinstance(value, str) and any(get_origin(kind) in (list, tuple) for kind in kinds):
         value = [value]  # one word is a list of one
     try:
+        dumped(value)  # TypeError: a number over 64 bits
         return built(types[name], value)
-    except ValueError as error:
+    except (TypeError, ValueError) as error:
         raise InputError(f"{CONFIG}: [{command}] {name}: {error}") from None
 
 

@@ -106,7 +106,7 @@ class Saving(Note):
 
     tokens: int | None
     hours: float | None = None
-    simulated: bool = False  # the time; else it is the tokens at the run's own prefill rate
+    simulated: bool = False  # the time; else estimated, by tokens or by the share of all rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

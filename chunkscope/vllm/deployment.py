@@ -15,7 +15,7 @@ from chunkscope.vllm.log.failures import Failure
 from chunkscope.vllm.settings import NAMES, OWN, UNUSUAL, KvPool, Settings
 
 THRESHOLD = "long_prefill_token_threshold"
-POSITIVE = ("max_model_len", "max_num_batched_tokens", "max_num_seqs", "max_num_active_seqs")
+POSITIVE = [name for name in NAMES if name.endswith(("_len", "_tokens", "_seqs", "_size"))]
 _SIZES = ("step_tokens", "max_num_seqs", "gpu_memory_utilization", "max_model_len")
 _ASKED_FOR = {
     Failure.OOM_LOGPROBS: ("chunk_tokens",),

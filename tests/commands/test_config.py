@@ -61,6 +61,7 @@ def test_flags_of_a_command_may_stand_there_too(tmp_path) -> None:
     [
         ('[analyze]\ndelimeter = ";"\n', "delimiter"),
         ("[analyze]\nheader = [1]\n", "header"),
+        (f"[analyze]\nsample = {10**30}\n", "sample"),
         ("analyze = 1\n", "analyze"),
         ("[analyze\n", "chunkscope.toml"),
     ],

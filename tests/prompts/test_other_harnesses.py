@@ -61,6 +61,7 @@ HELM = {
         state(1, {"prompt": "Q: 1 A", "max_tokens": 0, "echo_prompt": True}, "Q: 1 A"),
         state(2, {"messages": CHAT, "max_tokens": 7}, "4"),
         state(3, {"model": "no prompt"}),
+        state(4, {"prompt": "", "multimodal_prompt": {"media_objects": []}}),
     ],
 }
 # By name: a document or its lines, what was sent, which rows are bad, and what the log says.
@@ -69,7 +70,7 @@ CASES: dict[str, tuple[Any, list[Sent], list[int], dict[str, Any]]] = {
         HELM,
         [("generate", "Q: 1", 5, "A"), ("likelihood", "Q: 1 A", None, None),
          ("generate", ["2 + 2?"], 7, "4")],
-        [4], {"shots": 5, "documents": 2},
+        [4, 5], {"shots": 5, "documents": 2},
     ),
     "lighteval, flat": (
         [FLAT | {"input_tokens": [[0, 0, 5, 6, 7]], "padded": [2], "predictions": ["text"]},

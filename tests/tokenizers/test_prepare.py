@@ -144,6 +144,13 @@ def test_truncation_and_padding_baked_into_a_tokenizer_json_are_ignored(tmp_path
             assert lengths(place, ["", "abcdefgh"]) == [0, 8]
 
 
+def test_special_tokens_that_are_split_are_split_by_later_runs_too(tmp_path: Path) -> None:
+    tokenizer = splitting(WORDS)
+    tokenizer.add_special_tokens(["<s>"])
+    folder = save(tokenizer, tmp_path, tokenizer_class=FAST, split_special_tokens=True)
+    assert [lengths(folder, ["a<s>"]) for _ in range(2)] == [[4], [4]]
+
+
 def test_lengths_of_a_template_with_a_date_are_kept_for_that_day_alone(tmp_path: Path) -> None:
     folder = save(splitting(WORDS), tmp_path, chat_template="{{ strftime_now('%B') }}")
     days = [datetime.date(2026, month, 1) for month in (5, 9)]

@@ -122,6 +122,7 @@ def settings(**changed):
         ({"long_prefill_token_threshold": -5}, "0.24", "negative_threshold"),
         ({"gpu_memory_utilization": 1.1}, "0.24", "utilization"),
         ({"max_num_seqs": 0}, "0.24", "below_one"),
+        ({"tensor_parallel_size": 0}, "0.28", "below_one"),
         ({"max_num_active_seqs": 256}, "0.31", "active_over_seqs"),
         ({"max_num_active_seqs": 64}, "0.30", "unknown"),
         ({"long_prefill_token_threshold_adaptive": True}, "0.30", "unknown"),

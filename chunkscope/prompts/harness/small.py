@@ -44,7 +44,6 @@ def _without_answer(messages: Any) -> tuple[Conversation, str | None]:
 # --- HELM -----------------------------------------------------------------------------------------
 
 HELM_STATE = "scenario_state.json"
-# What HELM writes beside it: copies and scores.
 _HELM_OTHERS = {
     *("run_spec.json", "scenario.json", "stats.json", "per_instance_stats.json", "instances.json"),
     *("display_predictions.json", "display_requests.json"),
@@ -75,9 +74,10 @@ class HelmLog(HarnessLog):
     def requests(self, row: Any) -> Iterator[SentRequest]:
         request, result = (as_dict(as_dict(row).get(key)) for key in ("request", "result"))
         echoes = request.get("echo_prompt") is True
+        sent = request.get("messages") or request.get("multimodal_prompt") or request.get("prompt")
         answers = (as_dict(answer).get("text") for answer in as_list(result.get("completions")))
         yield SentRequest(
-            prompt=as_prompt(request.get("messages") or request.get("prompt")),
+            prompt=as_prompt(sent),
             kind="likelihood" if echoes else "generate",
             special_tokens=True,
             output_cap=None if echoes else as_count(request.get("max_tokens")) or None,

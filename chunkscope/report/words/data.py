@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from chunkscope.artefacts.note import Note, note
 from chunkscope.artefacts.numbers import number, plural, share
 from chunkscope.lengths.profile import Profile
-from chunkscope.prefixes.reuse import PrefixReuse, reuse_together
+from chunkscope.prefixes.reuse import BLOCK_SIZE, PrefixReuse, reuse_together
 from chunkscope.report.words import Template, named, sentence
 from chunkscope.report.words.problems import message_and_hint
 
@@ -64,7 +64,7 @@ def lengths(profile: Profile) -> Iterator[str]:
 def shared(reuse: PrefixReuse) -> str:
     """What the prefix cache can do."""
     if not reuse.cached_tokens + reuse.unread_tokens:
-        return f"No prompt starts like an earlier one{compared(reuse)}."
+        return f"No prompt starts with {BLOCK_SIZE} tokens of an earlier one{compared(reuse)}."
     tokens = reuse.cached_tokens
     left = number(round((reuse.tokens - tokens) / (reuse.prompts or 1)))
     use = f"so vLLM's prefix cache can serve them; about {left} tokens a prompt are left to read"

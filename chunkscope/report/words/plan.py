@@ -131,7 +131,7 @@ SENTENCES: dict[str, Template] = {
     "refused_negative_threshold": "long_prefill_token_threshold is negative",
     "refused_context_over_limit": "max_model_len ({max_model_len}) is over the model's {limit}",
     "refused_utilization": "gpu_memory_utilization ({gpu_memory_utilization}) is not in (0, 1]",
-    "refused_below_one": "max_model_len, max_num_batched_tokens or max_num_seqs is below 1",
+    "refused_below_one": "a size or a number of GPUs is below 1",
     "refused_replicas_need_serve": "data_parallel_size needs vllm serve",
     "refused_off_with_threshold": "chunked prefill is off, and a threshold would still chunk",
     "refused_off_ignored": "vLLM {version} ignores chunked prefill off",
@@ -191,7 +191,7 @@ def saving(one: Saving) -> str:
     """What to change, and what that saves: tokens and time."""
     saved = [f"{one.tokens:,} prompt tokens"] if one.tokens else []
     if one.hours is not None:
-        how = "simulated" if one.simulated else "by the prefill rate"
+        how = "simulated" if one.simulated else "estimated"
         saved.append(f"{seconds(one.hours * 3_600)} ({how})")
     return sentence(one) + (f": saves about {' and '.join(saved)}." if saved else ".")
 
