@@ -201,8 +201,7 @@ def test_the_figures_of_generated_workloads(kind, policy):
 
 @pytest.mark.parametrize("requests", [[(100, 200)] * 6, [(10, 400), (80_000, 5), (9, 9)]])
 def test_steps_that_are_alike_are_not_scheduled_one_by_one(monkeypatch, requests):
-    """Even where some wait for room: it only gets less until somebody ends. Nor while a prompt is
-    read on that leaves nothing of a step to others."""
+    """Even where some wait for room, and while a prompt leaves nothing of a step to others."""
     scheduled = []
     plain = FastScheduler.schedule
     monkeypatch.setattr(
