@@ -78,7 +78,7 @@ FIGURES = (
         for key in ("input_tokens_per_s", "output_tokens_per_s")
     ),
     Figure("goodput_per_s", "goodput, requests per second", MANY, _MORE),
-    Figure("slo_use", "use of the tightest limit (100 % keeps it)", SHARE, _LESS),
+    Figure("slo_use", "use of the tightest limit (up to 100 % keeps it)", SHARE, _LESS),
     *(
         Figure(f"{time}_s.{at}", f"{named} {title}", SECONDS, _LESS, promise=f"{time}_{at}")
         for time, title in _TIMES.items()
