@@ -7,7 +7,7 @@ tests/simulation/test_fast_scheduler.py holds the two side by side.
 
 from bisect import bisect_right
 from collections.abc import Iterator
-from itertools import count, repeat, takewhile
+from itertools import takewhile
 from typing import Any
 
 from chunkscope.hardware.step_time import AttentionWindow
@@ -47,33 +47,21 @@ class FastScheduler(Scheduler):
 
     def steps_alike(self) -> int:
         """Until somebody ends, is preempted, or may come: free blocks only get fewer till then."""
-        others = len(self.running) - len(self.decoding)
-        if self.in_turn:
-            steps = self._steps_to_read() if others == 1 else 0
-        elif (self.waiting and others) or (self._can_come and not self._turned_away):
-            return 0  # one has ended, which makes room; or one may come
-        else:
-            steps = self.decoding.steps_to_end
-        free = self.kv_cache.num_free
-        if self._new_blocks(steps) <= free:
-            return steps
-        return bisect_right(range(steps + 1), free, key=self._new_blocks) - 1
-
-    def _steps_to_read(self) -> int:
-        """Until the one prompt that is read, besides those that decode, is read but for its last
-        tokens, if it leaves nothing of a step for others."""
-        request, left = next(iter(self.in_turn)), self.settings.step_tokens - len(self.decoding)
-        self.policy.start_step(len(self.running) + len(self.waiting))
-        self.read_in_step = min(self._num_new_tokens(request), left)
-        if not self._is_steady or (self._can_come and self.read_in_step < left):
+        steps, others = self.decoding.steps_to_end, len(self.running) - len(self.decoding)
+        left = self.settings.step_tokens - len(self.decoding)
+        may_come = self._can_come and not self._turned_away
+        for request in self.in_turn:  # one that is read on, if all that is left of a step is its
+            self.policy.start_step(len(self.running) + len(self.waiting))
+            size = self.read_in_step = min(self._num_new_tokens(request), left)
+            steps = min(steps, (request.num_tokens - request.num_computed_tokens - 1) // size)
+            may_come = others > 1 or not self._is_steady or (self._can_come and size < left)
+        if may_come or (
+            self.waiting and others > len(self.in_turn)
+        ):  # one has ended: there is room
             return 0
-        lacking = request.num_tokens - request.num_computed_tokens
-        return min(self.decoding.steps_to_end, (lacking - 1) // self.read_in_step)
-
-    def pairs_to_read(self) -> Iterator[float]:
-        """Of that prompt, in each step from now on."""
-        size, computed = self.read_in_step, next(iter(self.in_turn)).num_computed_tokens
-        return map(self.window.pairs, repeat(size), count(computed, size))
+        if self._new_blocks(steps) <= self.kv_cache.num_free:
+            return steps
+        return bisect_right(range(steps + 1), self.kv_cache.num_free, key=self._new_blocks) - 1
 
     def _new_blocks(self, steps: int) -> int:
         """That all begin in the next steps."""

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain, pairwise, repeat
+from itertools import chain, count, pairwise, repeat
 from typing import Any
 
 from chunkscope.artefacts.figures import Figures
@@ -208,9 +208,10 @@ class _Replica:
         fixed_s = model.gpu_s(step.total_num_scheduled_tokens, 0, 0, 0)
         last_s = (step.decode_requests + step.prefill_requests) * model.per_request_s
         seconds = (fixed_s + c * context_s + last_s for c in contexts)
-        if scheduler.in_turn:
-            pair_s, mixed = model.per_prefill_pair_s, model.mixed
-            read = zip(scheduler.pairs_to_read(), contexts, strict=False)
+        for request in scheduler.in_turn:  # one at the most
+            size, pair_s, mixed = scheduler.read_in_step, model.per_prefill_pair_s, model.mixed
+            pairs = map(model.window.pairs, repeat(size), count(request.num_computed_tokens, size))
+            read = zip(pairs, contexts, strict=False)
             seconds = (fixed_s + p * pair_s + c * mixed * context_s + last_s for p, c in read)
         ahead = most >= FEW_STEPS and not model.window.tokens  # a window only moves forward
         taken = clock.repeat(seconds, coming.next_s, ahead=ahead)

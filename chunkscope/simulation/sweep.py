@@ -33,7 +33,7 @@ UNIT_RATE = "1/s"  # how the requests come that `find_rate` is given
 PER_DOUBLING = 24  # rates that are tried: each is 2.9 % over the one before, wherever one begins
 STEEP = 1.6  # the rate's power that pressure grows with, until two rates say it: 1 to 1.9 seen
 FEW = 0.1  # the least pressure that says how near a limit is
-FEW_ALONE, MORE_ALONE, BY_FAR = 64, 512, 0.8
+FEW_ALONE, MORE_ALONE, BY_FAR = 64, 512, 0.8  # requests; the use that is far from a limit
 Figures = Callable[[], SimulatedRun]
 
 
@@ -51,29 +51,29 @@ def find_rate(
     @cache
     def run(place: int) -> tuple[Outlook, Figures]:
         tick()
-        coming, several = replace(scenario, rate=rate_at(place)), settings.parallel.data > 1
+        coming, several = (
+            replace(scenario, rate=2.0 ** (place / PER_DOUBLING)),
+            settings.parallel.data > 1,
+        )
         known, figures = simulated(coming, settings, pool, give_up=1.0, figures=several)
         if not known.broken and (known.pressure >= 1 or several):
             known = known._replace(broken=figures().breaks)
         return known, figures
 
-    most = start or 0.0
-    if not start:
+    steps = 2
+    if start is None:
         at_once = replace(scenario, rate=inf)
         if alone := lone_run_that_breaks(at_once, settings, pool):
             return SustainedRate(rate_per_s=None, breaks=alone.breaks), lambda: alone
-        most = len(scenario.requests) / run_setting(at_once, settings, pool).figures.makespan_s / 2
-    near = round(PER_DOUBLING * log2(most))
-    highest, broken = _between(lambda place: run(place)[0], near, 2 if start else PER_DOUBLING)
+        most = len(scenario.requests) / run_setting(at_once, settings, pool).figures.makespan_s
+        start, steps = most / 2, PER_DOUBLING
+    near = round(PER_DOUBLING * log2(start))
+    highest, broken = _between(lambda place: run(place)[0], near, steps)
     rate = SustainedRate(
-        rate_per_s=None if highest is None else rate_at(highest),
+        rate_per_s=None if highest is None else 2.0 ** (highest / PER_DOUBLING),
         breaks=None if broken is None else run(broken)[0].broken,
     )
     return rate, run(broken or 0 if highest is None else highest)[1]
-
-
-def rate_at(place: int) -> float:
-    return float(2.0 ** (place / PER_DOUBLING))
 
 
 def lone_run_that_breaks(
