@@ -93,6 +93,7 @@ def _text(data: bytes) -> str:
 
 MOST_DOCUMENT_BYTES = 1 << 30  # it needs several times as much memory
 _CHAT_KEYS = frozenset({"messages", "conversations", "conversation", "chat", "dialogue"})
+_ASKS = _CHAT_KEYS | {"prompt", "question", "query", "instruction", "problem"}
 # Who speaks in a chat, by ShareGPT's names and by those that chat templates know.
 ROLES = dict.fromkeys(("gpt", "chatgpt", "bing", "bard", "bot", "model", "ai"), "assistant")
 ROLES |= {r: r for r in ("system", "developer", "user", "assistant", "tool", "function", "ipython")}
@@ -157,7 +158,7 @@ def rows_of(value: Any, under: str | None = None) -> tuple[str | None, list[Any]
     [{"q": 1}, ...]                        the elements
     {"q": ["a", "b"], "n": [1, 2]}         columns of one length: {"q": "a", "n": 1}, ...
     {"q": {"0": "a", "1": "b"}}            pandas' columns, likewise; so is its "split"
-    {"x1": {"q": "a"}, "x2": {"q": "b"}}   objects by number with a key in common: the objects
+    {"x1": {"q": "a"}, "x2": {"q": "b"}}   objects by number, or that all ask: the objects
     {"canary": "...", "examples": [{}]}    the only list of objects: under "examples"
     {"q": "a"}                             one row; so is one chat, {"history": [{}, {}]} or
                                            [{"role": "user", "content": "hi"}, ...]
@@ -179,17 +180,12 @@ def rows_of(value: Any, under: str | None = None) -> tuple[str | None, list[Any]
 
 def begins_a_chat(rows: Any) -> bool:
     """Whether they are the messages of one chat: {role, content} or {from, value}."""
-    return (
-        isinstance(rows, list)
-        and bool(rows)
-        and all(
-            isinstance(row, dict)
-            and len(row) > 1
-            and isinstance(speaker := row.get("role", row.get("from")), str)
-            and speaker in ROLES
-            and not {"content", "value", "text", "tool_calls"}.isdisjoint(row)
-            for row in rows[:3]
-        )
+    start = rows[:3] if isinstance(rows, list) else []
+    return _are(dict, start) and all(
+        len(row) > 1
+        and str(row.get("role", row.get("from"))) in ROLES
+        and not {"content", "value", "text", "tool_calls"}.isdisjoint(row)
+        for row in start
     )
 
 
@@ -202,8 +198,9 @@ def _from_columns(value: dict[str, Any]) -> list[dict[str, Any]] | None:
     if all(isinstance(column, dict) and column for column in columns):
         index = list(columns[0])
         if not all(key.isdecimal() for key in index) or any(list(c) != index for c in columns):
-            are_rows = len(value) > 1 and all(re.search(r"\d", key) for key in value)
-            return columns if are_rows and set(index).intersection(*columns) else None
+            shared = set(index).intersection(*columns) if len(value) > 1 else ()
+            are_rows = shared and all(re.search(r"\d", key) for key in value)
+            return columns if are_rows or not _ASKS.isdisjoint(shared) else None
         columns = [list(column.values()) for column in columns]
     elif not all(isinstance(column, list) and column for column in columns):
         return None

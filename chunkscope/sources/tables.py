@@ -38,10 +38,13 @@ def csv_rows(reader: RecordReader, _: Sequence[str] | None) -> Iterator[Chunk]:
     """
     reader.unit = "line"
     start = reader.stream.peek(_SAMPLE_BYTES)
+    excel = re.match(rb'"?sep=(.)"?\r?\n', start)  # what stands between cells, in a line by itself
+    start = start[excel.end() if excel else 0 :]
     if not start.strip():
         return
-    if reader.options.delimiter is not None:
-        delimiter = reader.options.delimiter.replace("\\t", "\t")
+    given = excel[1].decode("latin-1") if excel else reader.options.delimiter
+    if given is not None:
+        delimiter = given.replace("\\t", "\t")
         if len(delimiter) != 1 or delimiter in '\r\n"\0':
             hint = r"one character, such as ';' or '\t' for a tab"
             raise UsageError(f"not a delimiter: {delimiter!r}", hint=hint)
@@ -59,7 +62,8 @@ def csv_rows(reader: RecordReader, _: Sequence[str] | None) -> Iterator[Chunk]:
     csv.field_size_limit(_CELL_CHARS)
     table = csv.reader(_lines(text, reader.source.path), delimiter=dialect[0], quoting=dialect[1])
     try:
-        for positions, cells in in_chunks(_data_rows(reader, table, len(names), has_header)):
+        header_rows = has_header + bool(excel)
+        for positions, cells in in_chunks(_data_rows(reader, table, len(names), header_rows)):
             yield Chunk(positions, [dict(zip(names, row, strict=True)) for row in cells])
     finally:
         with suppress(ValueError):  # closed already, because the reader was
@@ -75,7 +79,7 @@ def _lines(text: io.TextIOWrapper, path: str) -> Iterator[str]:
 
 
 def _data_rows(
-    reader: RecordReader, table: Any, width: int, header_due: bool
+    reader: RecordReader, table: Any, width: int, header_rows: int
 ) -> Iterator[tuple[int, list[str], int]]:
     """Rows as wide as the table, each with the line it starts on and its size."""
     bad, line = reader.problems.bad, 1
@@ -91,10 +95,8 @@ def _data_rows(
             return
         if row and row[-1].endswith(_END):
             return bad(start, DataError("open_quote"))
-        if not row:
-            continue
-        if header_due:
-            header_due = False
+        if not row or header_rows:
+            header_rows -= bool(row)
             continue
         if len(row) == width + 1 and not row[-1]:
             row.pop()  # a delimiter at the end of each line
@@ -231,7 +233,8 @@ def columnar_rows(reader: RecordReader, columns: Sequence[str] | None) -> Iterat
                     row = reader.positions + 1
                     reader.positions += part.num_rows
                     reader.bytes_taken += part.nbytes
-                    yield Chunk(range(row, row + part.num_rows), part.to_pylist())
+                    records = part.rename_columns(unique_names(part.schema.names, "_")).to_pylist()
+                    yield Chunk(range(row, row + part.num_rows), records)
 
 
 def _parquet_batches(

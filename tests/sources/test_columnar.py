@@ -68,6 +68,12 @@ def test_a_cut_file_is_an_input_error(tmp_path, name, write, keep):
     assert result.error.message.startswith(f"cannot read {tmp_path / name}: ")
 
 
+def test_a_column_whose_name_came_before_gets_a_number(tmp_path):
+    columns = [pa.array(["a"]), pa.array(["b"])]
+    pq.write_table(pa.Table.from_arrays(columns, ["q", "q"]), tmp_path / "x.parquet")
+    assert read(tmp_path / "x.parquet", columns=["q"]).records == [{"q": "a", "q_2": "b"}]
+
+
 def test_long_rows_come_in_small_chunks(tmp_path):
     table = pa.table({"text": ["x" * 1_000_000] * 40})
     for name, write in (("x.parquet", pq.write_table), ("x.feather", feather.write_feather)):

@@ -22,6 +22,7 @@ SHAPES = [
         id="split as pandas writes it",
     ),
     pytest.param({"x1": {"q": "a"}, "x2": {"q": "b"}}, [{"q": "a"}, {"q": "b"}], id="by number"),
+    pytest.param({"x": {"query": ""}, "y": {"query": ""}}, [{"query": ""}] * 2, id="by name"),
     *(
         pytest.param(row, [row], id=f"one row: {row}")
         for row in (

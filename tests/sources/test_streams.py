@@ -31,8 +31,3 @@ def test_a_bomb_comes_out_in_bounded_pieces(tmp_path, suffix):
         sizes = [len(block) for block in iter(stream.read, b"")]
     assert sum(sizes) == 32 << 20
     assert max(sizes) <= CHUNK_BYTES
-
-
-def test_bytes_that_do_not_fit_the_encoding_spoil_only_their_row():
-    data = b'{"a": 1}\n{"a": "\xff"}\n{"a": 3}\n'
-    assert read_bytes("x.jsonl", data, encoding="ascii").positions == [1, 3]

@@ -42,6 +42,7 @@ def test_quoted_cells_may_hold_newlines_and_positions_are_where_rows_start():
         pytest.param(b"question,answer\rwhy,x\r", id="old Mac"),
         pytest.param(b"question,answer\n\n\nwhy,x", id="blank lines, no newline at the end"),
         pytest.param(b"question,answer\nwhy,x,\n", id="a comma more"),
+        pytest.param(b"sep=^\r\nquestion^answer\r\nwhy^x\r\n", id="Excel's first line"),
         pytest.param("\ufeffquestion,answer\nwhy,x\n".encode("utf-16-le"), id="UTF-16"),
     ],
 )
