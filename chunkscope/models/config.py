@@ -5,15 +5,18 @@ from dataclasses import replace
 from typing import Any
 
 from chunkscope.artefacts.note import Note, note
+from chunkscope.errors import InputError
 from chunkscope.models.fields import FAMILIES, LIKE_LLAMA, Config, Fields
 from chunkscope.models.layers import Feed, KvKind, Layer, read_layers
 from chunkscope.models.quantization import Quantization, read_quantization
 from chunkscope.models.shape import Attention, Experts, ModelShape
 from chunkscope.models.weights import count_parameters, read_latent, read_state
 
-LIMITS = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "model_max_length")
+LIMITS = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "max_seq_length")
 # Kinds of position scaling whose max_position_embeddings already is the scaled length.
 UNSCALED = frozenset({"default", "su", "longrope", "llama3", "mrope"})
+# Architectures that embed or judge a text, and generate none.
+SILENT = ("ForMaskedLM", "Classification", "ForTextEncoding", "EmbeddingModel", "RewardModel")
 NESTED = ("text_config", "llm_config", "language_config", "thinker_config")
 
 
@@ -29,12 +32,16 @@ def shape_from_config(
     text = _text_part(config)
     family = FAMILIES.get(str(text.get("model_type", "")), LIKE_LLAMA)
     fields = Fields({**family.defaults, **text}, name, family)
+    architecture = (fields.words("architectures") or [fields.kind])[0]
+    if fields.says("is_encoder_decoder") or "bert" in fields.kind or architecture.endswith(SILENT):
+        hint = "chunkscope plans for models that generate text with a decoder alone"
+        raise InputError(f"{name} ({architecture}) has an encoder, or generates no text", hint=hint)
     layers, limit = read_layers(fields), _limit(fields)
     shape = ModelShape(
         name=name,
         source=source,
         hub_id=hub_id,
-        architecture=(fields.words("architectures") or [fields.kind])[0],
+        architecture=architecture,
         layers=len(layers),
         hidden=fields.number("hidden"),
         intermediate=_dense_intermediate(fields, layers),
@@ -54,26 +61,24 @@ def shape_from_config(
 def _text_part(config: Config) -> dict[str, Any]:
     """The language model's own settings: multimodal configs keep them one level down."""
     for key in NESTED:
-        nested = config.get(key)
-        if isinstance(nested, Mapping):
+        if isinstance(nested := config.get(key), Mapping):
             outer = {k: v for k, v in config.items() if k not in NESTED and k != "model_type"}
             return {**outer, **_text_part(nested)} if nested else dict(config)
     return dict(config)
 
 
 def _limit(fields: Fields) -> int | None:
-    """The longest context, as vLLM derives it."""
-    stated = [value for key in LIMITS if (value := fields.maybe(key)) is not None]
-    if not stated:
-        return None
+    """The longest context, as vLLM derives it: model_max_length, else the least that is stated."""
+    stated = [value for key in LIMITS if (value := fields.maybe(key))]
+    limit = fields.maybe("model_max_length") or min(stated, default=0)
     scaling = fields.config.get("rope_scaling") or fields.config.get("rope_parameters")
     scaling = scaling if isinstance(scaling, Mapping) and "gemma3" not in fields.kind else {}
     rope = str(scaling.get("rope_type") or scaling.get("type") or "default")
     factor = scaling.get("factor")
     if rope in UNSCALED or not isinstance(factor, int | float) or not 1 <= factor < 1e6:
-        return min(stated)
-    base = scaling.get("original_max_position_embeddings") if rope == "yarn" else None
-    return int((base if isinstance(base, int) else min(stated)) * factor)
+        return limit or None
+    base = "original_max_position_embeddings" if rope == "yarn" else ""
+    return int((Fields(scaling, fields.name).maybe(base) or limit) * factor) or None
 
 
 def _attention(fields: Fields, layers: tuple[Layer, ...], limit: int | None) -> Attention:
@@ -182,8 +187,5 @@ def _notes(config: Config, kind: str, shape: ModelShape) -> Iterator[Note]:
     if a.sliding_layers:
         yield note("sliding_window", layers=a.sliding_layers, tokens=a.sliding_window)
     if a.stateful_layers:
-        has_size = a.state is not None
-        weighed = weighed or has_size
-        yield note("stateful_layers", layers=a.stateful_layers, known=has_size, weighed=weighed)
-    if config.get("is_encoder_decoder"):
-        yield note("encoder_decoder")
+        has_size, n = a.state is not None, a.stateful_layers
+        yield note("stateful_layers", layers=n, known=has_size, weighed=weighed or has_size)

@@ -88,7 +88,7 @@ class Fields:
             return value
         raise InputError(
             f"the config.json of {self.name} has no {NAMES[what][0]}, or 0",
-            hint="it must be the config.json of a language model, as on the Hugging Face hub",
+            hint="it must be a language model's with attention, as on the Hugging Face hub",
         )
 
     def maybe(self, what: str) -> int | None:

@@ -39,9 +39,9 @@ def read_quantization(config: Config) -> Quantization:
         scales = 32 / max(1, block[0] * block[1]) if block and sized else 0.0
         return Quantization(method="fp8", bits=8.0, extra_bits=scales)
     if method.startswith(("awq", "gptq")):
-        name = "awq" if method.startswith("awq") else "gptq"
         bits = _number(stated, "bits", "w_bit", default=4, least=1)
         group = _number(stated, "group_size", "q_group_size", default=128)
+        name = method.partition("_")[0]
         return Quantization(method=name, bits=float(bits), extra_bits=_group_bits(bits, group))
     if method.startswith("compressed-tensors"):
         return _compressed(stated)

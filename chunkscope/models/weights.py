@@ -103,9 +103,8 @@ def _mlp(fields: Fields, hidden: int, intermediate: int) -> int:
         return 0
     family = fields.family
     biases = family.all_biases or family.mlp_biases or fields.says("mlp_bias")
-    if family.gated:
-        return 3 * hidden * intermediate + (2 * intermediate + hidden if biases else 0)
-    return 2 * hidden * intermediate + (intermediate + hidden if biases else 0)
+    inward = 2 * intermediate if family.gated else intermediate
+    return hidden * (inward + intermediate) + (inward + hidden if biases else 0)
 
 
 def _experts(fields: Fields, shape: ModelShape, experts: Experts) -> int:
@@ -136,8 +135,7 @@ def _attention(fields: Fields, shape: ModelShape, layer: Layer) -> int:
 
 
 def read_latent(fields: Fields) -> Latent | None:
-    rank = fields.maybe("kv_lora_rank")
-    if not rank:
+    if not (rank := fields.maybe("kv_lora_rank")):
         return None
     return Latent(
         kv_rank=rank,

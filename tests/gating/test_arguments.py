@@ -19,7 +19,6 @@ V28 = (0, 28, 0)
         ("--max-num-batched-tokens=4K", {"max_num_batched_tokens": 4096}),
         ("--max-model-len 2.5k", {"max_model_len": 2500}),
         ("--max-num-batched-tokens 2M", {"max_num_batched_tokens": 2 << 20}),
-        ("--max-num-batched-tokens 3g", {"max_num_batched_tokens": 3 * 10**9}),
         ("--max_num_batched_tokens 64", {"max_num_batched_tokens": 64}),
         ("--max-num-seqs 8 --max-num-seqs 16", {"max_num_seqs": 16}),
         ("--no-enable-chunked-prefill", {"enable_chunked_prefill": False}),

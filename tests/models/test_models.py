@@ -48,7 +48,6 @@ def test_the_counted_parameters_are_the_published_ones(name):
         ({"sliding_window": 4096}, 32),
         ({"sliding_window": 4096, "use_sliding_window": False}, 0),
         ({"sliding_window": 262_144}, 0),
-        ({"sliding_window": None}, 0),
         ({"sliding_window": 64, "layer_types": ["sliding_attention", "full_attention"] * 16}, 16),
     ],
 )
@@ -169,10 +168,16 @@ def test_bytes_of_a_state_on_each_of_two_gpus(name, dtype, state):
     assert model.attention.state.bytes(2) == state
 
 
-@pytest.mark.parametrize("kind", ["brand_new", None])
-def test_a_family_that_nobody_compared_is_said_to_be_guessed(kind):
+def test_a_family_that_nobody_compared_is_said_to_be_guessed():
     assert not shape().notes
-    assert codes(shape(model_type=kind)) == {"unknown_model_type"}
+    assert codes(shape(model_type="brand_new")) == {"unknown_model_type"}
+
+
+def test_a_model_that_generates_no_text_with_a_decoder_alone_is_refused():
+    stated = {"is_encoder_decoder": True, "model_type": "bert", "architectures": ["XForMaskedLM"]}
+    for key, value in stated.items():
+        with pytest.raises(InputError, match="generates no text"):
+            shape(**{key: value})
 
 
 @pytest.mark.parametrize(
@@ -206,7 +211,7 @@ def test_layers_with_a_state_hold_no_kv_cache(layers, stateful):
     ("config", "limit"),
     [
         ({}, 131_072),
-        ({"rope_scaling": None}, 131_072),
+        ({"max_position_embeddings": 8192, "model_max_length": 32_768}, 32_768),  # Command R
         ({"max_position_embeddings": 4096, "rope_scaling": {"type": "linear", "factor": 2}}, 8192),
         ({"max_position_embeddings": 163_840, "rope_scaling": YARN}, 163_840),
     ],

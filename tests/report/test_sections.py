@@ -58,9 +58,6 @@ def test_every_form_says_the_same_sentences(name: str) -> None:
             assert " ".join(words.split()) in on_screen
 
 
-# -- many datasets -------------------------------------------------------------------------------
-
-
 def test_of_many_datasets_the_longest_are_listed_and_folders_are_one_line() -> None:
     small = [
         replace(build.dataset(f"mmlu/{number}", [10, 20]), group="mmlu") for number in range(57)
@@ -129,9 +126,6 @@ def test_a_spreadsheet_finds_no_formula() -> None:
     (row,) = list(csv.DictReader(io.StringIO(as_csv(profile))))
     assert row["dataset"] == "'=1+1"
     assert row["p50"] == "5.0" or row["p50"] == "5"
-
-
-# -- charts --------------------------------------------------------------------------------------
 
 
 def test_bins_hold_every_prompt() -> None:

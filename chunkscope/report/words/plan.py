@@ -165,7 +165,6 @@ SENTENCES: dict[str, Template] = {
     "vision_tower": "the vision tower's weights are counted roughly, its activations are not",
     "sliding_window": "{layers} layers attend to the last {tokens} tokens and keep KV for no more",
     "stateful_layers": "{layers} layers hold a state, not a KV cache[known?| (estimated)]",
-    "encoder_decoder": "an encoder-decoder model: vLLM switches chunked prefill off",
     "unlike_measured": _unlike,
     # GPUs and step times.
     "scaled_steps": _scaled,

@@ -104,14 +104,14 @@ _DEPTH = 60  # lines of a traceback before the line that names the error
 _ERROR = re.compile(r"(?:^|[\s.])([A-Z]\w{0,40}(?:Error|Exception|Interrupt))(?:: (.+))?$", re.M)
 _REASON = re.compile(r"(?:Value error, |error: )(.+?)(?: \[type=|$)", re.M)
 _LONGEST_REASON = 240
-_SIZE = r"([\d.]+) ([GM])iB"
+_SIZE = r"(\d+(?:\.\d+)?) ([GM])iB"
 _FIGURES = {
     "asked_gib": rf"Tried to allocate {_SIZE}",
     "left_gib": rf"of which {_SIZE} is free",
     "needed_gib": rf"{_SIZE} KV cache is needed",
     "available_gib": rf"available KV cache memory \({_SIZE}\)",
     "longest": r"estimated maximum model length is (\d+)",
-    "free_gib": r"on device[^(]*\(([\d.]+)/",
+    "free_gib": r"on device[^(]*\((\d+(?:\.\d+)?)/",
     "requests": r"sampler with (\d+) dummy requests",
 }
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import orjson
 
 CUT = 1 << 20  # a line longer than that is no line of a log; what is behind is not looked at
-_COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+_NOISE = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|(?<![\w.-])\d[\d,]{15,}\b")  # colours, no sane number
 _STAMP = re.compile(
     r"(?:\(([A-Za-z]\w*)(?: pid=\d+)?\) )?[A-Z]{4,8} "
     r"(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)(?:[.,]\d+)? \[[\w./\\-]+:\d+\] ?"
@@ -47,7 +47,7 @@ def peeled(raw: bytes, number: int) -> LogLine:
         with suppress(ValueError, AttributeError):
             record = orjson.loads(text[text.index("{") :])
             text = "\n".join(value for value in record.values() if isinstance(value, str))
-    text = _COLOUR.sub("", text)
+    text = _NOISE.sub("", text)
     prefix = _SERVER.match(text)
     server = (prefix[1] or prefix[2]) if prefix else ""
     if stamp := _STAMP.search(text):
