@@ -269,10 +269,10 @@ def _baseline(name: str, evidence: Evidence) -> Profile:
     except InputError as error:
         profile = evidence.findings.folder / "profile.json"
         hint = f"commit one: `mkdir -p {path.parent} && cp {profile} {path}`"
+        hint = "let it name a profile of `chunkscope analyze`" if path.exists() else hint
         raise InputError(f"the baseline: {error.message}", hint=hint) from None
     now, then = evidence.need(Profile).tokenizer, before.tokenizer
-    # The kind is "none" where lengths came with the data.
-    for part in ("digest", "kind", "chat_template", "special_tokens_added"):
+    for part in ("digest", "kind", "chat_template", "special_tokens_added"):  # the kind may be none
         if getattr(now, part) != getattr(then, part):
             what = f"the baseline {name} was counted with another tokenizer (the {part} differs)"
             hint = "analyze with the baseline's --tokenizer, or commit a new baseline"

@@ -84,7 +84,7 @@ class Memory:
 
     @property
     def survives_logprobs(self) -> bool:
-        return self.unprofiled_gib <= USABLE_HEADROOM * self.headroom_gib
+        return self.unprofiled_gib <= max(0.0, USABLE_HEADROOM * self.headroom_gib)
 
     @property
     def starts(self) -> bool:
@@ -184,13 +184,14 @@ class MemoryModel:
 
     def _lines(self, budget: int, seqs: int, chunk: int, context: int) -> Iterator[MemoryLine]:
         shape, parallel, q = self.shape, self.parallel, self.shape.quantization
+        shares = parallel.data > 1 and shape.experts is not None
         yield _line(
             "weights",
             parallel.weight_bytes(shape),
             billions=shape.parameters.total / 1e9,
             kind="files" if shape.file_bytes else f"{q.method} {q.bits:g}-bit".strip(),
-            gpus=parallel.gpus,
-            shares_experts=parallel.data > 1 and shape.experts is not None,
+            gpus=parallel.gpus if shares else parallel.tensor,
+            shares_experts=shares,
         )
         profiled = self._profiled_bytes(budget, seqs, context)
         yield _line(
@@ -201,8 +202,7 @@ class MemoryModel:
             expands=profiled > self._forward_bytes(budget),
         )
         if shape.experts:
-            split = 1 if parallel.by_expert else parallel.gpus
-            per_token = shape.workspace_bytes_per_token(split)
+            per_token = shape.workspace_bytes_per_token(1 if parallel.by_expert else parallel.gpus)
             every = budget * parallel.data  # the replicas' tokens are gathered
             tokens = min(every, self.expert_tokens or every)
             label = Label.PREDICTED if parallel.gpus == 1 else Label.ASSUMED

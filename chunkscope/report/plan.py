@@ -81,7 +81,7 @@ def _memory_table(memory: Memory) -> Table | None:
     rows = [
         *((x.name.replace("cuda_", "CUDA "), x.gib, x.label, x.note) for x in memory.lines),
         ("KV cache", memory.kv_cache_gib, memory.kv_cache_label or Label.PREDICTED, left),
-        ("all together", memory.requested_gib, "", total),
+        ("all together", memory.requested_gib - min(0.0, memory.kv_cache_gib), "", total),
     ]
     rows = [row for row in rows if row[1] >= 0.005]
     return table_of(

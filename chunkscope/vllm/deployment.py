@@ -205,7 +205,7 @@ class Deployment:
         parallel = s.parallel
         if self.shape and (unlike := unlike_measured(self.shape, self.gpu, parallel.gpus)):
             yield unlike
-        if parallel.data > 1 and self.shape and self.shape.experts:
+        if simulated and parallel.data > 1 and self.shape and self.shape.experts:
             yield note("replicas_wait")
         if s.kv_cache_dtype:
             yield note("unmeasured_kv_cache", dtype=s.kv_cache_dtype)

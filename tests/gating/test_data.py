@@ -177,8 +177,9 @@ def test_a_baseline_of_another_tokenizer_or_none_is_an_error_that_names_it(place
         commit(place, replace(made, tokenizer=replace(TOKENIZER, **baseline)))
     elif baseline:
         place.write("baseline.json", baseline)
-    with pytest.raises(InputError, match=r"baseline\.json"):
+    with pytest.raises(InputError, match=r"baseline\.json") as error:
         place.gate(f'{BASE}p95 = "900%"')
+    assert ("cp " in error.value.hint) == (baseline is None), "nothing that is there is replaced"
 
 
 # -- freshness -------------------------------------------------------------------------------------

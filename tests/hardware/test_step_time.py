@@ -153,9 +153,6 @@ def test_a_step_of_few_tokens_reads_the_experts_that_they_choose():
     assert step.per_token_s < 0.15 * on("h200", "qwen3-32b").per_token_s
 
 
-# -- several GPUs ------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("model", "spread"),
     [

@@ -116,9 +116,6 @@ def test_a_request_that_was_preempted_answers_the_same() -> None:
     check_equal("Llama", requests, found)
 
 
-# -- the steps -----------------------------------------------------------------------------------
-
-
 def untimed(run: SimulatedRun) -> list[TimelineStep]:
     return [replace(step, start_s=0.0, duration_s=0.0) for step in run.timeline]
 

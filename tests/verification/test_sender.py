@@ -155,8 +155,6 @@ def test_the_sample_of_outputs_is_sent_twice_in_other_batches_and_ends_where_the
     assert prompts[::-1] == [repeated.prompts[f"0.{n}"] for n in range(3)]
 
 
-# -- what prompts share ----------------------------------------------------------------------------
-
 # Two beginnings; the first goes on in two ways.
 TREE = [(-1, 32), (0, 16), (0, 5), (-1, 40)]
 ENDS = [0, 1, 1, 2, 2, 3, 3, -1, -1, 0]

@@ -136,9 +136,6 @@ def test_a_row_with_other_settings_is_measured_again_where_the_machine_is_now() 
     assert (again.runs, again.machine) == ((), None)
 
 
-# -- the artefact --------------------------------------------------------------------------------
-
-
 def test_what_is_written_is_read_back_equal(tmp_path) -> None:
     bill = memory("qwen3-8b", "h100").memory
     first = run("plan", 10.0, 9.0, same_as=("default",), predicted=bill)

@@ -6,6 +6,7 @@ import chunkscope
 from chunkscope.artefacts.note import Label
 from chunkscope.hardware.gpus import find_gpu
 from chunkscope.models import find_model
+from chunkscope.report.section import sections
 from chunkscope.report.words import sentence
 from chunkscope.vllm.deployment import Deployment, MeasuredFit
 from chunkscope.vllm.enums import Entry, Task
@@ -73,9 +74,17 @@ def test_a_model_that_does_not_fit_says_how_much_is_missing():
     assert "--tp 2 would fit" in sentence(why), "as recommend says"
     assert not memory("llama-3.1-70b", tp=4).refusals
     assert set(memory("llama-3.1-70b").requests.values()) == {0}
+    assert sections(memory("llama-3.1-70b"))[0].table.rows[-1][1] == "133.40", "as the lines add up"
     fits = memory(max_model_len=16_384)
     assert list(fits.requests) == [1_024, 4_096, 16_384]
     assert fits.requests[4_096] == fits.memory.kv_cache_tokens // 4_096
+
+
+def test_what_is_said_is_of_what_was_asked():
+    assert [why.code for why in memory(gpu_memory_utilization=1.5).refusals] == [
+        "refused_utilization"
+    ]
+    assert "over 2 GPUs" in sentence(memory(tp=2, dp=3).memory.line("weights").note)
 
 
 def test_where_a_log_measured_less_every_setting_has_less_by_as_much():

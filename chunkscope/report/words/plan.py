@@ -176,7 +176,7 @@ SENTENCES: dict[str, Template] = {
     "memory_sampler": "{requests} requests x {vocab} logits, beyond the activations",
     "memory_overhead": "CUDA context, buffers[several?, communication]",
     "memory_cuda_graphs": "of {layers} layers[counted?|, outside this version's budget]",
-    "memory_logprobs": "prompt_logprobs: {tokens} tokens x {vocab} entries",
+    "memory_logprobs": "prompt_logprobs: {tokens} tokens x {vocab} entries, outside vLLM's budget",
     "memory_left": "what is left: {tokens} tokens",
     "memory_total": "of {gib:.1f} GiB",
     "memory_correction": "{log} shows a KV cache of {tokens} tokens",
