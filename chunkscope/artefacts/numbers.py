@@ -32,12 +32,12 @@ def plural(count: int, one: str, many: str | None = None) -> str:
 def share(value: float | None) -> str:
     """A share as a percentage; a little is never shown as nothing, nor nearly all as all.
 
-    >>> share(0.25), share(0.0), share(0.0004), share(0.9999), share(42.39), share(None)
-    ('25 %', '0 %', '<0.1 %', '>99.9 %', '4,239 %', '-')
+    >>> share(0.07), share(0.0), share(0.0004), share(0.9999), share(42.39), share(None)
+    ('7 %', '0 %', '<0.1 %', '>99.9 %', '4,239 %', '-')
     """
     if value is None:
         return "-"
-    percent = value * 100
+    percent = round(value * 100, 9)  # 0.07 is 7, not 7.000000000000001
     if 0 < percent < 0.1:
         return "<0.1 %"
     if 99.9 < percent < 100:

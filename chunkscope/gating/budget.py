@@ -129,7 +129,7 @@ TABLES: dict[str, Any] = {
 }
 Budget = _table("Budget", **{name: (table | None, None) for name, table in TABLES.items()})
 KEYS = {f"{name}.{key}" for name, table in TABLES.items() for key in table.model_fields}
-KEYS |= {*TABLES, *(f"memory.{key}" for key in MemoryLimits.model_fields)}
+KEYS |= {*TABLES, *(f"memory.predicted.{key}" for key in MemoryLimits.model_fields)}
 
 
 # -- the file ------------------------------------------------------------------------------------
@@ -170,7 +170,7 @@ def _fault(fault: Any, prefix: str) -> InputError:
     place = [str(part) for part in fault["loc"]]
     where, message = ".".join((prefix, *place)), str(fault["msg"]).removeprefix("Value error, ")
     if fault["type"] == "extra_forbidden":
-        near = get_close_matches(".".join(dict.fromkeys((place[0], place[-1]))), KEYS, cutoff=0.75)
-        hint = f"did you mean {near[0].split('.')[-1]}?" if near else "see `chunkscope help gate`"
+        near = get_close_matches(".".join(dict.fromkeys((place[0], place[-1]))), KEYS, cutoff=0.7)
+        hint = f"did you mean gate.{near[0]}?" if near else "see `chunkscope help gate`"
         return InputError(f"{where} is not known", hint=hint)
     return InputError(f"{where}: {message[0].lower()}{message[1:]}")

@@ -19,6 +19,7 @@ from chunkscope.errors import EngineError, MissingError
 from chunkscope.models import known_model
 from chunkscope.vllm.deployment import Deployment
 from chunkscope.vllm.flags import DISTRIBUTIONS, command_line, installed_version
+from chunkscope.vllm.log.failures import cause_in
 from chunkscope.vllm.settings import Settings, Value
 
 SECONDS = 600
@@ -45,7 +46,8 @@ def check(there: Deployment, settings: Settings, *, python: str) -> str:
         if line.startswith(MARK):
             version, refusal = json.loads(line.removeprefix(MARK))
             if refusal is not None:
-                raise EngineError(f"vLLM {version} refuses the arguments: {refusal}")
+                _, why = cause_in(refusal, started=False) or (None, refusal)
+                raise EngineError(f"vLLM {version} refuses the arguments: {why}")
             return str(version)
     last = (run.stderr.strip().splitlines() or ["no message"])[-1]
     if "No module named 'vllm" in last:

@@ -104,9 +104,6 @@ def test_a_gate_that_cannot_judge_never_passes(place) -> None:
         assert chunkscope(place, "gate", *line.split()).code == 3, line
 
 
-# -- doctor --------------------------------------------------------------------------------------
-
-
 def test_the_answer_comes_first_and_the_diagnosis_is_kept(place) -> None:
     run = chunkscope(place, "doctor", examples.LOG)
     assert run.code == 0, run.err

@@ -41,6 +41,7 @@ def test_the_own_file_comes_before_the_projects(tmp_path, monkeypatch):
     [
         ("[gate.data]\nfoo = 1", "gate.data.foo"),
         ("[gate.date]\np95 = 1", "gate.date"),
+        ("[gate.memory]\ndevice_peak = 1", "gate.memory.device_peak"),
         ('[gate.data]\np95 = "many"', "gate.data.p95"),
         ("[gate.data]\np95 = { limit = 9, today = nan }", "gate.data.p95"),
         ("[gate.data]\np95 = { limit = 9, yesterday = 9 }", "gate.data.p95"),
@@ -56,6 +57,7 @@ def test_a_mistake_is_an_error_that_names_its_place(tmp_path, text, place):
         parse_budget(text, tmp_path / "chunkscope.toml")
     assert place in error.value.message
     assert "form" not in (error.value.hint or ""), "a key of another table"
+    assert place not in (error.value.hint or ""), "nothing is told to be itself"
     assert error.value.exit_code == 3
 
 

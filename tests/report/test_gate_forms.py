@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from chunkscope.gating.check import Check, GateResult, Relation
 from chunkscope.report import gate
+from chunkscope.report.words.gate import answer
 
 
 @given(st.text())
@@ -20,3 +21,8 @@ def test_junit_is_xml_and_an_annotation_one_line_whatever_a_dataset_is_called(na
     assert line.startswith("::error ")
     assert "\r" not in line
     assert not end
+
+
+def test_one_check_passes_alone() -> None:
+    result = GateResult(budget=Path("b"), folder=Path(), checks=(Check(name="x", passed=True),))
+    assert answer(result) == "The 1 check in b passes."

@@ -281,9 +281,6 @@ def test_a_plan_checks_itself_with_nothing_but_its_model(vllm_python, installed)
         check(made.deployment, refused, python=vllm_python)
 
 
-# -- every built-in model, on 1 to 8 GPUs ------------------------------------------------------
-
-
 @pytest.fixture(scope="session")
 def read(probe, folders):
     asked = [(name, tp) for name in KNOWN for tp in SPLITS]

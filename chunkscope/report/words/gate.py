@@ -96,7 +96,8 @@ def answer(result: GateResult) -> str:
     checks, failed = f"{plural(len(result.checks), 'check')} in {result.budget}", len(result.failed)
     if failed:
         return f"{failed:,} of {checks} {'fails' if failed == 1 else 'fail'}."
-    return f"All {checks} pass."
+    one = len(result.checks) == 1
+    return f"{'The' if one else 'All'} {checks} {'passes' if one else 'pass'}."
 
 
 def failure(result: GateResult) -> str:

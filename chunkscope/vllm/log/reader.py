@@ -17,9 +17,7 @@ from chunkscope.vllm.log.lines import CUT, LogLine, peeled, seconds_between
 from chunkscope.vllm.settings import Settings
 
 # Lines of clients are many, and what they hold is not looked at.
-_OF_A_REQUEST = re.compile(
-    rb"Received request |Added request |Generated response | details: prompt: "
-)
+_OF_A_REQUEST = re.compile(rb"(?:Received|Added) request |Generated response | details: prompt: ")
 _ACCESS, _BAD_REQUEST = b"HTTP/1.", b"400 Bad Request"
 _SIGN = re.compile(b"|".join(re.escape(sign) for sign, _ in facts.SIGNS))
 _BEGINS = (facts.STARTED, facts.ARGUMENTS, facts.BANNER)
