@@ -19,6 +19,7 @@ from chunkscope.prompts.harness.inspect_log import InspectLog
 from chunkscope.prompts.harness.log import HarnessLog, SentRequest, rows_in
 from chunkscope.prompts.paths import RECORD, FieldPath, Steps, json_in, parse_path
 from chunkscope.prompts.selection import (
+    BATCH_INPUT,
     Choices,
     Selection,
     SelectOptions,
@@ -128,10 +129,14 @@ def select(head: Sequence[Any], options: SelectOptions, *, prefix: str = "") -> 
         choices, unasked = unasked, choices
     answers = [path.steps for path in (*choices, *unasked, *output)]
     selection = _chosen(head, options, answers)
-    notes, uncounted = [*selection.notes], [*selection.uncounted]
+    notes, uncounted, answered = [*selection.notes], [*selection.uncounted], 0
     is_text, used = selection.kind == "text", selection.columns
     names = [path.text for path in unasked]
     selection = replace(selection, output=[selection.output, *output][-1])
+    for record in head if selection.kind == "chat" else ():
+        with suppress(DataError, RecursionError):
+            answered += selection.prompt(record).messages[-1]["role"] == "assistant"
+    notes += [note("answers_counted")] if answered * 2 > len(head) else []
     if not is_text:
         notes += [note("choices_unused")] if choices else []
         notes += [note("prefix_unused")] if prefix else []
@@ -229,7 +234,7 @@ _NOT_PROMPT = re.compile(
     "|metadata|meta|id|uid|uuid|url|hash|canonical|cot|ideal|annotation"
     "|patch|diff|score|summary|highlight|critique|feedback|file|filename|path|uri|sha|md5|digest"
     "|date|timestamp|version|type|difficulty|title|tag|author|license|log|observation|concept"
-    "|template|bot|assistant|gpt|truth)s?"
+    "|template|bot|assistant|gpt|truth|replie)s?"
 )
 _WORD = re.compile(r"[\w./:@#~%&=+-]+", re.ASCII)
 _MARK = re.compile(r"[\d_/]|::|\.\w{1,5}$", re.ASCII)
@@ -306,7 +311,7 @@ def leaves(records: Sequence[Any]) -> list[Leaf]:
                 leaf.example = value
             if is_chat:
                 leaf.chats += 1
-                leaf.chars += _chars(value)
+                leaf.chars += len(str(value))
             elif isinstance(value, str):
                 leaf.texts.append(value)
                 leaf.chars += len(value)
@@ -335,15 +340,6 @@ def _below(steps: Steps, value: Any, levels: int = 4) -> Iterator[tuple[Steps, A
         with suppress(DataError):  # HotpotQA's [title, [sentence, ...]] is a text
             value = paths.text_at(value, RECORD) if kinds == {str, list} else value
         yield steps, value, False
-
-
-def _chars(value: Any, depth: int = 0) -> int:
-    if isinstance(value, str):
-        return len(value)
-    if depth > 8 or not isinstance(value, list | dict):
-        return 0
-    inner = value.values() if isinstance(value, dict) else value
-    return sum(_chars(element, depth + 1) for element in inner)
 
 
 def field_table(fields: Sequence[Leaf], *, most: int = 30) -> dict[str, Any]:
@@ -446,7 +442,10 @@ class _Guess:
         whole = "whole file" if len(self.head) == 1 else "line"
         lines = sum(isinstance(record, str) for record in self.head)
         yield lines, text_of(RECORD, label=whole)
-        # OpenAI's messages, and request bodies of its batch files.
+        # OpenAI's messages, and request bodies of its batch files: of /v1/responses also a text.
+        urls = [str(record.get("url")) for record in self.head if isinstance(record, dict)]
+        if count := sum(url.endswith("/responses") for url in urls):
+            yield count, self._chat(FieldPath(BATCH_INPUT))
         yield from self._chats(("messages",), ("body", "messages"), ("body", "input"))
         yield from self._texts(("body", "prompt"), ("body", "input"))
         yield from self._chats(("conversations",), ("conversation",), ("prompt",))
@@ -495,15 +494,13 @@ class _Guess:
                 yield leaf.chats, self._chat(leaf.path)
 
     def _chat(self, path: FieldPath) -> Selection:
-        uncounted, above = [], path.steps[:-1]
+        uncounted = []
         if path.steps and path.steps[-1] == 0:
-            outer, above = FieldPath(above), above[:-1]
+            outer = FieldPath(path.steps[:-1])
             if any(map(FieldPath((*outer.steps, 1)).find, self.head)):
                 uncounted.append(_left_out(path, (), f"--each={outer.text}"))
         beside = [path.steps[:1], *((name,) for name in chat.ROW_FIELDS)]
-        systems = [FieldPath((*above, name)) for name in _SYSTEMS]
-        begun = [one.text for one in systems if any(map(one.find, self.head))]
-        if longer := self._longer_field(path, beside, is_chat=True) or begun[:1]:
+        if longer := self._longer_field(path, beside, is_chat=True):
             uncounted.append(_left_out(path, longer, "--template=TEXT"))
         return self.chat_of(path, uncounted=uncounted)
 
@@ -555,7 +552,8 @@ class _Guess:
     def _longer_field(
         self, path: FieldPath, others: Sequence[Steps] = (), *, is_chat: bool = False
     ) -> list[str]:
-        """The likely field with the most text, if that is more than the chosen one has; else none.
+        """The likely field with the most text, if that is more than the chosen one has; else what
+        a prompt begins with where it is sent, if that stands beside it.
 
         Answers and others that go with the prompt are no such field, nor is what another list of
         steps says again of a chat.
@@ -570,7 +568,9 @@ class _Guess:
             is_apart = steps in own or any(steps[: len(one)] == one for one in apart)
             if not is_apart and not (is_chat and "[]." in text):
                 return [text]
-        return []
+        above = path.steps[: -2 if path.steps[-1:] == (0,) else -1]
+        systems = [FieldPath((*above, name)) for name in _SYSTEMS if above != BATCH_INPUT[:1]]
+        return [one.text for one in systems if one != path and any(map(one.find, self.head))][:1]
 
 
 def _left_out(path: FieldPath, beside: Sequence[str], *use: str) -> Note:
@@ -580,7 +580,8 @@ def _left_out(path: FieldPath, beside: Sequence[str], *use: str) -> Note:
 
 
 def _sounds_like_a_prompt(leaf: Leaf) -> bool:
-    return not _PROMPT_WORDS.isdisjoint(_name_parts(leaf.path.text))
+    name = leaf.path.text
+    return name not in _SYSTEMS and not _PROMPT_WORDS.isdisjoint(_name_parts(name))
 
 
 def _of_one(steps: Steps) -> FieldPath:

@@ -18,7 +18,7 @@ from chunkscope.artefacts.files import several
 from chunkscope.artefacts.note import Note
 from chunkscope.errors import UsageError
 from chunkscope.prompts import chat
-from chunkscope.prompts.harness.log import HarnessLog, SentRequest, rows_in
+from chunkscope.prompts.harness.log import HarnessLog, SentRequest, as_dict, as_list, rows_in
 from chunkscope.prompts.paths import (
     JOINER,
     FieldPath,
@@ -32,6 +32,7 @@ from chunkscope.prompts.paths import (
 )
 from chunkscope.sources.base import Chunk, DataError, Problems
 
+BATCH_INPUT = ("body", "input")  # of requests to /v1/responses, as vLLM's server reads them
 Kind = Literal["text", "chat", "lengths", "requests"]
 PER_DATASET = ("fields", "each", "template", "choices", "output_field")  # or NAME=... for one
 
@@ -361,10 +362,13 @@ def chat_of(
     holder = FieldPath(path.steps[: keys[-1]]) if keys else None
 
     def prompt(record: Any) -> chat.Conversation:
-        row = holder.find(record) if holder else None
-        return chat.conversation(
-            json_in(path.get(record)), row if isinstance(row, dict) else {}, vllm
-        )
+        row = as_dict(holder.find(record) if holder else None)
+        messages, first = json_in(path.get(record)), row.get("instructions")
+        if path.steps == BATCH_INPUT and isinstance(messages, str):
+            messages = [{"role": "user", "content": messages}]
+        if path.steps == BATCH_INPUT and first:
+            messages = [{"role": "system", "content": first}, *as_list(messages)]
+        return chat.conversation(messages, row, vllm)
 
     # Tools and the like stand beside the messages; in a request body they come with it.
     beside = () if holder and holder.steps else chat.ROW_FIELDS

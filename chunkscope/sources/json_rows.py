@@ -204,7 +204,7 @@ def _from_columns(value: dict[str, Any]) -> list[dict[str, Any]] | None:
         columns = [list(column.values()) for column in columns]
     elif not all(isinstance(column, list) and column for column in columns):
         return None
-    elif {*value} - {"index"} == {"columns", "data"} and _are(list, value["data"]):
+    elif value.keys() >= {"columns", "data"} and _are(list, value["data"]):
         return [dict(zip(map(str, value["columns"]), row, strict=False)) for row in value["data"]]
     # Parallel lists of objects ({"train": [{}], "test": [{}]}) are no columns of one table.
     if len({*map(len, columns)}) != 1 or all(_are(dict, column) for column in columns):

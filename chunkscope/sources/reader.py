@@ -50,7 +50,7 @@ class Format:
     suffixes: tuple[str, ...] = ()
     rows: RowFunction | None = None
     is_columnar: bool = False  # some of its columns can be read without the others
-    claims_start: Callable[[bytes], bool] | None = None
+    claims_start: Callable[[bytes], object] | None = None
     claims_members: Callable[[Collection[str]], bool] | None = None
     skip_reason: Callable[[Path, bytes], str | None] | None = None
     task_name: re.Pattern[str] | None = None

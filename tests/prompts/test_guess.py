@@ -17,7 +17,7 @@ from chunkscope.artefacts.note import Note
 from chunkscope.errors import InputError
 from chunkscope.prompts.select import are_labels, field_table, leaves, shape_of
 from tests.commands.helpers import analyze, write_jsonl
-from tests.prompts.helpers import CHAT, choose, extract, items, lengths
+from tests.prompts.helpers import CHAT, choose, codes, extract, items, lengths
 
 Row = dict[str, Any]
 LONG = "A paragraph about rivers and the mountains they come from. " * 40
@@ -65,12 +65,6 @@ SETS: dict[str, tuple[Callable[[int], Row], str, tuple[str, ...]]] = {
                                  "function": {"name": "f", "arguments": "{}"}}]}]},
         "traj (chat)", (),
     ),
-    "WebArena": (
-        lambda n: {"sites": ["shopping"], "task_id": n, "storage_state": "./.auth/x.json",
-                   "intent_template": "What is the {{x}} of it", "intent": f"What is top-{n}?",
-                   "eval": {"reference_answers": {"exact_match": "Bag"}}},
-        "intent", (),
-    ),
     "SWE-bench": (
         lambda n: {"repo": "astropy/astropy", "instance_id": f"astropy__astropy-{n}",
                    "base_commit": "d16bfe05a744909de4b27f5875fe0d4ed41ce607", "patch": CODE,
@@ -113,11 +107,6 @@ SETS: dict[str, tuple[Callable[[int], Row], str, tuple[str, ...]]] = {
                    "outputs": ["1", "2"], "input": LONG, "source": "gsm", "evaluation": "exam"},
         "input + instructions, each of instructions", (),
     ),
-    "QuALITY": (
-        lambda n: {"article_id": f"{n}", "article": LONG, "title": "A title",
-                   "questions": [{"question": f"Why {n}?", "options": ["a", "b"]}]},
-        "article + questions.question, each of questions", (),
-    ),
     "CoQA": (
         lambda n: {"source": "wiki", "story": LONG, "questions": [f"When {n}?", "What for?"],
                    "answers": {"input_text": ["1475", "for it"]}},
@@ -146,12 +135,6 @@ SETS: dict[str, tuple[Callable[[int], Row], str, tuple[str, ...]]] = {
                    "choice2": "The grass was cut.", "question": ("cause", "effect")[n % 2],
                    "idx": n, "label": 0},
         "premise", ("choices_uncounted choice1,choice2",),
-    ),
-    "SWE-agent trajectories, one per row": (
-        lambda n: {"instance_id": f"a__b-{n}", "model_name": "swe-agent-8b", "eval_logs": LONG,
-                   "trajectory": [{"role": "user", "text": "We have this issue.", "mask": False},
-                                  {"role": "ai", "text": "Let us go.", "mask": False}]},
-        "trajectory (chat)", (),
     ),
 }  # fmt: skip
 
@@ -183,18 +166,22 @@ SQUAD = "paragraphs.context + paragraphs.qas.question, each of paragraphs, parag
         ({"custom_id": "1", "body": {"messages": CHAT}}, "chat", "body.messages (chat)"),
         ({"custom_id": "1", "url": "u", "body": {"prompt": "p"}}, "text", "body.prompt"),
         ({"custom_id": "1", "body": {"input": CHAT}}, "chat", "body.input (chat)"),
+        ({"url": "/v1/responses", "body": {"input": "p"}}, "chat", "body.input (chat)"),
+        ({"url": "/v1/embeddings", "body": {"input": "p"}}, "text", "body.input"),
+        ({"prompt": {"text": "a b", "replies": [answer(1)]}}, "text", "prompt.text"),
+        ({"system_prompt": LONG, "user_prompt": "Why is that so?"}, "text", "user_prompt"),
         ({"id": "1", "conversations": SHARE_GPT}, "chat", "conversations (chat)"),
         ({"prompt": CHAT, "question": "x"}, "chat", "prompt (chat)"),
         (CHAT, "chat", "record (chat)"),
         ({"text": "x"} | LENGTHS, "lengths", "input_length (lengths)"),
         ({"prompt": "x", "input_length": 1}, "text", "prompt"),
         ({"timestamp": 3, "input_length": 1}, "lengths", "input_length (lengths)"),
-        ({"question": "q", "prompt": "p"}, "text", "prompt"),
         ({"instruction": "i", "input": "x", "output": "o"}, "text", "instruction + input"),
         ({"prompts": ["a", "b"], "category": "c"}, "text", "prompts[0]"),
         ({"id": 3, "stem": "x"}, "text", "stem"),
         ("all of a text", "text", "whole file"),
         ({"id": 1, "test_question": "Why is that so?"}, "text", "test_question"),
+        ({"trajectory": [{"role": "ai", "text": "Go."}], "task": "a"}, "chat", "trajectory (chat)"),
         ({"user_input": "Why is that so?", "response": "By it."}, "text", "user_input"),
         ({"paragraphs": [{"context": "a b", "qas": [{"question": "c?"}]}]}, "text", SQUAD),
     ],
@@ -294,9 +281,17 @@ def test_a_question_beside_what_was_said_before_is_the_prompt_and_the_rest_is_na
     (history,) = selection.uncounted
     assert history.values["use"] == ["--field=history", "--field=question"]
     chats = [{"messages": [user(1)], "system": "Be kind."}, {"messages": [user(1)], "system": ""}]
-    named = [choose(*rows).uncounted for rows in (chats, chats[1:], [{"params": chats[0]}])]
-    expected = [["system"], ["params.system"]]
+    texts = [{"prompt": LONG, "system": "Be kind."}]
+    rows = (chats, chats[1:], [{"params": chats[0]}], texts)
+    named = [choose(*some).uncounted for some in rows]
+    expected = [["system"], ["params.system"], ["system"]]
     assert [one.values["beside"] for notes in named for one in notes] == expected
+
+
+def test_an_answer_at_the_end_of_most_chats_is_noted() -> None:
+    chats = [{"messages": [user(1), answer(1)]}, {"messages": [user(2)]}]
+    notes = [choose(*some, fields=("messages",)).notes for some in (chats[:1], chats, chats[1:])]
+    assert [codes(some) for some in notes] == [["answers_counted"], [], []]
 
 
 def test_bfcl_files_are_counted_with_their_functions(tmp_path: Path) -> None:

@@ -35,9 +35,7 @@ NESTED = {
         (["turns[0]"], "turns[0]", "one"),
         (["turns[-1]"], "turns[-1]", "two"),
         (["turns"], "turns", "one\n\ntwo"),
-        (["turns[]"], "turns[]", "one\n\ntwo"),
         (["ctxs[].text"], "ctxs[].text", "x\n\ny"),
-        (["ctxs[1].text"], "ctxs[1].text", "y"),
         (["meta.source"], "meta.source", "s"),
         (['meta["odd key"]'], "meta.odd key", "o"),
         (["['meta'].source"], "meta.source", "s"),
@@ -200,6 +198,13 @@ def test_the_blocks_of_a_trace_come_with_its_lengths() -> None:
     }
 
 
+def test_instructions_and_a_text_are_messages_as_vllm_makes_them_of_a_response_request() -> None:
+    body = {"instructions": "Be kind.", "input": "hi"}
+    rows = [{"url": "/v1/responses", "body": body | more} for more in ({}, {"input": CHAT})]
+    for chat in items(choose(*rows), *rows):
+        assert chat.messages == [{"role": "system", "content": "Be kind."}, *CHAT]
+
+
 @pytest.mark.parametrize(
     "record",
     [
@@ -207,7 +212,6 @@ def test_the_blocks_of_a_trace_come_with_its_lengths() -> None:
         {"messages": [{"role": "user", "content": [{"type": "text", "text": "\ud800"}]}]},
         {"messages": CHAT, "chat_template_kwargs": {"seed": 10**30, "note": "\ud800"}},
         {"messages": None},
-        {},
     ],
     ids=repr,
 )

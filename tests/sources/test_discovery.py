@@ -81,7 +81,6 @@ def test_what_is_left_out_of_a_folder_is_said(tree):
         pytest.param(b"question,answer\n", "text", id="a header alone"),
         pytest.param(b"question,a\n" + b"b,c\n" * 9 + b"d\n", "csv", id="nearly all of a width"),
         pytest.param(b"question,a\n" + b"b,c\n" * 8 + b"d\n", "text", id="too few of a width"),
-        pytest.param(b"", "json", id="empty"),
         pytest.param(b"x" * 50 + b"\0", "text", id="a stray NUL"),
         pytest.param(b"x" * 50 + b"caf\xe9", "text", id="Latin-1"),
     ],

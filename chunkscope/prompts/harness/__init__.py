@@ -12,7 +12,7 @@ register(
         name=inspect_log.FORMAT,
         suffixes=(".eval",),
         rows=inspect_log.inspect_rows,
-        claims_start=inspect_log.is_inspect_json,
+        claims_start=inspect_log.STARTS_LIKE_JSON.match,
         claims_members=inspect_log.is_inspect_zip,
         task_name=inspect_log.NAME,
     ),

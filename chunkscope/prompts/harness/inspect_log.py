@@ -39,7 +39,7 @@ _MEDIA = ("image", "audio", "video", "data", "document")
 NAME = re.compile(r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d[+-]\d\d-\d\d_(?P<task>.+)_[0-9A-Za-z]{16,}")
 _HEADERS = ("header.json", "_journal/start.json")
 _SAMPLE = re.compile(r"samples/.+_epoch_\d+\.json")
-_STARTS_LIKE_JSON = re.compile(
+STARTS_LIKE_JSON = re.compile(
     rb'\s*\{\s*"version":\s*\d+,\s*"status":\s*"[a-z]+",\s*(?:"[^"{]*":[^{]*)?"eval":\s*\{'
 )
 # Requests wait to be put in the order of sending: of at most so much log at a time.
@@ -50,10 +50,6 @@ def is_inspect_zip(names: Iterable[str]) -> bool:
     """Whether the members of an archive are those of a log."""
     names = set(names)
     return _HEADERS[1] in names or any(map(_SAMPLE.fullmatch, names))
-
-
-def is_inspect_json(start: bytes) -> bool:
-    return _STARTS_LIKE_JSON.match(start) is not None
 
 
 # --- reading --------------------------------------------------------------------------------------
@@ -162,7 +158,8 @@ class InspectSample:
         with suppress(DataError):  # a request without an answer is still a request
             completion = as_text(self._resolved(output.get("completion")))
         keys = ("name", "description", "parameters")
-        functions = [_taken(tool, keys) for tool in as_list(event.get("tools"))]
+        tools = map(as_dict, as_list(event.get("tools")))
+        functions = [{key: tool.get(key) for key in keys} for tool in tools]
         return self._ids | {
             "model": event.get("model"),
             "messages": self._sent_messages(event),
@@ -196,7 +193,7 @@ class InspectSample:
         if not isinstance(message, dict):
             raise wrong_type(message, "input[]", "object")
         used = ("role", "content", "tool_calls", "tool_call_id", "error")
-        given = self._resolved(_taken(message, used))
+        given = self._resolved({key: message.get(key) for key in used})
         sent: dict[str, Any] = {key: given[key] for key in used[:2]}
         if isinstance(content := given["content"], list):
             thoughts = [part for part in content if as_dict(part).get("type") == "reasoning"]
@@ -234,10 +231,6 @@ class InspectSample:
         if name not in self._attachments:
             raise DataError("points_nowhere", name=value[:80])
         return self._attachments[name]
-
-
-def _taken(value: Any, keys: Sequence[str]) -> dict[str, Any]:
-    return {key: as_dict(value).get(key) for key in keys}
 
 
 def _model_events(events: Any) -> Iterator[dict[str, Any]]:

@@ -13,7 +13,6 @@ from chunkscope.report.words.problems import message_and_hint
 LONG = 2_048  # tokens: shorter prompts fit a step of every setting people use
 MOST_NOTES = 20
 
-
 SENTENCES: dict[str, Template] = {
     "counted_again": "all counted again with {reference}: the fast engine differed on a sample",
     "no_tokenizer_config": "the local cache has no tokenizer_config.json: special tokens and "
@@ -25,6 +24,7 @@ SENTENCES: dict[str, Template] = {
     "choices_uncounted": "counted without the choices, which an evaluation sends, too: use {use}",
     "first_counted": 'only "{counted}" was counted, not the others of that list: use {use}',
     "left_out": 'probably miscounted, as only "{counted}" was counted, not "{beside}": use {use}',
+    "answers_counted": "most chats end in an assistant's turn, counted as part of the prompt",
     "empty_prompts": "{count:prompt} of no tokens, which vLLM refuses",
     "media_rows": "images, audio or video in {count:row}: only the text is counted",
     "tools_ignored": "the chat template ignores the tools of {count:row}: they are not counted",
@@ -38,9 +38,6 @@ SENTENCES: dict[str, Template] = {
     "several_models": "its requests went to several models: {models}",
     "counted_by_mock": "lengths from Inspect's mock model; --field messages counts them with yours",
 }
-
-
-# -- lengths and prefixes -------------------------------------------------------------------------
 
 
 def lengths(profile: Profile) -> Iterator[str]:

@@ -83,19 +83,20 @@ HINTS = {
     "not_there": "check the name; empty folders do not count",
     "bomb": "it may be a decompression bomb: check where it comes from",
     "room": "set TMPDIR to a folder with more room",
-    "too_long": "write its rows as JSON Lines (`jq -c '.[]'`), or name its format: see "
-    "input_format in `chunkscope help config`",
+    "too_long": "write its rows as JSON Lines (`jq -c '.[]'`), or set another input_format",
     "not_a_document": "is it cut off? Check it with `python -m json.tool`",
     "not_a_table": "is a quote opened there and never closed?",
     "no_saved_files": "save the dataset again",
     "other_data": "see input_format and encoding in `chunkscope help config`",
-    "unknown_data": 'say so in chunkscope.toml: [analyze] input_format = "jsonl"',
+    "unknown_data": "it reads JSON, CSV, Parquet, Arrow and text; see `chunkscope help formats`",
     "no_field": "name another field; {option} NAME=... is for one dataset of several",
     "no_fields": "expected objects with text in them",
     "near": "did you mean {option} {near}?",
     "unknown_prompt": "name it with --field, build it with --template '{{a}} {{b}}', or see --each",
     "likely": "is it --field {likely}? Or put it together with --template '{{a}} {{b}}'",
     "all_bad": "is it another field (--field) or format (`chunkscope help config`)?",
+    "template_refused": "see which roles it takes, in which order, or give --chat-template FILE",
+    "not_json": "is it cut off, or is it a web page, Python's repr or a Git LFS pointer?",
     "no_chat_template": "give --chat-template FILE, or count texts: --field 'messages[].content'",
     "template_not_jinja": "give another one with --chat-template FILE",
     "no_default_template": "give one with --chat-template FILE",
@@ -109,5 +110,6 @@ def message_and_hint(problem: Note) -> tuple[str, str | None]:
     if isinstance(fields := values.get("field_table"), list):
         more = [f"... and {values['more']} more"] if values["more"] else []
         message += "\n  ".join(("\nthe fields are:", *map(str, fields or ["none"]), *more))
-    hint = HINTS.get(str(values.get("cause", problem.code)))
+    reason = getattr(values.get("reason"), "code", "")  # of all bad rows the first one's
+    hint = HINTS.get(str(values.get("cause", reason))) or HINTS.get(problem.code)
     return message, hint and hint.format(**values)
