@@ -6,7 +6,6 @@ from chunkscope.models.shape import ModelShape
 
 EXPERTS, LATENT, WINDOWS = "a mixture of experts", "latent attention", "sliding windows"
 STATES, EIGHT_BIT, FOUR_BIT = "layers that keep a state", "8-bit weights", "4-bit weights"
-MEASURED_ON = "h200"
 # Models with these traits on one H200, and the least and most error of their makespans, where the
 # host was not faster than assumed; tests/hardware/test_measured.py computes them again.
 MEASURED: dict[tuple[str, ...], tuple[float, float]] = {
@@ -46,7 +45,7 @@ def unlike_measured(shape: ModelShape, gpu: Gpu | None, gpus: int = 1) -> Note |
     traits, (nearest, least, most) = traits_of(shape), nearest_measured(shape)
     unlike = {
         "kind": kind_of(traits) if traits != nearest else None,
-        "gpu": gpu.title if gpu and gpu.name != MEASURED_ON else None,
+        "gpu": gpu.title if gpu and gpu.name != "h200" else None,
         "gpus": gpus if gpus > 1 else None,
     }
     like = {"nearest": kind_of(nearest), "least": least, "most": most}

@@ -52,8 +52,8 @@ FOUR_BIT_S, FOUR_BIT_LAUNCH_S = 25e-6, 0.60e-3  # gpt-oss-20b: 2.95 ms for one t
 # DeepSeek-V2-Lite: 3.4 ms for one token, 79 ms launched with 27 layers; 11 us for one more request.
 LATENT_S, LATENT_LAUNCH_S, LATENT_REQUEST_S = 22e-6, 1.0e-3, 0.25e-6
 QUANTISE_S = 28e-6  # Qwen3-8B in fp8: 4.45 ms for one token instead of 3.4
-# Tokens that hide behind reading the weights on an H200, with the larger models; as many more on
-# another GPU as it computes more FLOP for each byte that it reads.
+# Tokens that hide behind reading 16-bit weights on an H200, with the larger models: more where a
+# GPU computes more FLOP for each byte that it reads, fewer where weights are packed in fewer bits.
 FREE_TOKENS, FITTED_FLOP_PER_BYTE = 84, 989e12 / 4800e9
 # Of the engine's Python, by a profile of Qwen2.5-1.5B with 200 requests: 1.5 of 5 seconds went into
 # the results of a step, the rest into the step to come.
@@ -242,10 +242,11 @@ def step_model(
     if gpu.speed is None:
         return None
     byte_s, flop_s, tp = 1e-9 / gpu.speed[0], 1e-12 / gpu.speed[1], parallel.tensor
-    a, e, p, window = shape.attention, shape.experts, shape.parameters, _window(shape)
+    a, e, p, q = shape.attention, shape.experts, shape.parameters, shape.quantization
     expert_bytes = shape.bytes_of("experts") if e else 0
     looked_up = BYTES * (p.by_layer + (0 if shape.tied else p.embedding))
-    reading = WEIGHTS_OF_FOUR_BIT_EXPERTS if shape.quantization.bits <= 4 else WEIGHTS_OF_EXPERTS
+    reading = WEIGHTS_OF_FOUR_BIT_EXPERTS if q.bits <= 4 else WEIGHTS_OF_EXPERTS
+    packed = q.bits / 16 if "mlp" in q.kinds and not q.eight_bit_products else 1.0
     kv_bytes: float = _with_borrowers(shape, shape.kv_bytes_per_token(tp, kv_element_bytes))
     by_head = WIDE_HEADS if a.head_dim > USUAL_HEAD else _narrow(a)
     kv_bytes *= LATENT_SLOWNESS if a.latent else by_head
@@ -259,16 +260,16 @@ def step_model(
         + exchange_token_s,
         per_prefill_pair_s=_pair_flops(shape) / tp / ATTENTION * flop_s,
         per_decode_context_s=kv_bytes / KV_CACHE * byte_s,
-        mixed=MIXED / window.context(1),  # of windows as of all else
+        mixed=MIXED / _window(shape).context(1),  # of windows as of all else
         per_request_s=2 * (p.head or p.embedding) / tp / MATMUL * flop_s
         + 2 * state_bytes / WEIGHTS * byte_s
         + (shape.kv_layers * LATENT_REQUEST_S if a.latent else 0.0),
-        free_tokens=round(FREE_TOKENS * byte_s / flop_s / FITTED_FLOP_PER_BYTE),
+        free_tokens=round(FREE_TOKENS * packed * byte_s / flop_s / FITTED_FLOP_PER_BYTE),
         # Each of several replicas reads experts for the tokens of all.
         experts_s=expert_bytes / tp / parallel.data / reading * byte_s,
         expert_share=chosen(e.active / e.count, parallel.data) if e else 0.0,
         graphed_tokens=GRAPHED_BY_ARCHITECTURE.get(shape.architecture, GRAPHED_TOKENS),
-        window=window,
+        window=_window(shape),
         host=assumed_host(shape),
     )
 

@@ -53,6 +53,7 @@ def test_the_launch_of_a_large_step_grows_with_the_layers(model, launch_ms):
 # them that a token chooses, how many times as long context takes beside prompts, tokens that hide
 # behind the weights, tokens up to which steps are CUDA graphs.
 FP8 = {"quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}}
+AWQ = {"quantization_config": {"quant_method": "awq", "bits": 4, "group_size": 128}}
 STEPS = {
     "dense, replicas do not talk": ("llama-3.1-8b", {}, "h200", {"data": 2},
         (4.8185, 22.054, 0.88353, 34.133, 1.6599, 0, 0, 1.55, 84, 512)),
@@ -72,6 +73,8 @@ STEPS = {
         (0.50763, 0.023134, 0.031832, 2.2773, 0.0016566, 0, 0, 1.3099, 84, 512)),
     "states": ("qwen3-next", {}, "h200", {"tensor": 2},
         (0.64908, 0.040013, 0.0022737, 0.16267, 0.10038, 0.00079922, 0.25, 1.55, 84, 512)),
+    "4 bits, multiplied in 16": ("qwen3-8b", AWQ, "h200", {},
+        (2.6356, 21.948, 0.99397, 38.4, 1.9664, 0, 0, 1.55, 21, 512)),
     "8 bits": ("qwen3-8b", FP8, "h200", {},
         (4.4165, 13.122, 0.99397, 38.4, 1.9664, 0, 0, 1.55, 84, 512)),
 }  # fmt: skip
