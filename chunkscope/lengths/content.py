@@ -77,7 +77,8 @@ def _canonical(row: Any) -> bytes:
 def _as_text(value: Any) -> Any:
     """Numbers as a CSV has them; a field without a value is no field."""
     if isinstance(value, dict):
-        return {str(k): _as_text(v) for k, v in value.items() if v is not None and v != ""}
+        held = [(str(k), v) for k, v in value.items() if v is not None and v != ""]
+        return {k: v if type(v) is str else _as_text(v) for k, v in held}
     if isinstance(value, list | tuple):
         cells = [c for part in value for c in (part.values() if type(part) is dict else [part])]
         is_text = {*map(type, cells)} == {str} and "" not in cells

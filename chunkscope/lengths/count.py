@@ -29,7 +29,7 @@ from chunkscope.tokenizers.reference import ID_BYTES, engine_name
 from chunkscope.tokenizers.tokenizer import Tokenizer
 
 _GROUP_BYTES = 1 << 17  # at least, for which it is worth to ask a thread
-_MOST_BYTES = 96 << 20  # under way: what is read while a fast engine is loaded
+_MOST_BYTES = 160 << 20  # under way: what is read while a fast engine is loaded
 _MOST_CHOICES = 32  # that are letters or words; more are sentences, and not looked at
 
 
@@ -238,7 +238,9 @@ def in_order(
             waiting.append((group, size, pool.submit(tokenizer.id_bytes, texts) if texts else None))
             under_way += size
             group, texts, size = [], [], 0
-        while waiting and (under_way > _MOST_BYTES or item is None or not waiting[0][2]):
+        while waiting and (
+            under_way > _MOST_BYTES or item is None or not waiting[0][2] or waiting[0][2].done()
+        ):
             done, done_size, ids = waiting.popleft()
             under_way -= done_size
             tokens = iter(ids.result() if ids else ())  # without texts no tokenizer is needed

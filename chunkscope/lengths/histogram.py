@@ -67,9 +67,6 @@ class LengthHistogram:
     def of(cls, lengths: Iterable[int]) -> "LengthHistogram":
         return cls(dict(Counter(lengths)))
 
-    def __add__(self, other: "LengthHistogram") -> "LengthHistogram":
-        return added_up([self, other])
-
     @cached_property
     def _ranked(self) -> Ranked:  # by a name that orjson does not write
         return Ranked(self.counts, self.counts.values())

@@ -88,11 +88,7 @@ class ChatTemplate:
 
 
 def choose_template(value: Any, has_tools: bool) -> str | None:
-    """The template out of what `chat_template` holds: text, or several by name.
-
-    >>> choose_template([{"name": "default", "template": "a"}], has_tools=True)
-    'a'
-    """
+    """The template out of what `chat_template` holds: text, or several by name."""
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, list):

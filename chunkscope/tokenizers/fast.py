@@ -1,6 +1,6 @@
 """The fast engines: they count ten to thirty times as fast as the reference, and take time to load.
 
-splintr loads in a third of a second; fastokens takes two, and then counts twice as fast. Each is
+splintr loads in a tenth of a second; fastokens takes two, and then counts twice as fast. Each is
 used for a tokenizer only after `check` found no difference, and where a wheel of it is installed.
 """
 
@@ -18,7 +18,7 @@ import orjson
 from chunkscope.tokenizers.prepare import TokenizerFacts
 from chunkscope.tokenizers.reference import ID_BYTES, Reference, TiktokenReference, engine_name
 
-MUCH = 150_000_000  # characters: what counts faster comes before what loads faster
+MUCH = 100_000_000  # characters: what counts faster comes before what loads faster
 
 
 class FastEngine:
@@ -77,7 +77,10 @@ class Splintr(FastEngine):
             # By younger tables of Unicode than the reference's. Text that is in NFC by these
             # (Python's are) is changed by neither, as Unicode never takes back a composition.
             settings["normalizer"], self.only_nfc = None, True
-        plain = orjson.dumps(settings)[:-1] + b"," + key + model
+        # Without merges it loads in a quarter of the time, and joins what has the lowest id first:
+        # the same, where each merge makes the next id, and every entry is made by merges.
+        vocabulary = model.partition(b',"merges":[')[0]
+        plain = orjson.dumps(settings)[:-1] + b"," + key + vocabulary + b',"merges":[]}}'
         return splintr.from_json_bytes(plain).encode_batch_flat
 
 

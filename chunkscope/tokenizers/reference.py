@@ -117,19 +117,33 @@ class LoadedBeside(Reference):
 
 
 def answer(kind: str, path: str) -> None:
-    """What the other process does, as long as it is asked."""
+    """What the other process does, as long as it is asked. Who counts goes first."""
+    os.nice(9)
     reference = load_source(TokenizerFiles("", TokenizerKind(kind), (Path(path),)))
     for texts in sys.stdin.buffer:
         print(orjson.dumps(reference.ids(orjson.loads(texts))).decode(), flush=True)  # noqa: T201
 
 
 class TransformersReference(Reference):
-    """What AutoTokenizer makes of a folder: what vLLM serves."""
+    """What AutoTokenizer makes of a folder: what vLLM serves. Its own Python runs if trusted."""
 
     package = "transformers"
 
     def __init__(self, folder: Path, *, trust_remote_code: bool) -> None:
-        self.tokenizer = load_auto(folder, trust_remote_code=trust_remote_code)
+        known = {"trust_remote_code": trust_remote_code, "local_files_only": True}
+        try:
+            self.tokenizer = auto_tokenizer().from_pretrained(str(folder), **known)
+        except ImportError as error:
+            raise MissingError(f"the tokenizer in {folder} needs a package: {error}") from error
+        except Exception as error:  # from_pretrained raises whatever a damaged file provokes
+            if "trust_remote_code" in str(error):
+                raise InputError(
+                    f"the tokenizer in {folder} is Python code, which is not run by default",
+                    hint="if you trust it, pass --trust-remote-code",
+                ) from error
+            raise InputError(
+                f"transformers cannot load the tokenizer in {folder}: {first_line(error)}"
+            ) from error
         self.tokenizer(["a"])  # one whose special tokens are not there panics now
         self.special_added = int(self.tokenizer.num_special_tokens_to_add())
 
@@ -221,23 +235,3 @@ def auto_tokenizer() -> Any:
 
     logging.set_verbosity_error()
     return AutoTokenizer
-
-
-def load_auto(folder: Path, *, trust_remote_code: bool = False) -> Any:
-    """What AutoTokenizer makes of a local folder. A tokenizer's own Python runs only if trusted."""
-    auto = auto_tokenizer()
-    try:
-        return auto.from_pretrained(
-            str(folder), trust_remote_code=trust_remote_code, local_files_only=True
-        )
-    except ImportError as error:
-        raise MissingError(f"the tokenizer in {folder} needs a package: {error}") from error
-    except Exception as error:  # from_pretrained raises whatever a damaged file provokes
-        if "trust_remote_code" in str(error):
-            raise InputError(
-                f"the tokenizer in {folder} is Python code, which is not run by default",
-                hint="if you trust it, pass --trust-remote-code",
-            ) from error
-        raise InputError(
-            f"transformers cannot load the tokenizer in {folder}: {first_line(error)}"
-        ) from error

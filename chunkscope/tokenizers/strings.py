@@ -31,8 +31,8 @@ def suite(document: dict[str, Any]) -> list[str]:
     """The test strings, with the words and special tokens of this tokenizer.json among them."""
     texts = ["", *_SENTENCES, *_YOUNG_COMPOSITIONS, *_white_space(), *_runs(), *_mixtures(1500)]
     texts += [unicodedata.normalize(form, s) for form in ("NFD", "NFKC") for s in _SENTENCES]
-    texts += _code_points(document)
-    return [*texts, *_vocabulary_words(document), *_special_tokens(document)]
+    words, special = _vocabulary_words(document), _special_tokens(document)
+    return [*texts, *_code_points(document), *words, *special]
 
 
 def sentences() -> list[str]:
@@ -78,13 +78,14 @@ def _mixtures(count: int) -> Iterator[str]:
 
 
 def _vocabulary_words(document: dict[str, Any]) -> Iterator[str]:
-    """Entries of the tokenizer's vocabulary, alone and in a row: merges must end the same way."""
-    vocabulary = document.get("model", {}).get("vocab") or {}
-    words = list(vocabulary) if isinstance(vocabulary, dict) else []
-    shown = [word.replace("Ġ", " ").replace("Ċ", "\n") for word in words[:: 1 + len(words) // 3000]]
-    for start in range(0, len(shown), 8):
-        yield "".join(shown[start : start + 8])
-        yield " ".join(shown[start : start + 8])
+    """Entries of the tokenizer's vocabulary, in lines and in a row: merges must end alike."""
+    from tokenizers.decoders import ByteLevel
+
+    words = list(document.get("model", {}).get("vocab", ()))
+    for joiner, most in (("Ċ", 16_000), ("", 3000)):
+        shown = words[:: 1 + len(words) // most]
+        for start in range(0, len(shown), 8):
+            yield ByteLevel().decode([joiner.join(shown[start : start + 8])])
 
 
 def _special_tokens(document: dict[str, Any]) -> Iterator[str]:

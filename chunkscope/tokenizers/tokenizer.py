@@ -228,5 +228,4 @@ class Tokenizer:
         if not source:
             raise DataError("no_chat_template", tokenizer=self.name)
         template = ChatTemplate(source, special_tokens=self.facts.special_tokens, date=self._date)
-        self._templates[has_tools] = template
-        return template
+        return self._templates.setdefault(has_tools, template)

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chunkscope import LengthHistogram
-from chunkscope.lengths.histogram import PERCENTILES
+from chunkscope.lengths.histogram import PERCENTILES, added_up
 
 lengths = st.lists(st.integers(0, 200_000) | st.integers(0, 5), min_size=1, max_size=300)
 histograms = st.dictionaries(st.integers(0, 10**6), st.integers(1, 10**9)).map(LengthHistogram)
@@ -37,9 +37,9 @@ def test_percentiles_of_more_rows_than_an_array_could_hold() -> None:
 def test_adding_up_does_not_depend_on_the_order(
     a: LengthHistogram, b: LengthHistogram, c: LengthHistogram
 ) -> None:
-    assert (a + b) + c == a + (b + c)
-    assert a + b == b + a
-    assert a + LengthHistogram({}) == a
+    assert added_up([added_up([a, b]), c]) == added_up([a, added_up([b, c])]) == added_up([a, b, c])
+    assert added_up([a, b]) == added_up([b, a])
+    assert added_up([a, LengthHistogram({})]) == a
 
 
 @given(lengths=lengths, limit=st.integers(-1, 200_001))

@@ -248,7 +248,7 @@ def test_named_templates_are_chosen_as_transformers_chooses() -> None:
     named = [{"name": "default", "template": "d"}, {"name": "tool_use", "template": "t"}]
     assert choose_template(named, has_tools=False) == "d"
     assert choose_template(named, has_tools=True) == "t"
-    assert choose_template({"default": "d"}, has_tools=True) == "d"
+    assert choose_template([{"name": "default", "template": "d"}], has_tools=True) == "d"
     assert choose_template("text", has_tools=True) == "text"
     assert choose_template(None, has_tools=False) is None
     with pytest.raises(InputError, match="rag"):

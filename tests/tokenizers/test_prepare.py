@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from tokenizers.processors import BertProcessing, TemplateProcessing
@@ -84,11 +85,11 @@ def test_a_tokenizer_whose_python_side_does_more_is_counted_by_transformers(
     folder = save(splitting(WORDS, "t h"), tmp_path / "t", tokenizer_class=FAST)
     trusted: list[bool] = []
 
-    def load(_: Path, *, trust_remote_code: bool = False) -> Any:
+    def load(_: str, *, trust_remote_code: bool, **_known: Any) -> Any:
         trusted.append(trust_remote_code)
         return Repeating(tokenizer_file=str(folder / "tokenizer.json"))
 
-    monkeypatch.setattr(reference, "load_auto", load)
+    monkeypatch.setattr(reference, "auto_tokenizer", lambda: Mock(from_pretrained=load))
     assert Tokenizer(str(folder), trust_remote_code=True).facts.runs_code
     assert lengths(folder, ["abc", "the"]) == [6, 4]
     assert trusted == [True, False]

@@ -135,13 +135,13 @@ def test_a_prefix_file_is_read_again_for_the_dataset_it_was_given_for(data, tmp_
 @pytest.mark.real
 @pytest.mark.shared
 def test_real_chats_have_the_ids_that_transformers_gives(shared):
-    from chunkscope.tokenizers.reference import load_auto
+    from transformers import AutoTokenizer
 
     folder = shared / "tokenizers" / "llama3.1"
     options = AnalyzeOptions(tokenizer=str(folder), chat_date=datetime.date(2024, 7, 26))
     chats = shared / "data" / "mt_bench_101" / "mtbench101_messages.jsonl"
     real = assert_as_analyzed([chats], options)
-    encoded = load_auto(folder)(texts(real), add_special_tokens=False)
+    encoded = AutoTokenizer.from_pretrained(folder)(texts(real), add_special_tokens=False)
     assert [list(prompt.ids) for prompt in real] == encoded["input_ids"]
 
 
