@@ -21,7 +21,7 @@ from chunkscope.vllm.flags import ServeFlag, flags_of, parse_words, why_unknown
 from chunkscope.vllm.rules import Version
 from chunkscope.vllm.settings import NAMES, OWN, Settings
 
-SERVE = re.compile(r"\bvllm\s+serve\b|\bvllm\.entrypoints\.openai\.api_server\b")
+SERVE = re.compile(r"\bvllm(?:\s+serve|\.entry\S+api_server)\b|\bdocker run .*/vllm-openai\S*")
 COMMENT = re.compile(r"(?m)(?:^|(?<=[ \t]))#.*$")
 ENDS = re.compile(r"[|;&<>]|\d?>")  # a shell's word after which the arguments are over
 # A `vllm` that is another command; what of the environment may change memory or speed.
@@ -161,8 +161,8 @@ def from_yaml(text: str, version: Version) -> CommittedArguments:
         document = yaml.safe_load(text)
     except (yaml.YAMLError, RecursionError) as error:
         raise ValueError(" ".join(str(error).split())) from None
-    if not isinstance(document, dict):
-        raise ValueError("it has no `key: value` lines")  # noqa: TRY004
+    if not isinstance(document, dict) or {"apiVersion", "services"} & document.keys():
+        raise ValueError("it is no list of `key: value` lines for vLLM")
     words: list[str] = []
     dropped: list[Refusal] = []
     for key, value in document.items():

@@ -25,7 +25,7 @@ from chunkscope.planning.plan import Plan
 from chunkscope.planning.request import chosen_datasets
 from chunkscope.planning.simulator import Simulator, draw
 from chunkscope.vllm.deployment import Deployment, Refusal
-from chunkscope.vllm.flags import NEVER_WORKED, Release, release
+from chunkscope.vllm.flags import NEVER_WORKED, Release, flags_of, release
 from chunkscope.vllm.rules import NEWEST
 from chunkscope.vllm.settings import NAMES, UNUSUAL, Settings
 
@@ -84,7 +84,7 @@ def _refusals(committed: CommittedArguments, running: Release) -> Iterator[Refus
         if one.code != "argument_unknown" or running.version <= NEWEST:
             yield one
     for name, value in committed.others.items():
-        if name in NEVER_WORKED and value != "1":
+        if name in NEVER_WORKED and value != "1" and name in flags_of(running.version):
             yield Refusal(argument=name, code="argument_partial_prefills")
         if name == "config":
             yield Refusal(argument=name, code="argument_other_file")

@@ -88,29 +88,29 @@ def arguments(findings: Findings) -> str:
 
 def chapters(findings: Findings, comparison: ReportComparison | None = None) -> list[Chapter]:
     """In the order of the page; those of what is not there are left out."""
-    v = findings.verification
-    measurements = _of(v, top=v is not _measurements(findings))
+    v, of_another = findings.verification, findings.verification_is_of_this_plan is False
+    title = "What was measured" + ", of another plan" * of_another
     engines = findings.diagnosis.engines if findings.diagnosis else ()
     models = ", ".join(dict.fromkeys(one.facts.model or "unknown model" for one in engines))
     parts: tuple[tuple[str, str, Sequence[Section]], ...] = (
         ("changes", "What changed", _of(comparison)),
         ("plan", "Settings that were tried", _of(findings.plan, details=False)),
         ("lengths", "Prompt lengths", _lengths(findings)),
-        ("measured", "What was measured", measurements),
+        ("measured" + "-before" * of_another, title, _of(v, top=of_another)),
         ("simulated", "Simulated settings", _simulated(findings)),
         ("engine", f"What limited the engine: {models}", _of(findings.diagnosis)),
         ("sources", "Sources", [_origins(findings)]),
     )
     top = first_screen(findings)
     shown = []
-    for name, title, sections in parts:
+    for name, heading, sections in parts:
         rest = []
         for section in sections:
             texts = tuple(text for text in section.sentences if text not in top.sentences)
             notes = tuple(note for note in section.notes if note not in top.notes)
             rest.append(replace(section, sentences=texts, notes=notes))
         if rest := [section for section in rest if not section.is_empty]:
-            shown.append(Chapter(id=name, title=title, sections=tuple(rest)))
+            shown.append(Chapter(id=name, title=heading, sections=tuple(rest)))
     return shown
 
 

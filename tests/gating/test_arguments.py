@@ -50,6 +50,7 @@ def test_words_are_read_as_vllm_reads_them(text, values):
         "# a comment goes on for no line \\\nvllm serve org/m --max-num-seqs 8",
         "vllm serve org/m --max-num-seqs 8 \\\n # --max-num-seqs 2\n--max-num-seqs 3",
         "python3 -m vllm.entrypoints.openai.api_server --model org/m --max-num-seqs 8",
+        "docker run --gpus all -p 80:80 vllm/vllm-openai:v0.28.0 --model org/m --max-num-seqs 8",
     ],
 )
 def test_of_a_start_script_the_command_that_starts_vllm_is_read(tmp_path, script):
@@ -90,6 +91,7 @@ def test_what_no_setting_stands_for_is_kept_as_it_is_written():
     for text, others in (
         ("--enforce-eager", {"enforce_eager": "true"}),
         ("--no-enforce-eager --dtype auto", {}),
+        ("-O3", {"optimization_level": "3"}),
         ("--dtype=half -pp 8", {"dtype": "half", "pipeline_parallel_size": "8"}),
         ("--config other.yaml", {"config": "other.yaml"}),
         ("--who knows this", {"who": "knows this"}),
@@ -136,7 +138,7 @@ def test_model_args_that_neither_the_harness_nor_vllm_has_are_faults():
     assert (read.model, read.others) == ("m", {"max_gen_toks": "9"})
 
 
-YAML = (b"- 1", b"", b"a: [", b"a: " + b"[" * 5000, b"!!python/object:os.system {}")
+YAML = (b"- 1", b"", b"services:", b"a: [", b"a: " + b"[" * 5000, b"!!python/object:os.system {}")
 TEXT = (b"--x 'open", b"a=1,b", b"a=1,=2", b"{", b"\xff\xfe\x00", None, b"lm_eval --tasks t")
 TEXT += (b"vllm serve a\nvllm serve b", b"sh -c 'vllm serve a'", b"vllm() { :; }\nvllm serve a")
 TEXT += (b"vllm serve a \\\r\n--seed 1", b"alias vllm=x\nvllm serve a")

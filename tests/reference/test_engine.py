@@ -161,9 +161,6 @@ def test_the_steps_are_the_simulators_one_for_one(
     check_equal("Llama", requests, found)
 
 
-# -- what is measured ----------------------------------------------------------------------------
-
-
 def test_times_are_those_of_the_steps() -> None:
     requests = requests_of((9, 120), arrivals=(0.0, 1e-9))
     model = model_of("Llama")

@@ -74,9 +74,6 @@ def test_of_many_datasets_the_longest_are_listed_and_folders_are_one_line() -> N
     assert [name for name, _ in few][:3] == ["b", "a", "c"]
 
 
-# -- the plan ------------------------------------------------------------------------------------
-
-
 def test_what_did_better_on_an_engine_is_the_plan_to_use(tmp_path) -> None:
     findings = examples.folder(tmp_path, "profile", "plan", "verify")
     assert arguments(findings)
@@ -88,6 +85,13 @@ def test_what_did_better_on_an_engine_is_the_plan_to_use(tmp_path) -> None:
         )
     )
     assert not arguments(replace(findings, verification=worse))
+
+
+def test_what_another_plan_did_is_no_answer_of_this_one(tmp_path) -> None:
+    findings = examples.folder(tmp_path, "profile", "plan", "verify")
+    other = replace(findings, verification=replace(findings.verification, plan_digest="other"))
+    told = {s.title: s.details for s in sections(other) if "measured" in s.title}
+    assert told == {"What was measured, of another plan": True}
 
 
 def test_a_simulation_names_all_of_its_gpus() -> None:

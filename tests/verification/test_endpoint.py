@@ -269,9 +269,6 @@ def test_other_users_of_the_server_spoil_its_own_counts():
     assert run.notes[0].values == {"finished": 6, "sent": 3}
 
 
-# -- what goes wrong on the way ------------------------------------------------------------------
-
-
 def after(good: int, then):
     """A server that answers so many requests well."""
     left = [good]

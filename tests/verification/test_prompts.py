@@ -216,9 +216,6 @@ def test_real_prompts_share_what_they_share(tmp_path, small) -> None:
     assert max(depths(sent.stretches)) > 80
 
 
-# -- what cannot be repeated ---------------------------------------------------------------------
-
-
 def test_what_the_profile_does_not_keep_is_refused(data, tmp_path, small):
     template = tmp_path / "t.jinja"
     template.write_text("{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}")

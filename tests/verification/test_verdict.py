@@ -90,9 +90,6 @@ def test_at_a_given_rate_latency_decides_for_how_long_all_takes_is_the_rates_doi
     assert verdict(PLAN).goal == "makespan_s"
 
 
-# -- where the plan was made for limits ------------------------------------------------------------
-
-
 def using(one, *uses):
     """The same run, with so much of the tightest limit used in its repeats."""
     pairs = zip(one.repeats, uses, strict=True)

@@ -71,6 +71,7 @@ def _row(one: dict[str, Any]) -> dict[str, str] | None:
     name, takes = names[0], _takes(one)
     choices = sorted(c for c in one["choices"] if c != "None") if takes != "texts" else []
     short = [word for word in words if not word.startswith("--")]
+    short += ["-O"] * (name == "optimization_level")  # vLLM puts one for the other, then parses
     return {
         "name": name,
         "also": " ".join((*names[1:], *short)),

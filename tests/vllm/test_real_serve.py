@@ -33,7 +33,7 @@ WORDS = (
     *("--max-num-b 256", "--no-enable-ch --port 8000 --api-key a b", "--max-num 64"),
     *("--Max-Num-Seqs 2", "--bogus-flag-xyz 3", "--scheduling-policy bogus", "--block-size x"),
     *("--max-num-seqs 1K", "--max-model-len 25.6k", "--enable-chunked-prefill false"),
-    "-tp 2 -pp 8 --hf-overrides.num_hidden_layers 1",
+    "-tp 2 -pp 8 -O3 --hf-overrides.num_hidden_layers 1",
 )
 
 
