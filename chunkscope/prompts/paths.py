@@ -4,6 +4,7 @@ A path is a chain of keys, list positions and "all elements". Nothing in a path 
 evaluated: they are split once and looked up literally.
 """
 
+import ast
 import json
 import re
 from codecs import utf_16_le_encode
@@ -116,10 +117,12 @@ def _texts_in(values: list[Any], field: str) -> Iterator[str]:
 
 
 def json_in(value: Any) -> Any:
-    """What a cell of a table holds as JSON text, such as a list; anything else as it is."""
+    """What a cell holds as JSON, or as Python wrote it, with NumPy's lists; or the cell itself."""
     if isinstance(value, str) and value.lstrip()[:1] in ("[", "{"):
         with suppress(ValueError, RecursionError):
             return json.loads(value)
+        with suppress(ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
+            return json.loads(json.dumps(ast.literal_eval(value.replace("}\n {", "}, {"))))
     return value
 
 

@@ -137,6 +137,9 @@ def select(head: Sequence[Any], options: SelectOptions, *, prefix: str = "") -> 
         with suppress(DataError, RecursionError):
             answered += selection.prompt(record).messages[-1]["role"] == "assistant"
     notes += [note("answers_counted")] if answered * 2 > len(head) else []
+    for key in filter(_MEDIA.fullmatch, keys_of(head)):
+        if any(map(FieldPath((key,)).find, head)):
+            notes.append(note("media_beside", field=printable(key)))
     if not is_text:
         notes += [note("choices_unused")] if choices else []
         notes += [note("prefix_unused")] if prefix else []
@@ -226,6 +229,7 @@ _QUESTIONS = ("question", "query", "prompt", "instruction", "problem")
 _PROMPT_WORDS = {*_QUESTIONS, "task", "intent", "statement", "input"}
 # Messages under these names are a run, whatever stands beside them.
 _SYSTEMS = ("system", "system_prompt", "instructions")  # what a chat may begin with
+_MEDIA = re.compile(r"(image|img|audio|video)s?(_?(\d+|path|url|file))?", re.IGNORECASE)
 _RUNS = {"traj", "trajectory", "trajectories", "messages", "chat"}
 # Parts of names of fields that hold what the model should say, or that no prompt is made of.
 _NOT_PROMPT = re.compile(
@@ -422,13 +426,10 @@ class _Guess:
         self.head, self.answers, self.chat_of = head, answers, chat_of
         self.keys = keys_of(head)
         self.leaves = {leaf.path.steps: leaf for leaf in leaves(head)}
-        # Keys at which most records have a text, and those of them that ask something.
-        self.common = [
-            key
-            for key in self.keys
-            if (leaf := self.leaves.get((key,))) and len(leaf.texts) * 2 > len(head)
-        ]
-        self.asks = {key.lower() for key in self.common} & {*_QUESTIONS, "input"}
+        # Columns in which most records have a text, and those of them that ask something.
+        columns = [leaf for leaf in self.leaves.values() if len(leaf.path.steps) == 1]
+        self.common = [leaf for leaf in columns if len(leaf.texts) * 2 > len(head)]
+        self.asks = {leaf.path.text.lower() for leaf in self.common} & {*_QUESTIONS, "input"}
         prose = (
             leaf
             for leaf in self.leaves.values()
@@ -443,9 +444,9 @@ class _Guess:
         lines = sum(isinstance(record, str) for record in self.head)
         yield lines, text_of(RECORD, label=whole)
         # OpenAI's messages, and request bodies of its batch files: of /v1/responses also a text.
-        urls = [str(record.get("url")) for record in self.head if isinstance(record, dict)]
-        if count := sum(url.endswith("/responses") for url in urls):
-            yield count, self._chat(FieldPath(BATCH_INPUT))
+        if leaf := self.leaves.get(BATCH_INPUT):
+            urls = [str(record.get("url")) for record in self.head if isinstance(record, dict)]
+            yield sum(url.endswith("/responses") for url in urls), self._chat(leaf.path)
         yield from self._chats(("messages",), ("body", "messages"), ("body", "input"))
         yield from self._texts(("body", "prompt"), ("body", "input"))
         yield from self._chats(("conversations",), ("conversation",), ("prompt",))
@@ -481,8 +482,7 @@ class _Guess:
         texts = [leaf for leaf in self.likely if not leaf.chats and len(leaf.path.steps) == 1]
         yield from [self._text(leaf) for leaf in texts if _sounds_like_a_prompt(leaf)][:1]
         # The only field that holds text in most records, unless it is there to name them.
-        common = [self.leaves[(key,)] for key in self.common]
-        common = [leaf for leaf in common if not are_identifiers(leaf.texts)]
+        common = [leaf for leaf in self.common if not are_identifiers(leaf.texts)]
         if len(common) == 1 and not are_labels(common[0].texts):
             leaf = common[0]
             if not is_no_prompt(leaf.path.text) or _sounds_like_a_prompt(leaf):

@@ -18,7 +18,7 @@ from chunkscope.artefacts.files import several
 from chunkscope.artefacts.note import Note
 from chunkscope.errors import UsageError
 from chunkscope.prompts import chat
-from chunkscope.prompts.harness.log import HarnessLog, SentRequest, as_dict, as_list, rows_in
+from chunkscope.prompts.harness.log import HarnessLog, SentRequest, as_dict, rows_in
 from chunkscope.prompts.paths import (
     JOINER,
     FieldPath,
@@ -366,8 +366,8 @@ def chat_of(
         messages, first = json_in(path.get(record)), row.get("instructions")
         if path.steps == BATCH_INPUT and isinstance(messages, str):
             messages = [{"role": "user", "content": messages}]
-        if path.steps == BATCH_INPUT and first:
-            messages = [{"role": "system", "content": first}, *as_list(messages)]
+        if path.steps == BATCH_INPUT and first and isinstance(messages, list):
+            messages = [{"role": "system", "content": first}, *messages]
         return chat.conversation(messages, row, vllm)
 
     # Tools and the like stand beside the messages; in a request body they come with it.

@@ -175,7 +175,6 @@ def test_template_arguments_come_from_the_row() -> None:
     ("value", "row", "named"),
     [
         ("hi", {}, "messages"),
-        ([], {}, "messages"),
         (["hi"], {}, "message 1"),
         ([USER, {"content": "x"}], {}, "message 2"),
         ([{"role": "wizard\n", "content": "x"}], {}, r"wizard\\n"),

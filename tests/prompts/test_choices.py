@@ -20,6 +20,7 @@ WRITTEN = "Which?\nA. red\nB. 2\nC. blue\nAnswer:"
     [
         ({"choices": ["red", 2, "blue"]}, "choices", WRITTEN),
         ({"choices": '["red", 2, "blue"]'}, "choices", WRITTEN),
+        ({"choices": "['red', 2, 'blue']"}, "choices", WRITTEN),
         ({"options": {"A": "red", "B": "2", "C": "blue"}}, "options", WRITTEN),
         ({"choices": {"text": ["red", "2", "blue"], "label": [*"ABC"]}}, "choices", WRITTEN),
         ({"choices": {"text": ["red", "2", "blue"]}}, "choices", WRITTEN),
@@ -99,7 +100,6 @@ def test_multiple_choice_without_its_choices_is_noted(fields: dict[str, Any], na
         ({"A": "x", "B": "y"}, {}),
         ({"a": "x", "b": "y", "c": "z"}, {}),
         ({"choices": ["x", "y"]}, {"template": "{question} {choices}"}),
-        ({"choices": ["x", "y"]}, {"template": "{question}"}),
         ({"choices": ["x", "y"]}, {"fields": ("question", "choices")}),
     ],
     ids=str,

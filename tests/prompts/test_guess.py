@@ -172,12 +172,14 @@ SQUAD = "paragraphs.context + paragraphs.qas.question, each of paragraphs, parag
         ({"system_prompt": LONG, "user_prompt": "Why is that so?"}, "text", "user_prompt"),
         ({"id": "1", "conversations": SHARE_GPT}, "chat", "conversations (chat)"),
         ({"prompt": CHAT, "question": "x"}, "chat", "prompt (chat)"),
+        ({"prompt": str(CHAT * 2).replace("}, {", "}\n {")}, "chat", "prompt (chat)"),
+        ({"prompt": str([CHAT[0] | {(1,): 2}])}, "text", "prompt"),
+        ({"url": "https://example.org/responses", "text": "a b"}, "text", "text"),
         (CHAT, "chat", "record (chat)"),
         ({"text": "x"} | LENGTHS, "lengths", "input_length (lengths)"),
         ({"prompt": "x", "input_length": 1}, "text", "prompt"),
         ({"timestamp": 3, "input_length": 1}, "lengths", "input_length (lengths)"),
         ({"instruction": "i", "input": "x", "output": "o"}, "text", "instruction + input"),
-        ({"prompts": ["a", "b"], "category": "c"}, "text", "prompts[0]"),
         ({"id": 3, "stem": "x"}, "text", "stem"),
         ("all of a text", "text", "whole file"),
         ({"id": 1, "test_question": "Why is that so?"}, "text", "test_question"),
@@ -288,10 +290,12 @@ def test_a_question_beside_what_was_said_before_is_the_prompt_and_the_rest_is_na
     assert [one.values["beside"] for notes in named for one in notes] == expected
 
 
-def test_an_answer_at_the_end_of_most_chats_is_noted() -> None:
+def test_an_answer_at_the_end_of_most_chats_is_noted_and_a_picture_beside_a_text() -> None:
     chats = [{"messages": [user(1), answer(1)]}, {"messages": [user(2)]}]
     notes = [choose(*some, fields=("messages",)).notes for some in (chats[:1], chats, chats[1:])]
     assert [codes(some) for some in notes] == [["answers_counted"], [], []]
+    assert codes(choose({"question": "Why?", "image_1": "a.png"}).notes) == ["media_beside"]
+    assert not choose({"question": "Why?", "image_1": None}).notes
 
 
 def test_bfcl_files_are_counted_with_their_functions(tmp_path: Path) -> None:

@@ -38,10 +38,8 @@ NESTED = {
         (["ctxs[].text"], "ctxs[].text", "x\n\ny"),
         (["meta.source"], "meta.source", "s"),
         (['meta["odd key"]'], "meta.odd key", "o"),
-        (["['meta'].source"], "meta.source", "s"),
         (["a.b"], '["a.b"]', "dots"),
         (["odd [key]"], '["odd [key]"]', "odd"),
-        (['["odd [key]"]'], '["odd [key]"]', "odd"),
         (["meta|json"], "meta", '{"source": "s", "odd key": "o"}'),
     ],
 )
@@ -201,8 +199,10 @@ def test_the_blocks_of_a_trace_come_with_its_lengths() -> None:
 def test_instructions_and_a_text_are_messages_as_vllm_makes_them_of_a_response_request() -> None:
     body = {"instructions": "Be kind.", "input": "hi"}
     rows = [{"url": "/v1/responses", "body": body | more} for more in ({}, {"input": CHAT})]
-    for chat in items(choose(*rows), *rows):
+    prompts, bad = extract(choose(*rows), *rows, {"body": body | {"input": None}})
+    for chat in prompts.items:
         assert chat.messages == [{"role": "system", "content": "Be kind."}, *CHAT]
+    assert bad == [3]
 
 
 @pytest.mark.parametrize(

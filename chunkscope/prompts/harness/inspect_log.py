@@ -48,8 +48,7 @@ SORTED_BYTES = 64 << 20
 
 def is_inspect_zip(names: Iterable[str]) -> bool:
     """Whether the members of an archive are those of a log."""
-    names = set(names)
-    return _HEADERS[1] in names or any(map(_SAMPLE.fullmatch, names))
+    return any(name == _HEADERS[1] or _SAMPLE.fullmatch(name) for name in names)
 
 
 # --- reading --------------------------------------------------------------------------------------

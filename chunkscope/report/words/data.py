@@ -26,6 +26,7 @@ SENTENCES: dict[str, Template] = {
     "left_out": 'probably miscounted, as only "{counted}" was counted, not "{beside}": use {use}',
     "answers_counted": "most chats end in an assistant's turn, counted as part of the prompt",
     "empty_prompts": "{count:prompt} of no tokens, which vLLM refuses",
+    "media_beside": 'counted without "{field}": only text is counted',
     "media_rows": "images, audio or video in {count:row}: only the text is counted",
     "tools_ignored": "the chat template ignores the tools of {count:row}: they are not counted",
     "begun_twice": "{count:prompt} begin with {begin} twice (special_tokens = false adds none)",
