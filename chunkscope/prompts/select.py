@@ -137,9 +137,8 @@ def select(head: Sequence[Any], options: SelectOptions, *, prefix: str = "") -> 
         with suppress(DataError, RecursionError):
             answered += selection.prompt(record).messages[-1]["role"] == "assistant"
     notes += [note("answers_counted")] if answered * 2 > len(head) else []
-    for key in filter(_MEDIA.fullmatch, keys_of(head)):
-        if any(map(FieldPath((key,)).find, head)):
-            notes.append(note("media_beside", field=printable(key)))
+    media = [FieldPath((key,)) for key in keys_of(head) if _MEDIA.fullmatch(key)]
+    notes += [note("media_beside", field=path.text) for path in media if any(map(path.find, head))]
     if not is_text:
         notes += [note("choices_unused")] if choices else []
         notes += [note("prefix_unused")] if prefix else []

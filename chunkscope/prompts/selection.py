@@ -148,12 +148,13 @@ def find_choices(head: Sequence[Any]) -> Choices:
 
 # --- traces, which hold lengths in tokens: there is nothing to tokenize ---------------------------
 
-# Prompt and output columns of the traces in use: Azure's, Mooncake's and Vidur's.
+# Prompt and output columns of the traces in use: Azure's, Mooncake's, Vidur's, BurstGPT's.
 _BLANKS = re.compile(r"[\s_-]+")
 _PAIRS = {
     "contexttokens": "generatedtokens",
     "inputlength": "outputlength",
     "numprefilltokens": "numdecodetokens",
+    "requesttokens": "responsetokens",
 }
 _BLOCKS = "hashids"  # Mooncake's: numbers that stand for blocks of a prompt's tokens
 

@@ -232,6 +232,7 @@ TRACE = {"input_length": 5, "output_length": 1}
         ({"num_prefill_tokens": 5.0, "num_decode_tokens": 2.0},
          ("num_prefill_tokens", "num_decode_tokens")),
         ({"contexttokens": 5}, ("contexttokens", None)),
+        ({"Request tokens": "4", "Response tokens": 1}, ("Request tokens", "Response tokens")),
         ({"Context Tokens": 5, "generated_tokens": 1}, ("Context Tokens", "generated_tokens")),
         ({"input_length": 5, "output_length": "n/a"}, ("input_length", None)),
         ({**TRACE, "hash_ids": [0, 1]}, ("input_length", "output_length", "hash_ids")),
