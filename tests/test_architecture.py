@@ -126,7 +126,7 @@ BUDGETS = {
     "models": 1_049,
     "hardware": 1_300,
     "vllm": 1_899,
-    "simulation": 2_343,
+    "simulation": 2_330,
     "planning": 2_400,
     "verification": 3_410,
     "diagnosis": 729,

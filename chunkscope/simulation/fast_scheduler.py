@@ -69,10 +69,14 @@ class FastScheduler(Scheduler):
         read = sum(to_read(request.num_computed_tokens, tokens) for request in self.in_turn)
         return read + self.decoding.new_blocks(steps)
 
-    def skip_ahead(self, steps: int) -> int:
-        """So many of them are over; the blocks that were in use at the most."""
+    def skip_ahead(self, steps: int) -> None:
+        """So many of them are over."""
         self.num_steps += steps
-        if not self.kv_cache.groups.window:
+        if self.kv_cache.groups.window:
+            for _ in range(steps):
+                self._take_turns()
+                self.decoding.advance()
+        else:
             self.kv_cache.get_new_blocks(self._new_blocks(steps))
             self.decoding.advance(steps)
             for request in self.in_turn:
@@ -80,13 +84,6 @@ class FastScheduler(Scheduler):
                 request.chunks += 0 if request.num_output_tokens else steps
                 request.scheduled_at = self.num_steps - 1
                 self.kv_cache.cache_full_blocks(request, request.num_computed_tokens)
-            return self.kv_cache.num_used
-        most = 0
-        for _ in range(steps):
-            self._take_turns()
-            self.decoding.advance()
-            most = max(most, self.kv_cache.num_used)
-        return most
 
     def _take_turns(self, taken: int = 0) -> None:
         """Blocks for the next token of all that go on; what left their windows is given back."""

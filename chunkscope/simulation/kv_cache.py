@@ -93,18 +93,12 @@ class KvCache:
     def __init__(self, settings: Settings, pool: KvPool, rules: Rules) -> None:
         self.groups = GroupBlocks(settings, pool, rules)
         self.block_size = pool.block_size
-        self.num_blocks = pool.num_blocks
-        self.num_free = self.num_blocks
+        self.num_free = self._blank = pool.num_blocks
         self._caching = bool(settings.enable_prefix_caching) and self.groups.full > 0
         self._blank_blocks_first = rules.blank_blocks_first
         self._reserves_full_prompt = rules.reserves_full_prompt
-        self._blank = self.num_blocks
         self._queue: OrderedDict[BlockRun, None] = OrderedDict()
         self._cached: dict[int, dict[SharedRun, None]] = {}  # by stretch, oldest first
-
-    @property
-    def num_used(self) -> int:
-        return self.num_blocks - self.num_free
 
     # -- what is cached
 

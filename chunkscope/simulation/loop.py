@@ -155,7 +155,7 @@ class _Replica:
         self.scheduler, self.clock, self._coming, self._watch = scheduler, clock, coming, watch
         self._model = model
         self.timeline: list[TimelineStep] = []
-        self.preemptions = self.peak_blocks = self.most_running = 0
+        self.preemptions = self.most_running = 0
 
     def run(self, sure: Callable[[Clock], Outlook] | None) -> Outlook:
         """With async scheduling a step is launched before the result of the last is there."""
@@ -168,7 +168,6 @@ class _Replica:
             self.preemptions += len(step.preempted)
             if step:
                 clock.launch(step)
-                self.peak_blocks = max(self.peak_blocks, scheduler.kv_cache.num_used)
                 self.most_running = max(self.most_running, len(scheduler.running))
                 if step.number < self._watch:
                     self.timeline.append(_timeline_step(step, len(scheduler.waiting)))
@@ -200,7 +199,7 @@ class _Replica:
         most = scheduler.steps_alike()
         if not most or coming.next_s <= clock.now:
             return
-        step, peak = scheduler.schedule(), scheduler.kv_cache.num_used
+        step = scheduler.schedule()
         clock.launch(step)
         self._finish()  # the one before them, whatever it was
         # What `gpu_s` computes, in its order.
@@ -214,8 +213,7 @@ class _Replica:
             read = zip(pairs, contexts, strict=False)
             seconds = (fixed_s + p * pair_s + c * mixed * context_s + last_s for p, c in read)
         ahead = most >= FEW_STEPS and not model.window.tokens  # a window only moves forward
-        taken = clock.repeat(seconds, coming.next_s, ahead=ahead)
-        self.peak_blocks = max(self.peak_blocks, peak, scheduler.skip_ahead(taken))
+        scheduler.skip_ahead(clock.repeat(seconds, coming.next_s, ahead=ahead))
 
 
 def _timeline_step(step: Step, waiting: int) -> TimelineStep:
@@ -278,7 +276,6 @@ def _result(
         input_tokens=input_tokens,
         output_tokens=output_tokens,
         cached_tokens=cached_tokens,
-        kv_peak_tokens=round(max(e.peak_blocks for e in engines) * pool.tokens_per_block),
         timeline=tuple(
             replace(step, start_s=start - first, duration_s=end - start)
             for step, (start, end) in zip(engines[0].timeline, shown, strict=False)

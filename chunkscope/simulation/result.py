@@ -66,7 +66,6 @@ class SimulatedRun:
     input_tokens: int
     output_tokens: int
     cached_tokens: int
-    kv_peak_tokens: int
     timeline: tuple[TimelineStep, ...] = ()
     slo: SloResult | None = None  # None without limits
     backlog: Backlog | None = None  # None unless requests come at their own times
@@ -123,7 +122,7 @@ class WorkloadInfo:
 class Simulation(Artefact):
     """What `simulate` predicts. It has no date: the same question has the same answer."""
 
-    schema: ClassVar = "chunkscope/simulation/8"
+    schema: ClassVar = "chunkscope/simulation/9"
     made_by: ClassVar = "chunkscope simulate"
 
     cost_model: CostModel

@@ -7,6 +7,7 @@ from chunkscope.hardware.gpus import find_gpu
 from chunkscope.hardware.kv_groups import KvGroup
 from chunkscope.models import find_model
 from chunkscope.models.layers import KvKind
+from chunkscope.simulation.kv_cache import KvCache
 from chunkscope.vllm.deployment import Deployment
 from chunkscope.vllm.flags import release
 from chunkscope.vllm.settings import Settings
@@ -23,30 +24,32 @@ def engine(*groups: KvGroup, blocks: int, **more) -> Engine:
     return {**usual, **pool, **more}
 
 
-def run(args: Engine, *requests: tuple[int, int]):
-    return simulate(requests, args)
+def run(args: Engine, *requests: tuple[int, int], **sent):
+    """And the most blocks that were in use at once."""
+    free, take = [], KvCache.get_new_blocks
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(KvCache, "get_new_blocks", lambda *a: take(*a) or free.append(a[0].num_free))
+        done = simulate(requests, args, **sent)
+    return done, done.pool.num_blocks - min(free)
 
 
 def test_a_window_holds_itself_and_the_chunk_that_is_read_however_long_the_prompt_is():
-    long = run(engine(SLIDING, blocks=30), (1_600, 1))
-    assert long.kv_peak_tokens == 16 * 8, "4 blocks of the window, 4 of the chunk"
+    _, used = run(engine(SLIDING, blocks=30), (1_600, 1))
+    assert used == 8, "4 blocks of the window, 4 of the chunk"
     with pytest.raises(InputError):
         run(engine(FULL, blocks=30), (1_600, 1))
 
 
 def test_all_groups_take_from_one_pool():
-    alone = run(engine(FULL, blocks=100), (160, 1))
-    both = run(engine(FULL, SLIDING, blocks=100), (160, 1))
-    state = run(engine(FULL, STATE, blocks=100), (160, 1))
-    assert alone.kv_peak_tokens == 16 * 10
-    assert both.kv_peak_tokens == 16 * 16, "four blocks have left the window"
-    assert state.kv_peak_tokens == 16 * 12, "two blocks, whatever its length"
+    groups = [(FULL,), (FULL, SLIDING), (FULL, STATE)]
+    used = [run(engine(*some, blocks=100), (160, 1))[1] for some in groups]
+    assert used == [10, 16, 12], "four have left the window; two, whatever its length"
 
 
 def test_a_state_decides_how_many_run_at_once():
     requests = [(16, 4)] * 8
-    assert run(engine(FULL, blocks=17), *requests).most_running == 8
-    assert run(engine(FULL, STATE, blocks=17), *requests).most_running == 4
+    assert run(engine(FULL, blocks=17), *requests)[0].most_running == 8
+    assert run(engine(FULL, STATE, blocks=17), *requests)[0].most_running == 4
 
 
 def test_a_model_brings_its_groups_and_as_many_blocks_as_its_memory_has():
@@ -65,5 +68,5 @@ def test_a_prefix_that_two_requests_left_in_parts_is_held_once():
     """A scored request looks for nothing: it leaves the same blocks again, and more behind them."""
     requests = [(70, 1), (140, 1), (150, 1)]
     sent = {"shared_prefix": 128, "concurrency": 1, "scored": frozenset({1})}
-    last = simulate(requests, engine(FULL, blocks=100, enable_prefix_caching=True), **sent)
-    assert (last.kv_peak_tokens, last.cached_tokens) == (160, 128)
+    last, used = run(engine(FULL, blocks=100, enable_prefix_caching=True), *requests, **sent)
+    assert (used, last.cached_tokens) == (10, 128)

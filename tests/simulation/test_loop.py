@@ -79,7 +79,6 @@ def test_a_preempted_request_has_a_gap_as_long_as_it_waited():
     run = simulate([(60, 60), (60, 60)], tight, STEP)
     assert run.figures.preemptions == 1
     assert run.figures.itl_s.max > 20
-    assert run.kv_peak_tokens == 16 * 10
 
 
 @pytest.mark.parametrize(
@@ -181,7 +180,6 @@ def test_every_token_is_given_once_and_time_only_passes(
     assert starts == sorted(starts)
     ttft = run.figures.ttft_s
     assert 0 < ttft.p50 <= ttft.p95 <= ttft.max <= run.figures.e2e_s.max
-    assert run.kv_peak_tokens <= (blocks - 1) * 16
     assert all(
         step.decode_requests + sum(c.end - c.start for c in step.chunks) <= budget
         for step in run.timeline
