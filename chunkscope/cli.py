@@ -85,7 +85,7 @@ def _common(
 def main() -> NoReturn:
     """Run a command. The one place where errors become a sentence and an exit code."""
     _mend_streams()
-    gc.set_threshold(50_000)  # next to nothing here has cycles: looking for them takes a tenth
+    gc.set_threshold(1_000_000)  # next to nothing here has cycles: looking for them takes a tenth
     try:
         app = application(sys.argv[1] if len(sys.argv) > 1 else "")
         app(sys.argv[1:], standalone_mode=True, prog_name="chunkscope")

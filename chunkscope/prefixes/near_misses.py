@@ -88,12 +88,11 @@ def _misses(texts: Sequence[str], enough: float) -> list[tuple[int, int, int]]:
     first_with: dict[str, int] = {}  # by what is at a word's place: the first text that has it
     misses = []
     for number, text in enumerate(texts):
-        words = [(match.start(), match.end()) for match in _WORD.finditer(text)]
-        windows = [(start, end, text[start : start + _WINDOW]) for start, end in words]
-        again = [
-            (start, end, first_with[what]) for start, end, what in windows if what in first_with
-        ]
-        for _, _, what in windows:
+        words = [match.span() for match in _WORD.finditer(text)]
+        windows = [text[start : start + _WINDOW] for start, _ in words]
+        earlier_ones = zip(words, map(first_with.get, windows), strict=True)
+        again = [(*word, earlier) for word, earlier in earlier_ones if earlier is not None]
+        for what in windows:
             first_with.setdefault(what, number)
         lost = [(end - start, earlier) for start, end, earlier in again if start >= shared[number]]
         lost_chars = sum(size for size, _ in lost)
