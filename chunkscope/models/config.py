@@ -55,6 +55,8 @@ def shape_from_config(
         file_bytes=file_bytes,
     )
     parameters = count_parameters(fields, layers, shape, _vision(config))
+    if parameters.total >= 2**53:
+        raise InputError(f"the config.json of {name} describes {parameters.total:.0e} parameters")
     return replace(shape, parameters=parameters, notes=tuple(_notes(config, fields.kind, shape)))
 
 
@@ -75,7 +77,7 @@ def _limit(fields: Fields) -> int | None:
     scaling = scaling if isinstance(scaling, Mapping) and "gemma3" not in fields.kind else {}
     rope = str(scaling.get("rope_type") or scaling.get("type") or "default")
     factor = scaling.get("factor")
-    if rope in UNSCALED or not isinstance(factor, int | float) or not 1 <= factor < 1e6:
+    if rope in UNSCALED or not isinstance(factor, int | float) or not 1 <= factor < 1000:
         return limit or None
     base = "original_max_position_embeddings" if rope == "yarn" else ""
     return int((Fields(scaling, fields.name).maybe(base) or limit) * factor) or None

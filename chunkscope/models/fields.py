@@ -35,7 +35,6 @@ NAMES = {
     "state_kernel": ("conv_kernel", "mamba_d_conv"),
     "shared_experts": ("n_shared_experts", "num_shared_experts", "moe_num_shared_experts"),
 }  # fmt: skip
-MOST_LAYERS = 10_000  # they are looked at one by one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +78,7 @@ class Fields:
     def layers(self) -> int:
         listed = self.words("layers_block_type")
         count = len(listed) if listed and self.maybe("layers") is None else self.number("layers")
-        if not 1 <= count <= MOST_LAYERS:
+        if not 1 <= count <= 10_000:  # they are looked at one by one
             raise InputError(f"the config.json of {self.name} describes a model of {count} layers")
         return count
 

@@ -92,8 +92,7 @@ def known_model(name: str) -> KnownModel | None:
     True
     """
     wanted = name.lower()
-    entries = MODELS.items()
-    return next((m for n, m in entries if wanted in (n, *map(str.lower, m.hub_ids))), None)
+    return next((m for n, m in MODELS.items() if wanted in (n, *map(str.lower, m.hub_ids))), None)
 
 
 def built_in(name: str) -> ModelShape | None:

@@ -231,9 +231,6 @@ def test_a_field_that_is_missing_or_no_number_is_named(field, value):
         shape(without(field), **({} if value is None else {field: value}))
 
 
-# -- finding -----------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "name", ["llama-3.1-8b", "LLAMA-3.1-8B", "meta-llama/Llama-3.1-8B-Instruct"]
 )
@@ -311,11 +308,12 @@ junk = st.recursive(
                                         "quantization_config", "kv_lora_rank", "vision_config",
                                         "sliding_window", "mlp_only_layers"]), junk))  # fmt: skip
 @example({"num_experts": 4, "num_experts_per_tok": 99})  # a power of it was too large a number
+@example({"hidden_size": 2**52})  # as were all weights together
 def test_any_config_is_a_shape_or_an_input_error(changed):
     try:
         model = shape(**changed)
     except InputError:
         return
-    assert model.weight_bytes >= 0
+    assert 0 <= model.weight_bytes < 2**63
     assert not model.experts or model.experts.active <= model.experts.count
     assert model.kv_bytes_per_token() >= 0
