@@ -43,15 +43,11 @@ def nearest_measured(shape: ModelShape) -> tuple[tuple[str, ...], float, float]:
 def unlike_measured(shape: ModelShape, gpu: Gpu | None, gpus: int = 1) -> Note | None:
     """What of this was never measured, and how near predictions of the nearest came."""
     traits, (nearest, least, most) = traits_of(shape), nearest_measured(shape)
+    kind, like = (", ".join(some) or "a dense model" for some in (traits, nearest))
     unlike = {
-        "kind": kind_of(traits) if traits != nearest else None,
+        "kind": kind if traits != nearest else None,
         "gpu": gpu.title if gpu and gpu.name != "h200" else None,
         "gpus": gpus if gpus > 1 else None,
     }
-    like = {"nearest": kind_of(nearest), "least": least, "most": most}
-    return note("unlike_measured", **unlike, **like) if any(unlike.values()) else None
-
-
-def kind_of(traits: tuple[str, ...]) -> str:
-    """In words: what its memory and its steps are taken to be like."""
-    return ", ".join(traits) or "a dense model"
+    values = {**unlike, "nearest": like, "least": least, "most": most}
+    return note("unlike_measured", **values) if any(unlike.values()) else None

@@ -18,6 +18,8 @@ from chunkscope.models.shape import BYTES, Attention, ModelShape
 MATMUL = 0.64
 ATTENTION = 0.60  # 0.81 to 0.88 ns per pair of 524,288 FLOP, 1.28 of 786,432 (0.62)
 FEW_HEADS, WITH_FEW_HEADS = 16, 1.08  # fewer take longer: 0.308 ns of 172,032 with 12 (0.565)
+# GPUs without products of 8-bit floats: vLLM makes 16 bits of them first.
+NO_FP8 = ("a100", "a40", "a30", "a10", "rtx-a6000", "rtx-3090", "t4", "v100")
 EIGHT_BIT = 1.13  # Qwen3-8B in fp8 blocks: 13.1 us per token, 0.7 of it to quantise activations
 # Qwen3-30B-A3B: 8.5 us per token of 3.6 GFLOP, 2.2 of it to move rows. 4-bit ones have a kernel of
 # their own, which is as fast as dense products (gpt-oss-20b).
@@ -241,6 +243,8 @@ def step_model(
     """A roofline from the GPU's peak figures; None where those are not known."""
     if gpu.speed is None:
         return None
+    if gpu.name.startswith(NO_FP8) and shape.quantization.method.startswith("fp8"):
+        shape = replace(shape, quantization=replace(shape.quantization, method="packed"))
     byte_s, flop_s, tp = 1e-9 / gpu.speed[0], 1e-12 / gpu.speed[1], parallel.tensor
     a, e, p, q = shape.attention, shape.experts, shape.parameters, shape.quantization
     expert_bytes = shape.bytes_of("experts") if e else 0

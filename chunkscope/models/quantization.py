@@ -20,7 +20,7 @@ class Quantization:
     @property
     def eight_bit_products(self) -> bool:
         """Else weights are made 16-bit again before they are multiplied."""
-        return self.method.startswith("fp8")
+        return self.method.startswith(("fp8", "int8 "))
 
 
 def read_quantization(config: Config) -> Quantization:
@@ -72,11 +72,11 @@ def _compressed(stated: Config) -> Quantization:
         bits = _number(weights, "num_bits", default=8, least=1)
         group = _number(weights, "group_size", default=0)
         extra = 8 / group if group and weights.get("type") == "float" else _group_bits(bits, group)
-        eight = bits == 8 and inputs.get("num_bits") == 8
+        eight = ("fp8 " if weights.get("type") == "float" else "int8 ") * (bits == 8)
+        eight *= inputs.get("num_bits") == 8
     except (KeyError, TypeError, AttributeError, StopIteration):
         return Quantization(method="compressed-tensors")
-    method = "fp8 (compressed-tensors)" if eight else "compressed-tensors"
-    return Quantization(method=method, bits=float(bits), extra_bits=extra)
+    return Quantization(method=f"{eight}compressed-tensors", bits=float(bits), extra_bits=extra)
 
 
 def _number(stated: Config, *names: str, default: int, least: int = -1) -> int:

@@ -143,9 +143,6 @@ def test_bins_hold_every_prompt() -> None:
     assert shown(build.profile(empty=[]))
 
 
-# -- words ---------------------------------------------------------------------------------------
-
-
 def test_every_note_of_the_package_has_a_sentence() -> None:
     """Codes are found by how they are written: Note(code="...")."""
     written = re.compile(r'(?:Note\(\s*code=|(?:\bnote|DataError|Refused)\(\s*)"([a-z0-9_-]+)"')
