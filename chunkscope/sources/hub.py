@@ -16,7 +16,6 @@ from chunkscope.sources.reader import Format, RecordReader, register
 from chunkscope.sources.remote import explaining
 
 _HUB_NAME = re.compile(r"hf:(?P<repo>[\w.-]+(/[\w.-]+)?)(:(?P<config>[^:@]+))?(@(?P<split>.+))?")
-_BATCH_ROWS = 256
 
 
 def hub_source(text: str) -> Source:
@@ -53,7 +52,7 @@ def hub_rows(reader: RecordReader, columns: Sequence[str] | None) -> Iterator[Ch
         wanted = [name for name in dataset.column_names or () if columns and name in columns]
         if wanted:
             dataset = dataset.select_columns(wanted)
-        for table in dataset.with_format("arrow").iter(batch_size=_BATCH_ROWS):
+        for table in dataset.with_format("arrow").iter(batch_size=256):
             records, row = table.to_pylist(), reader.positions + 1
             reader.positions += len(records)
             yield Chunk(range(row, row + len(records)), records)

@@ -17,6 +17,7 @@ from chunkscope.sources.reader import Format, RecordReader, register
 from chunkscope.sources.streams import Stream
 
 LineBytes = bytes | bytearray | memoryview
+_ROWS = re.compile(rb'\{".*\}\s*\n\{"')  # two lines of JSON, also where others would be expected
 
 
 def _one_by_one(
@@ -226,8 +227,8 @@ def plain_text(reader: RecordReader, _: Sequence[str] | None) -> Iterator[Chunk]
         yield _one_by_one(reader, 1, [data], _text)
 
 
-register(
+register(  # .traj is SWE-agent's
     Format(name="jsonl", suffixes=(".jsonl", ".ndjson", ".jsonlines"), rows=json_rows),
-    Format(name="json", suffixes=(".json", ".traj"), rows=json_rows),  # SWE-agent writes .traj
+    Format(name="json", suffixes=(".json", ".traj"), rows=json_rows, claims_start=_ROWS.match),
     Format(name="text", suffixes=(".txt", ".md"), rows=plain_text),
 )

@@ -210,13 +210,14 @@ class RecordReader(ExitStack):
         self.problems.rows.clear()
         # By the format that the name says, where the content agrees; of standard input, or of a
         # file whose name says nothing, by the content.
-        start, kind = b"", self.format
+        start, kind, options = b"", self.format, self.options
+        is_named = kind in ("csv", "text") and not (options.input_format or options.per_line)
         if not kind:
             start = self.plain.peek(START_BYTES)
             kind = kind_of_bytes(start) or ""
-        elif kind == "json":
-            start = self.stream.peek(START_BYTES)
-        if kind in ("json", "text") and start:
+        elif kind == "json" or (is_named and self.stream.peek(2) == b'{"'):  # lines of JSON?
+            start = self.stream.peek(CHUNK_BYTES if is_named else START_BYTES)
+        if kind in ("json", "text", "csv") and start:
             claims = (one.name for one in FORMATS if one.claims_start and one.claims_start(start))
             kind = next(claims, kind)
         self.format = self.format or kind

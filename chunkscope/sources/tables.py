@@ -195,7 +195,6 @@ def _column_names(rows: list[list[str]], *, has_header: bool) -> list[str]:
 # About what one chunk holds, in Arrow's memory; as Python objects it is somewhat more.
 _BATCH_BYTES = 2 << 20
 _BATCH_ROWS = 4096
-_PROBE_ROWS = 16
 
 
 def saved_files(folder: Path, shown: str) -> list[Path]:
@@ -252,7 +251,7 @@ def _parquet_batches(
         wanted = [n for n in parquet.schema_arrow.names if n in (columns or ())] or None  # all
         read = partial(parquet.iter_batches, row_groups=chosen, columns=wanted)
         # A text that comes again and again is written once: rows can hold far more than the file.
-        for first in read(batch_size=_PROBE_ROWS):
+        for first in read(batch_size=16):
             rows = min(rows, first.num_rows * _BATCH_BYTES // max(first.nbytes, 1))
             break
         yield from read(batch_size=max(1, min(_BATCH_ROWS, rows)))

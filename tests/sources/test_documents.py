@@ -30,16 +30,13 @@ SHAPES = [
             {"messages": [{"role": "user", "content": "hi"}]},
             {"train": [{"q": "a"}], "test": [{"q": "b"}]},
             {"q": ["a", "b"], "n": [1]},
-            {"q": {"x": "a"}},
             {"in": {"q": "a"}, "out": {"q": "b"}},
             {"q": {"0": "a"}, "n": {"1": 2}},
             {"history": [{"role": "user", "content": "a"}] * 4},
         )
     ),
     pytest.param({"rows": [{"role": "user"}]}, [{"role": "user"}], id="rows of a role alone"),
-    pytest.param("a prompt, all alone", ["a prompt, all alone"], id="a string"),
     pytest.param([], [], id="empty array"),
-    pytest.param({}, [{}], id="empty object"),
 ]
 
 
@@ -62,13 +59,16 @@ def test_a_document_that_would_fill_the_memory_is_refused_and_lines_are_not(monk
     assert len(read_bytes("x.json", rows).records) == 20_000
 
 
+@pytest.mark.parametrize("suffix", ["json", "txt", "csv"])
 @pytest.mark.parametrize("bad", [1, 2])
-def test_json_lines_named_json_are_read_as_lines(bad):
+def test_json_lines_of_another_name_are_read_as_lines(bad, suffix):
     lines = [b'{"a": 1}', b'{"a": 2}', b'{"a": 3}']
-    result = read_bytes("x.json", b"\n".join([*lines[: bad - 1], b'{"a": oops}', *lines[bad:]]))
+    lines[bad - 1] = b'{"a": oops}'
+    result = read_bytes(f"x.{suffix}", b"\n".join(lines))
     assert (result.format, result.unit) == ("jsonl", "line")
     assert [record["a"] for record in result.records] == [n for n in (1, 2, 3) if n != bad]
     assert result.bad[0][0] == bad
+    assert len(read_bytes("x.txt", b"\n".join(lines), per_line=True).records) == 3, "if told so"
 
 
 def test_rows_on_several_lines_each_are_read_whatever_the_name():
