@@ -19,7 +19,6 @@ from chunkscope.planning.problem import Problem
 from chunkscope.planning.recommend import tokenizer_note
 from chunkscope.planning.request import PlanRequest, chosen_datasets
 from chunkscope.planning.simulator import OPEN_REQUESTS, Simulator, draw
-from chunkscope.simulation.policies import FIXED_THRESHOLD
 from chunkscope.simulation.result import SimulatedRun, Simulation, WorkloadInfo
 from chunkscope.simulation.slo import Slo
 from chunkscope.simulation.sweep import UNIT_RATE, points
@@ -32,6 +31,7 @@ from chunkscope.vllm.settings import OWN, Settings
 
 PLAN, ASKED = "plan", "asked"
 RATED = "highest"  # the rate that each setting sustains
+FIXED_THRESHOLD = 2_048  # of the policy, where none is asked for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ tests/simulation/test_fast_scheduler.py holds the two side by side.
 from bisect import bisect_right
 from collections.abc import Iterator
 from itertools import takewhile
+from operator import attrgetter
 from typing import Any
 
 from chunkscope.hardware.step_time import AttentionWindow
@@ -41,7 +42,8 @@ class FastScheduler(Scheduler):
             self._turned_away = unread and bool(self.settings.enable_chunked_prefill)
             return step
         step = Step(self.num_steps)
-        self._decode(step, 0)
+        self._take_turns()
+        self._decode(step)
         self.num_steps += bool(step)
         return step
 
@@ -55,9 +57,8 @@ class FastScheduler(Scheduler):
             size = self.read_in_step = min(self._num_new_tokens(request), left)
             steps = min(steps, (request.num_tokens - request.num_computed_tokens - 1) // size)
             may_come = others > 1 or not self._is_steady or (self._can_come and size < left)
-        if may_come or (
-            self.waiting and others > len(self.in_turn)
-        ):  # one has ended: there is room
+        makes_room = others > len(self.in_turn)  # one that has ended
+        if may_come or (self.waiting and makes_room):
             return 0
         if self._new_blocks(steps) <= self.kv_cache.num_free:
             return steps
@@ -87,8 +88,7 @@ class FastScheduler(Scheduler):
 
     def _take_turns(self, taken: int = 0) -> None:
         """Blocks for the next token of all that go on; what left their windows is given back."""
-        if new := self.decoding.blocks_to_come - taken:
-            self.kv_cache.get_new_blocks(new)
+        self.kv_cache.get_new_blocks(self.decoding.blocks_to_come - taken)
         if left := self.decoding.blocks_to_leave:
             self.kv_cache.give_back(left)
 
@@ -99,11 +99,12 @@ class FastScheduler(Scheduler):
     def _schedule_running(self, step: Step, token_budget: int) -> int:
         taken = 0
         if not self._all_can_go_on(token_budget):
-            if self.in_turn or self.policy.by_priority or self.kv_cache.groups.window:
-                self._ask_each()
+            self._ask_each()
             taken = self._make_room(step)
-        self._decode(step, taken)
-        return super()._schedule_running(step, token_budget - step.decoding_on)
+        self._take_turns(taken)
+        left = super()._schedule_running(step, token_budget - len(self.decoding))
+        self._decode(step)
+        return left
 
     def _all_can_go_on(self, token_budget: int) -> bool:
         """Does every running request get what it asks for, in whatever order they are asked?"""
@@ -121,13 +122,16 @@ class FastScheduler(Scheduler):
         return left >= 0 and blocks <= self.kv_cache.num_free
 
     def _ask_each(self) -> None:
-        """But for those that come before the first that reads: they all ask for one token."""
-        in_order = not (self.policy.by_priority or self.kv_cache.groups.window)
-        first = next(iter(self.in_turn)) if in_order else None
-        for request in takewhile(lambda one: one is not first, reversed(tuple(self.running))):
+        """By priority all; else those behind the first that reads and, where blocks leave windows,
+        those that take or give back some: the others get a token, whoever is asked when."""
+        by_priority, asked = self.policy.by_priority, [*self.in_turn]
+        first = None if by_priority else next(iter(self.in_turn), None)
+        some = reversed(self.running if by_priority or first else ())
+        for request in (*takewhile(lambda one: one is not first, some), *self.decoding.moving()):
             if request in self.decoding:
                 self.decoding.leave(request, self.num_steps - 1)
-        self.in_turn = {r: None for r in self.running if not (r.has_ended or r in self.decoding)}
+                asked.append(request)
+        self.in_turn = dict.fromkeys(sorted(asked, key=attrgetter("admission")))
 
     def _make_room(self, step: Step) -> int:
         """The first have taken the free blocks when the last of all give way."""
@@ -138,11 +142,8 @@ class FastScheduler(Scheduler):
             self._preempt(self._victim(), step)
         return taken
 
-    def _decode(self, step: Step, taken: int) -> None:
-        """One token for each request that goes on decoding; so many blocks they have already."""
-        if not self.decoding:
-            return
-        self._take_turns(taken)
+    def _decode(self, step: Step) -> None:
+        """One token for each request that goes on decoding."""
         step.decode_requests = step.decoding_on = len(self.decoding)
         step.ended = self.decoding.advance()
         step.decode_context_tokens = self.decoding.context_after(0)
@@ -158,14 +159,12 @@ class FastScheduler(Scheduler):
     def _update_after_schedule(self, step: Step) -> None:
         super()._update_after_schedule(step)
         for request in step.num_scheduled_tokens:
-            if request.last_step != step.number:
-                self.in_turn[request] = None  # there is more to read
+            if request.last_step != step.number or not self.decoding.can_join(request):
+                self.in_turn[request] = None  # in its old place
                 continue
             self.in_turn.pop(request, None)
-            if not request.has_ended and self.decoding.can_join(request):
+            if not request.has_ended:
                 self.decoding.join(request)
-            elif not request.has_ended:
-                self.in_turn[request] = None
 
 
 class DecodingGroup(dict[RequestState, None]):
@@ -180,6 +179,7 @@ class DecodingGroup(dict[RequestState, None]):
         self._context = PastWindow(window.tokens, block_size) if window.tokens else None
         self._rows = PastWindow(size, block_size) if groups.window else None
         self._windows = [window for window in (self._context, self._rows) if window]
+        self._moving = {0, (size - 1) % block_size}  # tokens past a row at which blocks move
         self._clock = 0
         self._offset = 0  # the sum over all members
         self._phases = [0] * block_size  # members by `offset`, modulo the block size
@@ -198,11 +198,16 @@ class DecodingGroup(dict[RequestState, None]):
     def can_join(self, request: RequestState) -> bool:
         """Has it given back, and will it next, what a request that was decoding before would?"""
         groups, computed = self._groups, request.num_computed_tokens
-        if not groups.window:
+        if not groups.window or request.has_ended:
             return True
         flying = request.num_scheduled if groups.keeps_running else 1
         alike = groups.skipped(computed - flying) == groups.skipped(computed - 1)
         return alike and request.num_skipped_blocks == self._skipped(request)
+
+    def moving(self) -> list[RequestState]:
+        """Where there are windows: those that may take or give back blocks for their next token."""
+        size, clock, moving = self._block_size, self._clock, self._moving
+        return [one for one in self if (one.offset + clock) % size in moving] if self._rows else []
 
     def _skipped(self, request: RequestState) -> int:
         return self._groups.skipped(request.num_computed_tokens - 1 - self._groups.keeps_running)
@@ -211,7 +216,8 @@ class DecodingGroup(dict[RequestState, None]):
         """What they look back on, each at itself too, so many steps after the last scheduled."""
         clock = self._clock + steps
         every = self._offset + len(self) * clock
-        return self._window.mixed(every, self._context.tokens(clock)) if self._context else every
+        context, mixed = self._context, self._window.mixed
+        return mixed(every, every - context.tokens(clock)) if context else every
 
     def contexts(self, steps: int) -> Iterator[float]:
         """That of each of so many steps from now on."""
@@ -272,7 +278,7 @@ class PastWindow:
     def __init__(self, size: int, block_size: int) -> None:
         self._size, self._block_size, self._clock = size, block_size, 0
         self._coming: dict[int, int] = {}  # how many fill it, by the clock at which they do
-        self._growing = self._offset = self._past = 0  # the second is the sum of all that grow
+        self._offset = self._past = 0  # the first is the sum of all that are past it
         self._phases = [0] * block_size
 
     def count(self, offset: int, clock: int, by: int) -> None:
@@ -280,17 +286,16 @@ class PastWindow:
         self._advance(clock)
         if offset + clock >= self._size:
             self._past += by
+            self._offset += by * offset
             self._phases[offset % self._block_size] += by
         else:
             time = self._size - offset
             self._coming[time] = self._coming.get(time, 0) + by
-            self._growing += by
-            self._offset += by * offset
 
     def tokens(self, clock: int) -> int:
-        """The context of all members, as far as it is in the window."""
+        """The context of all members, as far as it is past the window."""
         self._advance(clock)
-        return self._past * self._size + self._offset + self._growing * clock
+        return self._offset + self._past * (clock - self._size)
 
     def past(self, clock: int) -> int:
         """Members past the window by a number of whole blocks and one token."""
@@ -303,6 +308,5 @@ class PastWindow:
             if count := self._coming.pop(self._clock, 0):
                 offset = self._size - self._clock
                 self._past += count
+                self._offset += count * offset
                 self._phases[offset % self._block_size] += count
-                self._growing -= count
-                self._offset -= count * offset

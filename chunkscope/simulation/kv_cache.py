@@ -95,8 +95,7 @@ class KvCache:
         self.block_size = pool.block_size
         self.num_free = self._blank = pool.num_blocks
         self._caching = bool(settings.enable_prefix_caching) and self.groups.full > 0
-        self._blank_blocks_first = rules.blank_blocks_first
-        self._reserves_full_prompt = rules.reserves_full_prompt
+        self._rules = rules
         self._queue: OrderedDict[BlockRun, None] = OrderedDict()
         self._cached: dict[int, dict[SharedRun, None]] = {}  # by stretch, oldest first
 
@@ -154,7 +153,7 @@ class KvCache:
         need = most = groups.to_read(computed, num_new_tokens)
         free = self.num_free
         if hit is not None:  # what it holds besides rows of full groups
-            if self._reserves_full_prompt:
+            if self._rules.reserves_full_prompt:
                 most = max(need, groups.to_reserve(request.num_tokens, held))
             skipped = groups.skipped(computed)
             beside = groups.state + groups.sliding * (held - skipped)
@@ -265,7 +264,7 @@ class KvCache:
     def give_back(self, count: int) -> None:
         """Blocks that nobody will find again."""
         self.num_free += count
-        if self._blank_blocks_first or not self._queue:
+        if self._rules.blank_blocks_first or not self._queue:
             self._blank += count
             return
         rows, rest = divmod(count, self.groups.full)

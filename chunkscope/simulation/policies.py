@@ -8,7 +8,6 @@ from chunkscope.vllm.enums import ChunkPolicy
 from chunkscope.vllm.rules import Rules
 from chunkscope.vllm.settings import Settings
 
-FIXED_THRESHOLD = 2_048
 INTERACTIVE_TOKENS = 1_024
 CHUNKS_BY_LENGTH = ((4_096, 512), (16_384, 1_024))  # prompts below -> chunk
 LONGEST_CHUNK, SMALLEST_CHUNK = 2_048, 64

@@ -51,10 +51,8 @@ def find_rate(
     @cache
     def run(place: int) -> tuple[Outlook, Figures]:
         tick()
-        coming, several = (
-            replace(scenario, rate=2.0 ** (place / PER_DOUBLING)),
-            settings.parallel.data > 1,
-        )
+        coming = replace(scenario, rate=2.0 ** (place / PER_DOUBLING))
+        several = settings.parallel.data > 1
         known, figures = simulated(coming, settings, pool, give_up=1.0, figures=several)
         if not known.broken and (known.pressure >= 1 or several):
             known = known._replace(broken=figures().breaks)
