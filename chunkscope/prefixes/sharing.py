@@ -7,7 +7,7 @@ Made by `analyze` (tree.py), kept in the profile; the simulator's requests and t
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from chunkscope.artefacts.artefact import NO_NUMBERS, Numbers
 
@@ -60,20 +60,20 @@ def block_paths(stretches: Sequence[Stretch], block_size: int) -> list[Path]:
     return paths
 
 
-def shared_by_neighbours(ends: Sequence[int], stretches: Sequence[Stretch]) -> int:
-    """Tokens that a prompt has in common with the one before it, summed up over all of them.
+def read_together(requests: Sequence[Any], stretches: Sequence[Stretch]) -> float:
+    """The share of the context of decoding requests that the one beside them reads, too.
 
-    >>> tree = [Stretch(parent=-1, tokens=32), Stretch(parent=0, tokens=16)]
-    >>> shared_by_neighbours([1, 1, 0, -1], tree)
-    80
+    Requests run beside those that were sent just before and after them.
     """
-    deep = [*depths(stretches), 0]  # NOTHING is the last of them
-    total = 0
-    for one, other in pairwise(ends):
+    if not stretches:
+        return 0.0
+    deep, shared = [*depths(stretches), 0], 0  # NOTHING is the last of them
+    for one, other in pairwise(request.stretch for request in requests):
         while one != other:  # a parent comes before its children
             one, other = min(one, other), stretches[max(one, other)].parent
-        total += deep[one]
-    return total
+        shared += deep[one]
+    context: float = sum(r.prompt_tokens + r.output_tokens / 2 for r in requests)
+    return min(1.0, shared / context)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from chunkscope.artefacts.figures import Figures
 from chunkscope.errors import InputError
 from chunkscope.hardware.step_time import StepModel
 from chunkscope.lengths.histogram import Ranked
-from chunkscope.prefixes.sharing import Stretch, block_paths
+from chunkscope.prefixes.sharing import Stretch, block_paths, read_together
 from chunkscope.simulation.clock import Arrivals, Clock, StepTimes, step_times
 from chunkscope.simulation.fast_scheduler import FastScheduler
 from chunkscope.simulation.kv_cache import GroupBlocks, clipped
@@ -19,7 +19,7 @@ from chunkscope.simulation.requests import RequestState, Step
 from chunkscope.simulation.result import PromptChunk, SimulatedRun, TimelineStep
 from chunkscope.simulation.scheduler import Scheduler
 from chunkscope.simulation.slo import Outlook, Slo, backlog, outlook_of, request_times, slo_result
-from chunkscope.simulation.workload import Request, read_together
+from chunkscope.simulation.workload import Request
 from chunkscope.vllm.enums import ChunkPolicy
 from chunkscope.vllm.rules import Rules
 from chunkscope.vllm.settings import KvPool, Settings, check_sizes

@@ -15,13 +15,7 @@ from typing import NamedTuple
 from chunkscope.artefacts.artefact import NO_NUMBERS, Numbers
 from chunkscope.errors import InputError, UsageError
 from chunkscope.lengths.profile import DEFAULT_OUTPUT, DatasetProfile
-from chunkscope.prefixes.sharing import (
-    NOTHING,
-    RUN,
-    Stretch,
-    shared_by_neighbours,
-    stretches_together,
-)
+from chunkscope.prefixes.sharing import NOTHING, RUN, Stretch, stretches_together
 from chunkscope.prompts.harness.log import LONGEST_FIRST
 from chunkscope.vllm.enums import SendOrder, Task
 
@@ -35,18 +29,6 @@ class Request:
     output_tokens: int
     arrival_s: float = 0.0
     stretch: int = NOTHING  # the last that its prompt shares with others
-
-
-def read_together(requests: Sequence[Request], stretches: Sequence[Stretch]) -> float:
-    """The share of the context of decoding requests that the one beside them reads, too.
-
-    Requests run beside those that were sent just before and after them.
-    """
-    if not stretches:
-        return 0.0
-    shared = shared_by_neighbours([request.stretch for request in requests], stretches)
-    context = sum(request.prompt_tokens + request.output_tokens / 2 for request in requests)
-    return min(1.0, shared / context)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,11 +80,7 @@ def arrival_times(arrivals: str, count: int, chance: random.Random) -> list[floa
 
 
 def arrival_rate(arrivals: str) -> float | None:
-    """Requests a second; None when all come at once.
-
-    >>> arrival_rate("4/s"), arrival_rate("90/min"), arrival_rate("batch")
-    (4.0, 1.5, None)
-    """
+    """Requests a second; None when all come at once."""
     if arrivals == BATCH:
         return None
     number, _, unit = arrivals.partition("/")
@@ -313,11 +291,7 @@ def _dataset_prompts(
 
 
 def parts(weights: Sequence[float], count: int, chance: random.Random) -> list[int]:
-    """One place out of each of `count` equally large parts of the weights, in order.
-
-    >>> parts([2, 1, 1], 4, random.Random(0))
-    [0, 0, 1, 2]
-    """
+    """One place out of each of `count` equally large parts of the weights, in order."""
     up_to = list(accumulate(weights))
     if count == up_to[-1] and all(isinstance(weight, int) for weight in weights):
         return [place for place, weight in enumerate(weights) for _ in range(int(weight))]

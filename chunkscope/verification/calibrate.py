@@ -8,7 +8,8 @@ from typing import Any
 from chunkscope.hardware.calibration import COLUMNS, Calibration, StepSamples
 from chunkscope.hardware.step_time import READ_AGAIN
 from chunkscope.models.shape import ModelShape
-from chunkscope.simulation.workload import Workload, read_together
+from chunkscope.prefixes.sharing import read_together
+from chunkscope.simulation.workload import Workload
 from chunkscope.verification.engine_run import EngineRecord
 from chunkscope.verification.result import Run
 from chunkscope.vllm.enums import Task
@@ -50,11 +51,10 @@ def calibration_of(
     if not rows:
         return None
     record, tp = good[0][1], good[0][0].settings.parallel.tensor
-    worker = record.workers[0]
     columns = {name: tuple(row[i] for _, row in rows) for i, name in enumerate(COLUMNS)}
     return Calibration(
-        gpu=worker.get("gpu") or "cpu",
-        device=worker["device"],
+        gpu=record.workers[0].get("gpu") or "cpu",
+        device=record.workers[0]["device"],
         model=shape,
         tp=tp,
         vllm=record.versions["vllm"],

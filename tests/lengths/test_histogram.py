@@ -34,9 +34,7 @@ def test_percentiles_of_more_rows_than_an_array_could_hold() -> None:
 
 
 @given(a=histograms, b=histograms, c=histograms)
-def test_adding_up_does_not_depend_on_the_order(
-    a: LengthHistogram, b: LengthHistogram, c: LengthHistogram
-) -> None:
+def test_adding_up_does_not_depend_on_the_order(a, b, c) -> None:
     assert added_up([added_up([a, b]), c]) == added_up([a, added_up([b, c])]) == added_up([a, b, c])
     assert added_up([a, b]) == added_up([b, a])
     assert added_up([a, LengthHistogram({})]) == a

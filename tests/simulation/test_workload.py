@@ -10,10 +10,11 @@ from chunkscope.artefacts.artefact import Numbers
 from chunkscope.errors import InputError, UsageError
 from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.lengths.profile import DatasetProfile
-from chunkscope.prefixes.sharing import NOTHING, Sharing, Stretch, depths
+from chunkscope.prefixes.sharing import NOTHING, Sharing, Stretch, depths, read_together
 from chunkscope.prompts.harness.log import LONGEST_FIRST, LogSummary
 from chunkscope.simulation import workload as workload_module
 from chunkscope.simulation.workload import (
+    Request,
     Workload,
     arrival_rate,
     arrival_times,
@@ -207,10 +208,18 @@ def test_outputs_are_cut_to_the_room_that_is_left_and_without_any_that_is_an_err
 
 
 def test_a_rate_is_kept_on_average():
+    assert (arrival_rate("90/min"), arrival_rate("batch")) == (1.5, None)
     times = arrival_times("4/s", 4_001, random.Random(0))
     assert times[0] == 0
     assert times == sorted(times)
     assert times[-1] == pytest.approx(1_000, rel=0.05)
+
+
+def test_requests_beside_each_other_read_together_what_they_share():
+    ends = (1, 1, 0, NOTHING)
+    sent = [Request(prompt_tokens=90, output_tokens=20, stretch=end) for end in ends]
+    assert read_together(sent, TREE) == (224 + 64) / 400
+    assert workload_module.parts([2, 1, 1], 4, random.Random(0)) == [0, 0, 1, 2]
 
 
 @pytest.mark.parametrize("text", ["", "4", "4/h", "fast", "0/s", "-1/s", "inf/s", "nan/s", "/s"])

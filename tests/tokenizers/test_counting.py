@@ -117,9 +117,7 @@ def test_where_an_engine_is_not_installed_another_counts(place, monkeypatch, mis
     "name",
     [None, "llama3.1", "qwen3", *(pytest.param(name, marks=pytest.mark.real) for name in OTHERS)],
 )
-def test_the_fast_engines_give_the_ids_of_the_reference_on_every_test_string(
-    shared: Path, name: str | None
-) -> None:
+def test_the_fast_engines_give_the_ids_of_the_reference_on_every_test_string(shared, name) -> None:
     tokenizer = Tokenizer(str(shared / "tokenizers" / name) if name else None)
     facts, reference = tokenizer.facts, tokenizer.reference
     texts = suite(json.loads(facts.json_file.read_bytes()) if facts.json_file else {})
@@ -129,9 +127,7 @@ def test_the_fast_engines_give_the_ids_of_the_reference_on_every_test_string(
 
 
 @pytest.mark.parametrize("kind", ["bert-minilm", "sentencepiece"])
-def test_a_kind_that_no_engine_knows_is_counted_by_the_reference(
-    shared: Path, monkeypatch: pytest.MonkeyPatch, kind: str
-) -> None:
+def test_a_kind_that_no_engine_knows_is_counted_by_the_reference(shared, monkeypatch, kind) -> None:
     from chunkscope.tokenizers.resolve import embedded_default
 
     monkeypatch.setattr(Splintr, "pays_from", 0)
@@ -211,9 +207,7 @@ def test_text_that_nfc_would_change_is_normalized_by_the_reference(tmp_path, mon
 
 
 @pytest.mark.parametrize("engine", [Splintr, Fastokens])
-def test_no_row_takes_much_longer_than_by_the_reference(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: type[FastEngine]
-) -> None:
+def test_no_row_takes_much_longer_than_by_the_reference(tmp_path, monkeypatch, engine) -> None:
     """Gemma's tokenizer never splits a text: a row is one word to an engine."""
     monkeypatch.setattr(ours, "engines_for", lambda _: [engine])
     halves = ["Ġ", "ĠĠ", "ĠĠĠĠ", "ĠĠĠĠĠĠĠĠ"]
