@@ -57,9 +57,10 @@ def work_of(p: Problem, datasets: tuple[DatasetProfile, ...], settings: Settings
         names = {dataset.name for dataset in datasets}
         asked = {name: most for name, most in p.request.max_outputs.items() if name in names}
         p = replace(p, datasets=datasets, request=replace(p.request, max_outputs=asked))
-    if (run := p.simulator().attempt(settings)) is None:
+    served = served_prompts(p.datasets, p.outputs, p.context)
+    if not served or (run := p.simulator().attempt(settings)) is None:
         return None
-    times = served_prompts(p.datasets, p.outputs, p.context) / run.requests
+    times = served / run.requests
     return Work(
         requests=round(run.requests * times),
         input_tokens=round(run.input_tokens * times),

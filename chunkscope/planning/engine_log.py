@@ -86,7 +86,8 @@ def _check(life: EngineStart, name: str, there: Deployment, base: Settings) -> N
         )
     mine, its = there.release, release(facts.version or there.release.text)
     its_gpus, dtype = life.settings.parallel, life.settings.kv_cache_dtype
-    device = facts.device_gib or bill.total_gib
+    held_gib = (facts.weights_gib or 0.0) + (facts.kv_cache_gib or 0.0)
+    device = facts.device_gib or max(held_gib, bill.total_gib)
     predicted = bill.line("weights").gib
     weights = facts.weights_gib or predicted
     others = {
@@ -99,7 +100,7 @@ def _check(life: EngineStart, name: str, there: Deployment, base: Settings) -> N
             (facts.pipeline_parallel_size or 1) > 1
         ),
         f"an engine with kv_cache_dtype {dtype or 'auto'}": dtype != base.kv_cache_dtype,
-        f"a GPU with {device:,.1f} GiB, and the {there.gpu.title} has {bill.total_gib:,.1f}": (
+        f"a GPU that holds {device:,.1f} GiB, and {there.gpu.title} has {bill.total_gib:,.1f}": (
             abs(device / bill.total_gib - 1) > _DEVICE_OFF
         ),
         f"another model: its weights take {weights:,.1f} GiB, those of {there.shape.name} "

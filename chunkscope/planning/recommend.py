@@ -106,7 +106,7 @@ def recommend(
         refused=Refused(
             prompts=p.refused, of=p.lengths.count, room_tokens=p.context - p.output_tokens
         ),
-        chunks=chunked(p.lengths, chunk or None),
+        chunks=chunked(p.lengths, chunk or None, p.longest),
         decision=decision,
         decisions={d.name: decide(d.lengths, request.rule) for d in profile.datasets if d.rows},
         memory=p.memory(settings),

@@ -3,7 +3,7 @@
 from bisect import bisect_right
 from dataclasses import dataclass
 from enum import StrEnum
-from math import ceil
+from math import ceil, inf
 
 from chunkscope.errors import InputError, UsageError
 from chunkscope.lengths.histogram import LengthHistogram
@@ -115,14 +115,10 @@ def decide(
     )
 
 
-def chunked(lengths: LengthHistogram, size: int | None) -> Chunks:
-    """Which prompts a chunk size splits, and into how many pieces.
-
-    >>> chunked(LengthHistogram.of([10, 50, 90]), 40).longest
-    3
-    """
-    counts = {n: many for n, many in lengths.counts.items() if size is not None and n > size}
-    long = LengthHistogram(counts)
+def chunked(lengths: LengthHistogram, size: int | None, most: float = inf) -> Chunks:
+    """Which prompts of `most` tokens a chunk size splits, and into how many pieces."""
+    counts = lengths.counts.items() if size is not None else ()
+    long = LengthHistogram({n: many for n, many in counts if (size or 0) < n <= most})
     median, longest = long.percentile(50), long.max
     rate = Rate.ALWAYS_ON if long.count == lengths.count else Rate.SELECTIVE
     return Chunks(

@@ -1,7 +1,6 @@
 """The profile: what is written is read back, and profiles add up."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -41,9 +40,7 @@ def profile(*datasets: DatasetProfile) -> Profile:
         pytest.param((), id="no datasets"),
     ],
 )
-def test_a_profile_survives_the_round_trip(
-    tmp_path: Path, datasets: tuple[DatasetProfile, ...]
-) -> None:
+def test_a_profile_survives_the_round_trip(tmp_path, datasets) -> None:
     before = profile(*datasets)
     before.save(tmp_path / "new folder" / "profile.json")
     after = Profile.load(tmp_path / "new folder" / "profile.json")

@@ -10,7 +10,7 @@ import chunkscope
 from chunkscope import AnalyzeOptions, LengthHistogram
 from chunkscope.prompts.selection import SelectOptions
 from chunkscope.tokenizers import tokenizer as ours
-from chunkscope.tokenizers.fast import FastEngine, Fastokens, Splintr
+from chunkscope.tokenizers.fast import Fastokens, Splintr
 from tests.benchmarks import corpora
 from tests.commands.helpers import write_jsonl
 
@@ -67,9 +67,7 @@ def field_of(entry: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize(("name", "tokenizer"), cases("text"))
-def test_every_text_set_has_the_reference_lengths(
-    tmp_path: Path, name: str, tokenizer: str
-) -> None:
+def test_every_text_set_has_the_reference_lengths(tmp_path, name, tokenizer) -> None:
     entry = REFERENCE["text"][name]
     if "rendered" in entry["field"]:
         prompts = corpora.mmlu(DATA) if name == "mmlu_5shot" else corpora.bbh(DATA)
@@ -119,9 +117,7 @@ def count_together(tokenizer: str, **others: Any) -> chunkscope.Profile:
 
 @pytest.mark.parametrize("engine", [Splintr, Fastokens])
 @pytest.mark.parametrize("tokenizer", ["llama3.1", pytest.param("qwen3", marks=pytest.mark.real)])
-def test_a_fast_engine_gives_the_reference_lengths(
-    monkeypatch: pytest.MonkeyPatch, tokenizer: str, engine: type[FastEngine]
-) -> None:
+def test_a_fast_engine_gives_the_reference_lengths(monkeypatch, tokenizer, engine) -> None:
     for name, engines in (("tokenizers", []), (engine.package, [engine])):
         monkeypatch.setattr(ours, "engines_for", lambda _, found=engines: found)
         assert count_together(tokenizer).tokenizer.engine.startswith(f"{name} ")

@@ -18,9 +18,7 @@ from tests.commands.helpers import prompts, write_jsonl
 
 
 @pytest.mark.parametrize("seen_before", [False, True], ids=["counted", "from the cache"])
-def test_progress_ends_at_what_was_counted_and_never_goes_back(
-    tmp_path: Path, seen_before: bool
-) -> None:
+def test_progress_ends_at_what_was_counted_and_never_goes_back(tmp_path, seen_before) -> None:
     for name, rows in (("a", 300), ("b", 20), ("c", 1)):
         write_jsonl(tmp_path / f"{name}.jsonl", prompts(rows, field=f"q{seen_before}"))
     if seen_before:

@@ -145,9 +145,7 @@ def test_a_trace_in_a_bad_place_leaves_the_profile(tmp_path: Path) -> None:
 
 
 @pytest.mark.real
-def test_vllm_bench_serve_reads_it_with_the_command_that_is_said(
-    tmp_path: Path, probe: Any
-) -> None:
+def test_vllm_bench_serve_reads_it_with_the_command_that_is_said(tmp_path, probe) -> None:
     write_jsonl(tmp_path / "a.jsonl", ROWS)
     words = ("--output-field", "answer", "--export-trace", "with blanks.jsonl")
     done = analyze(tmp_path, "a.jsonl", *words)

@@ -166,6 +166,9 @@ def test_recommend_and_find_rate_name_the_same_rate_and_recommend_how_many_gpus(
     assert f"60/s needs about {-(-60 // float(rate)):.0f} GPUs" in " ".join(told.split())
     found = run(folder, "simulate", "--find-rate", "--requests", "100").out
     assert f"keeps the limits up to {rate}/s" in " ".join(found.split())
+    run(folder, "recommend", *words.split()[:6])
+    free = run(folder, "simulate", "--find-rate", "--requests", "100").out
+    assert "lets no queue grow up to" in " ".join(free.split())
 
 
 def test_limits_that_cannot_be_kept_are_emitted_only_anyway_with_a_comment(folder):

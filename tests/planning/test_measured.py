@@ -137,6 +137,7 @@ def test_the_log_names_version_and_model(tmp_path: Path) -> None:
         ("kv_cache_dtype=auto", "kv_cache_dtype=fp8", {}, "kv_cache_dtype fp8"),
         ("", "", {"gpu": None}, "--log"),
         ("models/llama-3.1-8b", "models/mine", {"model": None}, "mine"),
+        ("", "", {"gpu": "a100-40gb"}, r"127\.3 GiB.*A100"),
         ("Graph capturing", OTHER_GPU, {}, r"79\.2 GiB.*H200.*139\.8"),
     ],
 )

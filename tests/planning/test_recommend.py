@@ -21,6 +21,7 @@ from chunkscope.planning.simulator import NEAR
 from chunkscope.prompts.harness.log import AS_LOGGED, LONGEST_FIRST, LogSummary
 from chunkscope.report.words import sentence
 from chunkscope.report.words.plan import answer as advice
+from chunkscope.report.words.plan import cautions
 from chunkscope.simulation.workload import OutputOrigin
 from chunkscope.vllm.enums import Entry, Mode, Task
 from chunkscope.vllm.flags import flags_of
@@ -243,6 +244,17 @@ def test_refused_prompts_are_counted_exactly():
     assert made.effective.max_model_len == 32_768
     assert made.settings.max_model_len is None
     assert (made.refused.prompts, made.refused.of, made.refused.room_tokens) == (3, 64, 32_512)
+
+
+def test_a_dataset_of_which_nothing_fits_takes_no_time_and_is_no_rest_of_a_sample():
+    data = profile(short=[100] * 60, long=[9_000] * 3)
+    made = recommend(data, model="llama-2-7b", gpu="h100", vllm_version="0.24.0")
+    assert (made.refused.prompts, list(made.cost.datasets), made.chunks.prompts) == (
+        3,
+        ["short"],
+        0,
+    )
+    assert not any("sample" in said for said in cautions(made))
 
 
 @pytest.mark.parametrize(("lengths", "output"), [((5_000, 6_000), None), (MIXED, 4_096)])

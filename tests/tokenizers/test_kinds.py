@@ -31,9 +31,7 @@ TEXTS = ["", " ", "Hello world", "naïve  東京 🙂\n\n\tx", "<s>[INST] hi [/I
 
 
 @pytest.mark.parametrize("file", [embedded_default(), MISTRAL / "tekken_240718.json"])
-def test_a_tekken_file_counts_as_mistral_common_does_with_its_beginning(
-    tmp_path: Path, file: Path
-) -> None:
+def test_a_tekken_file_counts_as_mistral_common_does_with_its_beginning(tmp_path, file) -> None:
     (tmp_path / "tekken.json").symlink_to(file)
     texts, tekken = [*TEXTS, *sentences()], Tekkenizer.from_file(file)
     right = [len(tekken.encode(text, bos=True, eos=False)) for text in texts]
@@ -44,9 +42,7 @@ def test_a_tekken_file_counts_as_mistral_common_does_with_its_beginning(
 CHATS = [CASES[name] for name in ("one question", "a system prompt", "tools offered")]
 
 
-def test_chats_are_encoded_by_mistral_common_and_one_that_it_refuses_is_a_bad_row(
-    tmp_path: Path,
-) -> None:
+def test_chats_are_encoded_by_mistral_common_and_one_that_it_refuses_is_a_bad_row(tmp_path) -> None:
     refused = [{"role": "assistant", "content": "a"}, {"role": "system", "content": "b"}]
     rows = write_jsonl(tmp_path / "chats.jsonl", [*CHATS, {"messages": refused}])
     (dataset,) = chunkscope.analyze(rows).datasets
@@ -192,9 +188,7 @@ def test_what_is_no_tokenizer_is_an_input_error(tmp_path: Path, file: str, conte
         ("tekken_2.json tekken_1.json config.json", "tekken", "tekken_1.json"),
     ],
 )
-def test_what_is_in_a_folder_says_what_it_is(
-    tmp_path: Path, present: str, kind: str, first: str
-) -> None:
+def test_what_is_in_a_folder_says_what_it_is(tmp_path, present, kind, first) -> None:
     for name in present.split():
         (tmp_path / name).touch()
     found = resolve(str(tmp_path))

@@ -396,7 +396,7 @@ def tried_name(plan: Plan, run: SimulatedRun) -> str:
 
 def cautions(plan: Plan) -> Iterator[str]:
     """Of how many requests the simulations are, where that is not all; and the plan's notes."""
-    total = plan.refused.of
+    total = plan.refused.of - plan.refused.prompts
     if plan.tried and (sent := plan.tried[0].requests) < total:
         yield f"the table is of a sample, {sent:,} of {total:,} requests"
     yield from told(plan.notes)

@@ -104,12 +104,12 @@ def _best_rate(runs: Sequence[SimulatedRun]) -> str:
         return f"No setting keeps the limits at any rate: {', '.join(broken)} breaks (simulated)."
     best = max(rates, key=lambda run: rates[run])
     default = next((run for run in rates if "default" in (run.setting, *run.same_as)), None)
-    if default is not None and rates[best] < rates[default] * (1 + WORTH):
-        best = default
+    best = default if default and rates[best] < rates[default] * (1 + WORTH) else best
     others = f"; {NAMES['default']} up to {per_second(rates[default])}" if default else ""
     others = "; no other setting sustains 3 % more" if best is default else others
     name = listed(best.settings.changed_from(runs[0].settings)) or run_name(runs[0])
-    return f"{capital(name)} keeps the limits up to {per_second(rates[best])} (simulated){others}."
+    holds = f"{'keeps the limits' if best.slo else 'lets no queue grow'} up to"
+    return f"{capital(name)} {holds} {per_second(rates[best])} (simulated){others}."
 
 
 def _best_of_sweep(simulation: Simulation) -> str:
