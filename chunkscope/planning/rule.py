@@ -116,7 +116,7 @@ def decide(
 
 
 def chunked(lengths: LengthHistogram, size: int | None, most: float = inf) -> Chunks:
-    """Which prompts of `most` tokens a chunk size splits, and into how many pieces."""
+    """Which prompts, if they have at `most` so many tokens, a chunk size splits into how many."""
     counts = lengths.counts.items() if size is not None else ()
     long = LengthHistogram({n: many for n, many in counts if (size or 0) < n <= most})
     median, longest = long.percentile(50), long.max
