@@ -152,10 +152,8 @@ class Profile(Artefact):
 
     def figures(self) -> dict[str, Any]:
         """Percentiles and shares, of all and by dataset."""
-        return {
-            "overall": _figures(self.overall),
-            "datasets": {dataset.name: _figures(dataset.lengths) for dataset in self.datasets},
-        }
+        by_dataset = {dataset.name: _figures(dataset.lengths) for dataset in self.datasets}
+        return {"overall": _figures(self.overall), "datasets": by_dataset}
 
     def to_frame(self) -> "pd.DataFrame":
         """One row per dataset, one column per figure."""

@@ -263,6 +263,8 @@ class DatasetScan:
                 self.counter.add_lengths(prompts)
             else:
                 yield self.counter.batch(selection.kind, self.problems, prompts)
+        if self.counter.comparison and (source.bytes or 0) > _LITTLE_BYTES:
+            import numpy  # noqa: F401  (comparing needs it; now others count)
 
     def _chunks(self, reader: RecordReader, columns: Sequence[str] | None) -> Iterator[Chunk]:
         """All records, which are part of the content whether they are used or not."""

@@ -7,7 +7,7 @@ import datetime
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
@@ -92,7 +92,7 @@ class Tokenizer:
     @property
     def facts(self) -> TokenizerFacts:
         """What is known of it, made ready if no run did that before."""
-        with self._lock:
+        with nullcontext() if self._facts else self._lock:  # which a loading engine holds for long
             if self._facts is None and self._files.kind is TokenizerKind.HF:
                 self._on_prepare(self.name)
                 self._prepare_beside()
