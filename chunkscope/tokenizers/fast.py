@@ -1,6 +1,6 @@
 """The fast engines: they count ten to thirty times as fast as the reference, and take time to load.
 
-splintr loads in a tenth of a second; fastokens takes two, and then counts twice as fast. Each is
+splintr loads in a tenth of a second; fastokens takes over one, then counts twice as fast. Each is
 used for a tokenizer only after `check` found no difference, and where a wheel of it is installed.
 """
 
@@ -78,7 +78,7 @@ class Splintr(FastEngine):
             # (Python's are) is changed by neither, as Unicode never takes back a composition.
             settings["normalizer"], self.only_nfc = None, True
         # Without merges it loads in a quarter of the time, and joins what has the lowest id first:
-        # the same, where each merge makes the next id, and every entry is made by merges.
+        # the same, where no merge makes an earlier id than the last, and merges make every entry.
         vocabulary = model.partition(b',"merges":[')[0]
         plain = orjson.dumps(settings)[:-1] + b"," + key + vocabulary + b',"merges":[]}}'
         return splintr.from_json_bytes(plain).encode_batch_flat

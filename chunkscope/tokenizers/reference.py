@@ -118,7 +118,7 @@ class LoadedBeside(Reference):
 
 def answer(kind: str, path: str) -> None:
     """What the other process does, as long as it is asked. Who counts goes first."""
-    os.nice(9)
+    getattr(os, "nice", int)(9)  # Windows has none
     reference = load_source(TokenizerFiles("", TokenizerKind(kind), (Path(path),)))
     for texts in sys.stdin.buffer:
         print(orjson.dumps(reference.ids(orjson.loads(texts))).decode(), flush=True)  # noqa: T201
