@@ -15,7 +15,7 @@ from chunkscope.errors import ChunkscopeError, UsageError
 from chunkscope.hardware.gpus import find_gpu
 from chunkscope.lengths.profile import Profile
 from chunkscope.models import find_model
-from chunkscope.planning.engine_log import read_log
+from chunkscope.planning.engine_log import is_model, read_log, weigh_otherwise
 from chunkscope.planning.plan import Plan
 from chunkscope.vllm.deployment import Deployment
 from chunkscope.vllm.flags import release
@@ -115,10 +115,10 @@ def mismatch(plan: Plan | None, facts: EngineFacts) -> Note | None:
     """Why the plan is not about this engine. What the log does not name may be the plan's."""
     if plan is None:
         return None
-    if plan.model is not None and facts.model is not None:
-        names = {plan.model.name.lower(), Path(plan.model.load_name).name.lower()}
-        if Path(facts.model).name.lower() not in names:
-            return note("plan_of_another_model", model=facts.model)
+    same = is_model(facts.model, plan.model) if plan.model and facts.model else None
+    bill = plan.deployment.memory(facts.settings)
+    if same is False or (same is None and bill and weigh_otherwise(facts, bill)):
+        return note("plan_of_another_model", model=facts.model)
     if plan.gpu is not None:
         size = facts.device_gib or plan.gpu.memory_gib
         more = (facts.weights_gib or 0.0) + (facts.kv_cache_gib or 0.0) > plan.gpu.memory_gib

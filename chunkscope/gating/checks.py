@@ -25,7 +25,7 @@ from chunkscope.planning.plan import Plan
 from chunkscope.planning.request import PlanRequest
 from chunkscope.prefixes.reuse import reuse_together
 from chunkscope.simulation.result import SimulatedRun
-from chunkscope.simulation.workload import dataset_output
+from chunkscope.simulation.workload import DatasetOutput, dataset_output, served_prompts
 from chunkscope.sources.discovery import discover
 from chunkscope.tokenizers.cache import sha256
 from chunkscope.verification.result import Run, Verification
@@ -52,11 +52,11 @@ class Evidence:
         hint = f"run `{kind.made_by}` first, or take the check out"
         raise InputError(f"a check needs {path}, which does not exist", hint=hint)
 
-    def outputs(self, datasets: Sequence[DatasetProfile]) -> list[int]:
-        """Room for the answers of each dataset: as in the plan, else the data, else the usual."""
+    def outputs(self, datasets: Sequence[DatasetProfile]) -> list[DatasetOutput]:
+        """Answers of each dataset: as long as in the plan, else in the data, else as usual."""
         asked = self.findings.plan.request if self.findings.plan else PlanRequest()
         most = {one.name: asked.max_outputs.get(one.name, asked.max_output) for one in datasets}
-        return [dataset_output(one, asked.task, most[one.name]).tokens for one in datasets]
+        return [dataset_output(one, asked.task, most[one.name]) for one in datasets]
 
     def path(self, name: str) -> Path:
         """A file that the budget names, as seen from the budget file."""
@@ -163,14 +163,15 @@ def _doubted(check: Check, datasets: Iterable[DatasetProfile], limits: Any) -> C
 def served_check(
     name: str,
     context: int,
-    outputs: Sequence[int],
+    outputs: Sequence[DatasetOutput],
     datasets: Sequence[DatasetProfile],
     limit: int = 0,
     **more: Any,
 ) -> Check:
     """How many prompts a server with this context refuses."""
-    lengths, refused = together(datasets), refused_prompts(context, outputs, datasets)
-    values = {"context": context, "output": max(outputs, default=0), "of": lengths.count}
+    lengths, most = together(datasets), max((out.tokens for out in outputs), default=0)
+    refused = lengths.count - served_prompts(datasets, outputs, context)
+    values = {"context": context, "output": most, "of": lengths.count}
     return Check(
         name=name,
         passed=refused <= limit and lengths.count > 0,
@@ -181,13 +182,6 @@ def served_check(
         reason=note("gate_refused_prompts", longest=lengths.max, **values),
         **more,
     )
-
-
-def refused_prompts(
-    context: int, outputs: Sequence[int], datasets: Sequence[DatasetProfile]
-) -> int:
-    """Prompts that leave no room for the answers of their dataset."""
-    return sum(d.lengths.over(context - out) for d, out in zip(datasets, outputs, strict=True))
 
 
 def _present(name: str, datasets: Sequence[DatasetProfile], key: Key) -> Check:
@@ -330,7 +324,7 @@ def measured_memory(run: Run | None, evidence: Evidence) -> Values:
     profile, tokens = evidence.findings.profile, run.kv_cache_tokens if run else None
     p95 = profile.overall.percentile(95) if profile else None
     if tokens is not None and p95 is not None:
-        output = max(evidence.outputs(profile.datasets if profile else ()))
+        output = max(out.tokens for out in evidence.outputs(profile.datasets if profile else ()))
         blocks = max(1, ceil((p95 + output) / BLOCK_TOKENS))
         values["kv_requests_of_p95"] = tokens // BLOCK_TOKENS // blocks
     return values

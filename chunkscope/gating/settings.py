@@ -8,19 +8,17 @@ as vLLM's default.
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from chunkscope.artefacts.note import note
 from chunkscope.artefacts.numbers import exceeds
-from chunkscope.errors import ChunkscopeError, InputError, UsageError
+from chunkscope.errors import InputError, UsageError
 from chunkscope.gating.check import Check, Relation
-from chunkscope.gating.checks import Evidence, refused_prompts, served_check
+from chunkscope.gating.checks import Evidence, served_check
 from chunkscope.gating.read_arguments import CommittedArguments, read_arguments
 from chunkscope.lengths.profile import Profile
-from chunkscope.models.find import built_in, find_model
-from chunkscope.models.shape import ModelShape
 from chunkscope.planning.choose import WORTH
+from chunkscope.planning.engine_log import is_model
 from chunkscope.planning.plan import Plan
 from chunkscope.planning.request import chosen_datasets
 from chunkscope.planning.simulator import Simulator, draw
@@ -99,7 +97,7 @@ def _unjudged(committed: CommittedArguments, plan: Plan, allow: tuple[str, ...])
         what = f"settings.allow: {judged[0]} is compared with the plan, it cannot be allowed"
         raise InputError(what, hint='take it out, or set must_be = "as-good"')
     others = dict(committed.others)
-    if committed.model and not (plan.model and _is_model(committed.model, plan.model)):
+    if committed.model and not (plan.model and is_model(committed.model, plan.model)):
         others = {"model": committed.model, **others}
     planned = plan.model.load_name if plan.model else "no model"
     for name, value in others.items():
@@ -112,19 +110,6 @@ def _unjudged(committed: CommittedArguments, plan: Plan, allow: tuple[str, ...])
             value=(value or "given")[:80],
             reason=None if name in allowed else note(code, name=name, planned=planned),
         )
-
-
-def _is_model(name: str, planned: ModelShape) -> bool:
-    """The same shape is the same model to us, by whatever name or in whatever folder."""
-    if name in (planned.name, planned.load_name):
-        return True
-    try:
-        is_folder = (Path(name) / "config.json").is_file()
-        shape = find_model(name) if is_folder else built_in(name)
-    except (ChunkscopeError, OSError, ValueError):
-        return False
-    names = {part: getattr(planned, part) for part in ("name", "source", "hub_id")}
-    return shape is not None and planned == replace(shape, **names)
 
 
 # -- is it equal? --------------------------------------------------------------------------------
@@ -161,7 +146,7 @@ def _as_good(evidence: Evidence, there: Deployment, actual: Settings) -> Iterato
     datasets = chosen_datasets(profile, plan.request.dataset)
     # A shorter context is as good as long as it refuses no prompt that the plan serves.
     outputs, room = evidence.outputs(datasets), planned.max_model_len
-    limit = refused_prompts(room, outputs, datasets) if room else 0
+    limit = plan.refused.prompts if room else 0
     context = actual.max_model_len or (0 if room else sys.maxsize)  # not known: none is served
     about = {"subject": "max_model_len", "key": ("settings", "must_be")}
     yield served_check("settings.as-good", context, outputs, datasets, limit, **about)

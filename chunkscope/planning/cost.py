@@ -9,7 +9,6 @@ from chunkscope.lengths.profile import DatasetProfile
 from chunkscope.planning.choose import NO_CPU_TIME, WORTH
 from chunkscope.planning.plan import Cost, Saving, Work
 from chunkscope.planning.problem import Problem
-from chunkscope.simulation.workload import served_prompts
 from chunkscope.vllm.rules import Version
 from chunkscope.vllm.settings import Settings
 
@@ -57,7 +56,7 @@ def work_of(p: Problem, datasets: tuple[DatasetProfile, ...], settings: Settings
         names = {dataset.name for dataset in datasets}
         asked = {name: most for name, most in p.request.max_outputs.items() if name in names}
         p = replace(p, datasets=datasets, request=replace(p.request, max_outputs=asked))
-    served = served_prompts(p.datasets, p.outputs, p.context)
+    served = p.lengths.count - p.refused
     if not served or (run := p.simulator().attempt(settings)) is None:
         return None
     times = served / run.requests

@@ -3,21 +3,27 @@ engine that ran here measured, for a plan of the same model and GPU."""
 
 import os
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import closing, suppress
+from dataclasses import replace
 from pathlib import Path
 
 from chunkscope.artefacts.note import Note, note
-from chunkscope.errors import InputError, UsageError
+from chunkscope.errors import ChunkscopeError, InputError, UsageError
+from chunkscope.hardware.memory import Memory
+from chunkscope.models import ModelShape, find_model
+from chunkscope.models.find import built_in
 from chunkscope.sources.base import Source
 from chunkscope.sources.streams import as_utf8, open_stream
 from chunkscope.vllm.deployment import Deployment, FailedStart, MeasuredFit
 from chunkscope.vllm.flags import release
+from chunkscope.vllm.log.facts import EngineFacts
 from chunkscope.vllm.log.failures import Failure
 from chunkscope.vllm.log.reader import EngineStart, LogReader
 from chunkscope.vllm.settings import Settings
 
 STDIN = "-"
 _PIECE = 1 << 20
+_FROM_START = "give a log from the engine's start on, at level INFO"
 _WEIGHTS_OFF, _WEIGHTS_OFF_GIB = 0.1, 0.1  # farther from what is predicted, it is another model
 _DEVICE_OFF = 0.05
 _GIVEN_SIZES = ("kv_cache_memory_bytes", "num_gpu_blocks_override")
@@ -29,10 +35,7 @@ def engine_lives(log: str | os.PathLike[str]) -> tuple[EngineStart, ...]:
     read_log(os.fspath(log), reader)
     lives = reader.starts()
     if not any(life.facts.version for life in lives):
-        raise InputError(
-            f"{log} does not say which vLLM wrote it",
-            hint="give a log from the engine's start on, at level INFO",
-        )
+        raise InputError(f"{log} does not say which vLLM wrote it", hint=_FROM_START)
     return lives
 
 
@@ -43,12 +46,10 @@ def measured_in(
     name = Path(os.fspath(log)).name
     for life in lives:
         _check(life, name, there, base)
-    fits = [life for life in lives if life.facts.kv_cache_tokens or _held(life)]
+    fits = [life for life in lives if _kv_cache_tokens(life)]
     if not fits and not any(life.failure for life in lives):
-        raise InputError(
-            f"{name} does not say how large the KV cache is, nor that it did not fit",
-            hint="give a log from the engine's start on, at level INFO",
-        )
+        what = f"{name} does not say how large the KV cache is, nor that it did not fit"
+        raise InputError(what, hint=_FROM_START)
     life = fits[-1] if fits else lives[-1]
     facts, settings = life.facts, there.effective(life.settings)
     given = any(name in life.arguments for name in _GIVEN_SIZES)
@@ -56,7 +57,7 @@ def measured_in(
         log=name,
         settings=settings,
         cuda_graphs=not facts.enforce_eager,
-        kv_cache_tokens=None if given else facts.kv_cache_tokens or _held(life),
+        kv_cache_tokens=None if given else _kv_cache_tokens(life),
         failed=tuple(
             FailedStart(settings=there.effective(one.settings), why=end.kind, line=end.line)
             for one in lives
@@ -65,16 +66,38 @@ def measured_in(
     )
 
 
-def _held(life: EngineStart) -> int | None:
-    """What vLLM said would have fitted, where one request of max_model_len did not."""
-    trouble = life.failure
-    if trouble is None or trouble.kind is not Failure.CONTEXT_TOO_LONG:
-        return None
-    longest = trouble.figures.get("longest")
-    return round(longest) if longest else None
+def _kv_cache_tokens(life: EngineStart) -> int | None:
+    """Or what vLLM said would have fitted, where one request of max_model_len did not."""
+    end = life.failure if life.failure and life.failure.kind is Failure.CONTEXT_TOO_LONG else None
+    return life.facts.kv_cache_tokens or (round(end.figures.get("longest", 0)) if end else None)
 
 
 # -- is it of the same? --------------------------------------------------------------------------
+
+
+def local_model(name: str) -> ModelShape | None:
+    """A model whose folder is here, or that is built in: nobody is asked for others."""
+    with suppress(ChunkscopeError, OSError):
+        if (Path(name).expanduser() / "config.json").is_file():
+            return find_model(name)
+    return built_in(name) or built_in(Path(name).name)
+
+
+def is_model(name: str, shape: ModelShape) -> bool | None:
+    """Does a log or a script that names it so mean this model, or one that is built alike? None
+    where the name is not known here."""
+    if name in (shape.name, shape.load_name):
+        return True
+    parts = ("name", "source", "hub_id", "file_bytes", "notes")
+    known = local_model(name)
+    return replace(known, **{n: getattr(shape, n) for n in parts}) == shape if known else None
+
+
+def weigh_otherwise(facts: EngineFacts, bill: Memory) -> bool:
+    """Does an engine say that its weights take more or less than predicted?"""
+    gib = bill.line("weights").gib
+    off = max(_WEIGHTS_OFF_GIB, _WEIGHTS_OFF * gib)
+    return facts.weights_gib is not None and abs(facts.weights_gib - gib) > off
 
 
 def _check(life: EngineStart, name: str, there: Deployment, base: Settings) -> None:
@@ -89,7 +112,6 @@ def _check(life: EngineStart, name: str, there: Deployment, base: Settings) -> N
     held_gib = (facts.weights_gib or 0.0) + (facts.kv_cache_gib or 0.0)
     device = facts.device_gib or max(held_gib, bill.total_gib)
     predicted = bill.line("weights").gib
-    weights = facts.weights_gib or predicted
     others = {
         f"vLLM {its.text}, and the plan is for {mine.text}": its.version[:2] != mine.version[:2],
         f"an engine on a {facts.device}, not on a GPU": facts.device not in (None, "cuda"),
@@ -103,9 +125,9 @@ def _check(life: EngineStart, name: str, there: Deployment, base: Settings) -> N
         f"a GPU that holds {device:,.1f} GiB, and {there.gpu.title} has {bill.total_gib:,.1f}": (
             abs(device / bill.total_gib - 1) > _DEVICE_OFF
         ),
-        f"another model: its weights take {weights:,.1f} GiB, those of {there.shape.name} "
-        f"{predicted:,.1f}": abs(weights - predicted)
-        > max(_WEIGHTS_OFF_GIB, _WEIGHTS_OFF * predicted),
+        f"another model: {facts.model}": is_model(facts.model or "", there.shape) is False,
+        f"another model: its weights take {facts.weights_gib} GiB, those of {there.shape.name} "
+        f"{predicted:,.1f}": weigh_otherwise(facts, bill),
     }
     for what, differs in others.items():
         if differs:

@@ -16,7 +16,7 @@ from chunkscope.lengths.profile import DatasetProfile, Profile, together
 from chunkscope.planning.plan import Advice
 from chunkscope.planning.request import PlanRequest, chosen_datasets
 from chunkscope.planning.simulator import VARIATIONS, Simulator, draw
-from chunkscope.simulation.workload import DatasetOutput
+from chunkscope.simulation.workload import DatasetOutput, served_prompts
 from chunkscope.vllm.deployment import Deployment
 from chunkscope.vllm.enums import Entry, Mode
 from chunkscope.vllm.settings import OWN, Settings
@@ -89,7 +89,7 @@ class Problem:
     @property
     def refused(self) -> int:
         """Prompts that leave no room for the output of their dataset."""
-        return sum(d.lengths.over(self.context - output.tokens) for d, output in self.pairs)
+        return self.lengths.count - served_prompts(self.datasets, self.outputs, self.context)
 
     @cached_property
     def lengths(self) -> LengthHistogram:
@@ -120,7 +120,7 @@ class Problem:
     @cached_property
     def longest(self) -> int:
         """The longest prompt that is served: longer ones are refused."""
-        rooms = [(d.lengths.counts, self.context - output.tokens) for d, output in self.pairs]
+        rooms = [(d.lengths.counts, o.longest_prompt(self.context)) for d, o in self.pairs]
         return max((n for counts, room in rooms for n in counts if 0 < n <= room), default=1)
 
     @property
@@ -189,11 +189,7 @@ class Problem:
 
 
 def round_up(tokens: int) -> int:
-    """A length that leaves a little room and reads well.
-
-    >>> round_up(3_001), round_up(9_000)
-    (3072, 9216)
-    """
+    """A length that leaves a little room and reads well: 3,072 for 3,001."""
     step = 256 if tokens <= 8_192 else 1_024 if tokens <= 65_536 else 4_096
     return -(-tokens // step) * step
 

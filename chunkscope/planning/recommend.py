@@ -13,10 +13,10 @@ from chunkscope.errors import ChunkscopeError, UsageError
 from chunkscope.hardware.gpus import Gpu, doubts, find_gpu
 from chunkscope.lengths.profile import Profile
 from chunkscope.models import ModelShape, find_model
-from chunkscope.models.find import built_in, known_model
+from chunkscope.models.find import known_model
 from chunkscope.planning.choose import choose, reasons
 from chunkscope.planning.cost import cost_of, savings
-from chunkscope.planning.engine_log import engine_lives, measured_in
+from chunkscope.planning.engine_log import engine_lives, local_model, measured_in
 from chunkscope.planning.plan import Plan, PlanSource, Refused
 from chunkscope.planning.problem import Problem
 from chunkscope.planning.request import PlanRequest, chosen_datasets
@@ -24,12 +24,7 @@ from chunkscope.planning.rule import chunked, decide
 from chunkscope.prefixes.reuse import reuse_together
 from chunkscope.prompts.harness.log import LONGEST_FIRST
 from chunkscope.simulation.workload import usual_order
-from chunkscope.tokenizers.resolve import (
-    DEFAULT_FILE,
-    TIKTOKEN_NAMES,
-    cached_tokenizer,
-    resolve,
-)
+from chunkscope.tokenizers.resolve import DEFAULT_FILE, TIKTOKEN_NAMES, cached_tokenizer, resolve
 from chunkscope.vllm.deployment import Deployment
 from chunkscope.vllm.enums import Entry, Mode, SendOrder
 from chunkscope.vllm.flags import release
@@ -67,7 +62,7 @@ def recommend(
     if lives:
         facts = next(life.facts for life in reversed(lives) if life.facts.version)
         vllm_version, name = vllm_version or facts.version, facts.model or "a model without a name"
-        model = model or local_model(name) or local_model(Path(name).name)
+        model = model or local_model(name)
         if model is None:
             hint = "say what it is: --model llama-3.1-8b, or a folder with its config.json"
             raise UsageError(f"the model in the log is not known: {name}", hint=hint)
@@ -115,13 +110,6 @@ def recommend(
         savings=savings(p, settings, cost) if cost else (),
         version=__version__,
     )
-
-
-def local_model(name: str) -> ModelShape | None:
-    """A model whose folder is here, or that is built in: nobody is asked for others."""
-    if (Path(name).expanduser() / "config.json").is_file():
-        return find_model(name)
-    return built_in(name)
 
 
 def _check_limits(p: Problem) -> None:

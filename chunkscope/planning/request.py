@@ -72,11 +72,7 @@ class PlanRequest:
         max_output: "MaxOutput | None" = None,
         **asked: Any,
     ) -> "PlanRequest":
-        """As people write it: words for choices, a text for the limits.
-
-        >>> PlanRequest.of(tp=2, task="loglikelihood").settings.given()
-        {'tensor_parallel_size': 2}
-        """
+        """As people write it: words for choices, a text for the limits."""
         if unknown := sorted(set(asked) - {field.name for field in fields(cls)}):
             raise UsageError(f"recommend has no option {unknown[0]}")
         dtype = one_of(KvCacheType, kv_cache_dtype, "kv_cache_dtype")

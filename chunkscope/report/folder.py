@@ -10,7 +10,6 @@ from chunkscope.findings import Findings
 from chunkscope.gating.budget import DATASETS, MOVES, TABLES
 from chunkscope.gating.check import Check
 from chunkscope.gating.checks import drift
-from chunkscope.planning.emit import emit
 from chunkscope.planning.plan import Plan
 from chunkscope.report.runs import runs_table
 from chunkscope.report.section import Section, Table, table_of
@@ -19,7 +18,6 @@ from chunkscope.report.words import folder as words
 from chunkscope.report.words import gate, plan
 from chunkscope.report.words.runs import failure
 from chunkscope.verification.result import Verification
-from chunkscope.vllm.enums import Entry, Target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,10 +75,7 @@ def arguments(findings: Findings) -> str:
     planned, v = findings.plan, _measurements(findings)
     if planned is not None and v and v.verdict and (run := v.run(v.verdict.use)):
         planned = replace(planned, settings=run.settings)
-    if planned is None or plan.is_broken(planned) or not planned.settings.given():
-        return ""
-    is_server = planned.deployment.entry is Entry.SERVE
-    return emit(planned, Target.VLLM_ARGS if is_server else Target.PYTHON).text.strip()
+    return plan.flags(planned) if planned else ""
 
 
 # -- chapters ------------------------------------------------------------------------------------

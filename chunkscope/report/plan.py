@@ -12,8 +12,7 @@ from chunkscope.vllm.footprint import Footprint
 
 
 def sections(plan: Plan) -> list[Section]:
-    is_broken = words.is_broken(plan)
-    flags = "" if is_broken else " ".join(plan.cli_args())
+    is_broken, flags = words.is_broken(plan), words.flags(plan)
     memory = _memory_table(plan.memory) if plan.memory else None
     figures = table_of(("", "", ""), words.facts(plan), words=("",))
     strong = [at for at, run in enumerate(plan.tried) if run is plan.run and not is_broken]

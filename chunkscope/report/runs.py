@@ -18,12 +18,7 @@ from chunkscope.verification.result import EngineKind, Run, Verification
 from chunkscope.verification.verdict import Outcome, judge, value
 
 Named = Sequence[tuple[str, SimulatedRun | Run]]
-SHORT = {
-    "time": MAKESPAN,
-    "first token p95": TTFT_P95,
-    "gap p99": ITL_P99,
-    "longest gap": ITL_MAX,
-}
+SHORT = {"time": MAKESPAN, "first token p95": TTFT_P95, "gap p99": ITL_P99, "longest gap": ITL_MAX}
 DEMO = {"first token, short": words.SHORT_WAIT, "time": MAKESPAN, "longest gap": ITL_MAX}
 LOOKS = {Outcome.BETTER: "good", Outcome.WORSE: "worse"}
 MOST_NAMED = 2

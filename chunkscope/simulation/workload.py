@@ -125,8 +125,8 @@ class DatasetOutput:
         return self.origin in (OutputOrigin.TASK, OutputOrigin.ASSUMED)
 
     def longest_prompt(self, room: int) -> int:
-        """That leaves room for an answer: a shorter one than asked for is none."""
-        return max(0, room - (self.tokens if self.origin is OutputOrigin.ASKED else 1))
+        """That leaves room for the answer."""
+        return max(0, room - self.tokens)
 
     def lengths(self, dataset: DatasetProfile, times: float = 1.0) -> list[int]:
         """To draw from, a thousand at most; what is assumed is taken `times` as long."""
@@ -241,7 +241,7 @@ def draw_workload(
 def served_prompts(
     datasets: Sequence[DatasetProfile], outputs: Sequence[DatasetOutput], room: int
 ) -> int:
-    """How many prompts leave room for an output: as long as asked for, or one token."""
+    """How many prompts leave room for the output of their dataset: others are too long."""
     pairs = zip(datasets, outputs, strict=True)
     return sum(d.rows - d.lengths.over(o.longest_prompt(room)) for d, o in pairs)
 

@@ -131,7 +131,7 @@ def test_the_log_names_version_and_model(tmp_path: Path) -> None:
     [
         ("(v0.24.0)", "(v0.28.0)", {}, "0.28.0.*0.24.0"),
         ("15.0 GiB", "29.0 GiB", {}, "29.0 GiB"),
-        ("", "", {"model": "qwen3-30b-a3b"}, "15.0 GiB"),
+        ("", "", {"model": "qwen3-8b"}, "llama-3.1-8b"),  # which weighs as much
         ("tensor_parallel_size=1", "tensor_parallel_size=2", {}, "--tp 2"),
         ("device_config=cuda", "device_config=cpu", {}, "cpu"),
         ("kv_cache_dtype=auto", "kv_cache_dtype=fp8", {}, "kv_cache_dtype fp8"),

@@ -14,6 +14,7 @@ from chunkscope.lengths.histogram import LengthHistogram
 from chunkscope.models import find_model
 from chunkscope.planning.choose import WORTH, by_simulation
 from chunkscope.planning.plan import BEST, DEFAULT, AdviceKind, Basis, Plan
+from chunkscope.planning.predict import SimulateOptions, predict
 from chunkscope.planning.problem import Problem
 from chunkscope.planning.recommend import recommend
 from chunkscope.planning.rule import LengthRule
@@ -214,7 +215,7 @@ def test_off_comes_with_a_budget_of_at_least_max_model_len_and_no_threshold(wher
     assert made.settings.enable_chunked_prefill is False
     assert made.effective.max_num_batched_tokens >= made.settings.max_model_len
     assert made.settings.long_prefill_token_threshold is None
-    assert where or made.run is not None, "what it brings is simulated beside the default"
+    assert ("(simulated)" in advice(made)) is not bool(where), "what it brings, by its table"
 
 
 @pytest.mark.parametrize("version", ["0.10.2", "0.11.0"])
@@ -238,9 +239,11 @@ def test_off_that_does_not_fit_or_that_vllm_refuses_a_mamba_like_model_is_a_cont
 # -- lengths and outputs -----------------------------------------------------------------------
 
 
-def test_refused_prompts_are_counted_exactly():
+def test_refused_prompts_are_counted_exactly_and_alike_by_simulate():
     lengths = [*[100] * 60, 32_512, 32_513, 32_514, 40_000]
-    made = advised(lengths, model="qwen2.5-7b-instruct", max_output=256)
+    made = advised(lengths, model="qwen2.5-7b-instruct")
+    notes = predict(made, profile(data=lengths), SimulateOptions()).notes
+    assert [n.values["count"] for n in notes if n.code == "prompts_left_out"] == [3]
     assert made.effective.max_model_len == 32_768
     assert made.settings.max_model_len is None
     assert (made.refused.prompts, made.refused.of, made.refused.room_tokens) == (3, 64, 32_512)

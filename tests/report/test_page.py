@@ -11,6 +11,7 @@ import pytest
 from chunkscope.findings import Findings
 from chunkscope.report.folder import arguments, chapters, first_screen
 from chunkscope.report.page import HERE, LIBRARIES, render
+from chunkscope.vllm.enums import Entry
 from tests import build
 from tests.conftest import REPOSITORY
 from tests.report import examples
@@ -85,6 +86,8 @@ def test_the_first_screen_says_it_once(findings) -> None:
 def test_there_is_a_copy_button_only_over_settings_that_can_be_used(findings) -> None:
     assert arguments(findings)
     assert b'id="copy"' in render(findings)
+    called = replace(findings.plan, deployment=replace(findings.plan.deployment, entry=Entry.LLM))
+    assert re.fullmatch(r"(\w+=\w+, )*\w+=\w+", arguments(replace(findings, plan=called)))
     nothing = replace(findings.plan, settings=build.Settings())
     for plan in (examples.limits_broken(), nothing):
         unusable = replace(findings, plan=plan, verification=None)

@@ -89,12 +89,6 @@ def test_longest_first_keeps_together_what_begins_alike(data, asked, seed):
     assert equal == sorted(equal)
 
 
-@pytest.mark.parametrize(("output", "left_out"), [(None, 1), (3, 3)])
-def test_a_prompt_leaves_room_for_what_was_asked_or_for_one_token(output, left_out):
-    data = dataset("a", [96, 97, 98, 99, 100])
-    assert drawn(data, room=100, output=output).left_out == left_out
-
-
 def test_tasks_of_lm_eval_among_others_stay_in_their_order():
     assert drawn(known("a", **LM_EVAL), known("b")).order is SendOrder.DATA
 
@@ -150,10 +144,11 @@ def test_scored_prompts_of_a_log_find_nothing_among_others_that_generate():
     assert (workload.task, workload.scored) == (Task.GENERATE, tuple(range(6)))
 
 
-def test_what_is_too_long_is_left_out_and_counted():
-    workload = drawn(known("a"), room=600)
-    assert [r.prompt_tokens for r in workload.requests] == [500, 300, 300, 100]
-    assert workload.left_out == 2
+@pytest.mark.parametrize(("output", "left_out"), [(100, 2), (None, 3)], ids=["asked", "256"])
+def test_what_leaves_no_room_for_its_answer_is_left_out_and_counted(output, left_out):
+    workload = drawn(known("a"), room=600, output=output)
+    assert [r.prompt_tokens for r in workload.requests] == [500, 300, 300, 100][left_out - 2 :]
+    assert workload.left_out == left_out
 
 
 def test_of_very_many_prompts_some_are_drawn_from_and_the_shares_stay(monkeypatch):
@@ -201,8 +196,8 @@ def test_prompts_without_room_for_their_output_are_left_out(longest, left_out):
 
 
 def test_outputs_are_cut_to_the_room_that_is_left_and_without_any_that_is_an_error():
-    workload = drawn(dataset("a", [1_000]), count=1, room=1_100)
-    assert workload.requests[0].output_tokens == 100
+    workload = drawn(dataset("a", [1_000]), count=1, room=1_300, assumed_times=2.0)
+    assert workload.requests[0].output_tokens == 300
     with pytest.raises(InputError):
         drawn(dataset("a", [5_000]), count=50, room=4_096)
 

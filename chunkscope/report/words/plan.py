@@ -235,6 +235,14 @@ def advice(plan: Plan) -> str:
     return text
 
 
+def flags(plan: Plan) -> str:
+    """What is set, as it is written; nothing where the limits are broken."""
+    given = {} if is_broken(plan) else plan.settings.given()
+    if plan.deployment.entry is Entry.LLM:
+        return ", ".join(f"{name}={value!r}" for name, value in given.items())
+    return " ".join(plan.cli_args()) if given else ""
+
+
 def lacking(plan: Plan) -> str:
     """The options without which nothing can be simulated."""
     return " and ".join(n for n, v in (("--model", plan.model), ("--gpu", plan.gpu)) if v is None)
@@ -242,9 +250,11 @@ def lacking(plan: Plan) -> str:
 
 def because(plan: Plan) -> str:
     """What the advice brings, and what that rests on."""
-    choice, ours, default = plan.advice, plan.run, plan.default_run
+    choice, ours, default, gained = plan.advice, plan.run, plan.default_run, plan.advice.gain
     if choice.basis is Basis.MODE:
-        return "whether it pays was not simulated."
+        if ours is None or default is None or ours is default:
+            return "it changes nothing here." if ours else "whether it pays was not simulated."
+        gained = default.figures.makespan_s / ours.figures.makespan_s - 1
     if choice.basis is Basis.LENGTHS:
         without = lacking(plan)
         missing = f"without {without}" if without else "for a GPU of unknown speed"
@@ -277,7 +287,7 @@ def because(plan: Plan) -> str:
     gaps = [ITL_MAX.value(run.figures) or 0.0 if run else 0.0 for run in (default, ours)]
     price = f" The longest gap between tokens grows from {' to '.join(map(seconds, gaps))}."
     price = price if 0 < 1.5 * gaps[0] <= gaps[1] else ""
-    gain = f"{by(choice.gain)} throughput over" if round(choice.gain or 0, 3) else "as fast as"
+    gain = f"{by(gained)} throughput over" if round(gained or 0, 3) else "as fast as"
     return f"{gain} vLLM's default{worst} (simulated).{price}"
 
 
@@ -341,7 +351,8 @@ def facts(plan: Plan) -> list[tuple[str, str, str]]:
         )
         facts.append(("memory", f"{memory.requested_gib:.1f} GiB", parts))
     many = plan.requests_in_flight
-    if many is not None and is_batch and not (plan.request.concurrency or is_broken(plan)):
+    served = is_batch and plan.deployment.entry is Entry.SERVE  # the LLM class has all at once
+    if many is not None and served and not (plan.request.concurrency or is_broken(plan)):
         facts.append(("concurrency", f"{many:,}", "send at least this many at once"))
     if (chunks := plan.chunks).prompts and chunks.size is not None and chunks.longest is not None:
         size = f"of prompts: over {number(chunks.size)} tokens, in up to {chunks.longest} chunks"
