@@ -89,7 +89,7 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.setenv("HF_HUB_OFFLINE", os.environ.get("HF_HUB_OFFLINE", "1"))
         patch.setattr(TiktokenReference, "of_tekken", once(TiktokenReference.of_tekken))
         patch.setattr(TokenizersReference, "of_file", once(TokenizersReference.of_file))
-        patch.setattr(resolve, "sha256", once(resolve.sha256))
+        patch.setattr(resolve, "file_digest", once(resolve.file_digest))
         yield
 
 

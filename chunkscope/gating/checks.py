@@ -27,7 +27,7 @@ from chunkscope.prefixes.reuse import reuse_together
 from chunkscope.simulation.result import SimulatedRun
 from chunkscope.simulation.workload import DatasetOutput, dataset_output, served_prompts
 from chunkscope.sources.discovery import discover
-from chunkscope.tokenizers.cache import sha256
+from chunkscope.tokenizers.cache import file_digest
 from chunkscope.verification.result import Run, Verification
 
 A = TypeVar("A", bound=Artefact)
@@ -446,12 +446,12 @@ def _data_files(profile: Profile, not_checked: Container[str]) -> Iterator[Check
 
 def _state_of(dataset: DatasetProfile, file: Path | None) -> tuple[str | None, Note | None]:
     """Whether its file is the one that was counted; None where nobody can say, and why."""
-    if dataset.sha256 is None:
+    if dataset.digest is None:
         return None, note("gate_no_file")
     if file is None:
         return None, note("gate_not_led_to", path=dataset.path)
     try:
-        same = sha256(file) == dataset.sha256
+        same = file_digest(file) == dataset.digest
     except OSError as error:
         return None, note("gate_cannot_look", why=f"{file}: {error.strerror}")
     return ("same", None) if same else ("changed", note("gate_file", path=dataset.path))

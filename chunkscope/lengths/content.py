@@ -9,6 +9,7 @@ from itertools import chain
 from typing import Any
 
 from orjson import OPT_SORT_KEYS, dumps
+from xxhash import xxh3_128_intdigest
 
 from chunkscope.artefacts.artefact import NO_NUMBERS, Numbers
 
@@ -31,8 +32,6 @@ class Content:
 
     @classmethod
     def of(cls, records: Sequence[Any]) -> "Content":
-        from xxhash import xxh3_128_intdigest
-
         cells, hashes = records, list[int]()
         while (kinds := {*map(type, cells)}) in ({dict}, {list}):
             cells = [*chain.from_iterable(map(dict.values, cells) if kinds == {dict} else cells)]

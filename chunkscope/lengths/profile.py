@@ -63,7 +63,7 @@ class DatasetProfile:
     unit: str = "row"
     skipped: int = 0
     bytes: int | None = None
-    sha256: str | None = None
+    digest: str | None = None  # of its file
     chars: int | None = None
     output_field: str | None = None
     output_lengths: LengthHistogram | None = None
@@ -102,7 +102,7 @@ class Profile(Artefact):
     0.05176470588235294
     """
 
-    schema: ClassVar = "chunkscope/profile/4"
+    schema: ClassVar = "chunkscope/profile/5"
     made_by: ClassVar = "chunkscope analyze data/"
 
     tokenizer: TokenizerInfo

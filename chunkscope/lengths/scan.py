@@ -4,7 +4,6 @@ Sources are read one after the other. Only where there is much to read, or it co
 machine, some are read at the same time.
 """
 
-import hashlib
 import io
 import os
 import threading
@@ -18,6 +17,7 @@ from operator import add, itemgetter, sub
 from typing import Any
 
 import orjson
+from xxhash import xxh3_128
 
 from chunkscope.artefacts.artefact import built, dumped
 from chunkscope.artefacts.files import write_atomically
@@ -40,14 +40,14 @@ from chunkscope.prompts.selection import Selection
 from chunkscope.sources.base import CHUNK_BYTES, Chunk, DataError, Problems, Source, cannot_read
 from chunkscope.sources.reader import READERS, RecordReader, format_of_name
 from chunkscope.sources.streams import Stream, close_archives, decompressed
-from chunkscope.tokenizers.cache import cache_file, prune_cache, read_cached, sha256
+from chunkscope.tokenizers.cache import cache_file, file_digest, prune_cache, read_cached
 from chunkscope.tokenizers.check import Reservoir
 from chunkscope.tokenizers.fast import MUCH
 from chunkscope.tokenizers.tokenizer import Tokenizer
 
 # Of what the cache keeps and what it means, not of the package: raise it when the same bytes would
 # be read, counted or described differently.
-_LAYOUT = 20
+_LAYOUT = 21
 _LITTLE_BYTES = 64 << 20  # are read by one thread
 _MOST_READERS = 8
 
@@ -84,7 +84,7 @@ class Scan:
         same = options.for_dataset("")
         self.for_dataset = options.for_dataset if options.named else lambda _: same
         self.options_key = cache(options.cache_key)  # by the prefix of a dataset
-        self.digest = cache(lambda file, _changed_ns: sha256(file))  # an archive has many members
+        self.digest = cache(lambda file, _changed_ns: file_digest(file))  # once for an archive
         self.counting_key: str | None = None
         self._counted: list[tuple[str, DatasetProfile]] = []  # to be kept
         self.stop = threading.Event()
@@ -171,7 +171,7 @@ class DatasetScan:
         self.problems = Problems()
         self.contents: list[Content] = []  # of what is read by now, the last of it first
         self._told: Done = (0, 0, 0)  # as progress knows it
-        self.sha256: Callable[[], str | None] = lambda: None  # waits for it
+        self.digest: Callable[[], str | None] = lambda: None  # waits for it
         self.sample: Sample | None = None
         self.reader: RecordReader | None = None
         self.selection: Selection | None = None
@@ -191,9 +191,9 @@ class DatasetScan:
                 with RecordReader(whole, self.options.read, self.problems) as self.reader:
                     for batch in self._read(self.reader, data):
                         yield self, batch
-            self.sha256()
+            self.digest()
         except OSError as error:
-            self.error, self.sha256 = cannot_read(self.source.path, error), lambda: None
+            self.error, self.digest = cannot_read(self.source.path, error), lambda: None
         except DataError as error:  # any other is not about this dataset
             self.error = error
         yield self, None
@@ -206,17 +206,17 @@ class DatasetScan:
         if file and is_whole and (source.bytes or 0) <= CHUNK_BYTES:
             with io.FileIO(file) as opened:  # once: its records are read from these bytes
                 data = opened.readall()
-            self.sha256 = hashlib.sha256(data).hexdigest
+            self.digest = xxh3_128(data).hexdigest
         elif file:
             self.changed_ns = file.stat().st_mtime_ns
-            self.sha256 = scan.pool.submit(scan.digest, file, self.changed_ns).result
+            self.digest = scan.pool.submit(scan.digest, file, self.changed_ns).result
         if not file or not options.use_cache or source.part is not None:
             return data
         # A harness's settings change what is counted; a .tsv is rather split at tabs than a .csv.
         results, suffix = results_file(source), format_of_name(source.path)[1]
-        beside = (results and sha256(results), source.member, source.format, suffix)
+        beside = (results and file_digest(results), source.member, source.format, suffix)
         key = scan.options_key(*scan.for_dataset(source.name))
-        self.entry = repr((_LAYOUT, self.sha256(), *beside, key))
+        self.entry = repr((_LAYOUT, self.digest(), *beside, key))
         # The cache does not have what prompts are made of, which an exported trace needs. Of a
         # tokenizer that was never used, only lengths that came with the data can be there.
         known = read_cached("results", f"{self.entry}{scan.counting_key or ''}")
@@ -332,7 +332,7 @@ class DatasetScan:
             lengths=LengthHistogram(dict(counter.lengths)),
             skipped=self.problems.count,
             bytes=source.bytes,
-            sha256=None if source.rendered else self.sha256(),  # no file to look at later
+            digest=None if source.rendered else self.digest(),  # no file to look at later
             chars=counter.chars,
             output_field=selection.output.text if selection and selection.output else None,
             output_lengths=outputs,

@@ -65,7 +65,7 @@ class Stream(io.BufferedIOBase):
         except ChunkscopeError as error:
             self._error = error
         if parts[1:]:
-            self._ahead = b"".join(parts)
+            self._ahead = b"".join(filter(None, parts))
         if self._error and not self._ahead:
             raise self._error
         return self._ahead[:size]

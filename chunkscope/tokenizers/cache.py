@@ -6,19 +6,21 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from xxhash import xxh3_128, xxh3_128_hexdigest
+
 from chunkscope.artefacts.files import cache_folder
 
 _UNUSED_S = 30 * 24 * 3600  # how long the cache keeps what nobody asks for
 
 
-def sha256(path: Path) -> str:
-    """The digest of a file, or of all files below a folder."""
+def file_digest(path: Path) -> str:
+    """The digest of a file, or of all files below a folder; SHA-256 takes twenty times as long."""
     if path.is_dir():
         files = sorted(file for file in path.rglob("*") if file.is_file())
-        lines = (f"{file.relative_to(path).as_posix()}\0{sha256(file)}\n" for file in files)
-        return hashlib.sha256("".join(lines).encode()).hexdigest()
+        lines = (f"{file.relative_to(path).as_posix()}\0{file_digest(file)}\n" for file in files)
+        return xxh3_128_hexdigest("".join(lines).encode())
     with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        return hashlib.file_digest(file, xxh3_128).hexdigest()
 
 
 def cache_file(kind: str, key: str) -> Path:

@@ -39,7 +39,7 @@ def record_verdict(engine: type[FastEngine], facts: TokenizerFacts, *, is_equal:
 
 def _key(engine: type[FastEngine], facts: TokenizerFacts) -> str:
     names = f"{_SUITE} {engine_name(engine.package)} {engine_name(facts.package)}"
-    return f"{names} {facts.json_sha256 or facts.digest}"
+    return f"{names} {facts.json_digest or facts.digest}"
 
 
 def proved_engine(

@@ -93,7 +93,7 @@ class Fastokens(FastEngine):
         if pattern is not None:
             tokenizer = Tokenizer.from_tiktoken(str(file), pattern=pattern, special_tokens={})
         else:
-            tokenizer = Tokenizer.from_json_str(file.read_text("utf-8"))
+            tokenizer = Tokenizer.from_file(str(file))
         return partial(tokenizer.encode_batch_flat, add_special_tokens=False)
 
 

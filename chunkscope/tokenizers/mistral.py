@@ -6,6 +6,7 @@ and longer to read 130,000 tokens: it is given a file with few, and asks the ref
 
 import json
 from collections.abc import Callable
+from copy import copy
 from itertools import groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,23 +23,21 @@ class MistralChat:
     def __init__(self, few_tokens: str, reference: Callable[[], Any]) -> None:
         from mistral_common.protocol.instruct.request import ChatCompletionRequest
         from mistral_common.tokens.tokenizers.mistral import MistralTokenizer
-        from mistral_common.tokens.tokenizers.tekken import Tekkenizer
-
-        class Tekken(Tekkenizer):  # type: ignore[misc]
-            def encode(self, s: str, bos: bool, eos: bool) -> list[int]:
-                ids = map(self.num_special_tokens.__add__, reference().ids([s])[0])
-                return [*[self.bos_id] * bos, *ids, *[self.eos_id] * eos]
-
-            def decode(self, *_: Any, **__: Any) -> str:
-                return ""  # of each chat that it encodes, though nobody reads it
 
         self._request, self._reference = ChatCompletionRequest, reference
         with TemporaryDirectory() as folder:
             file = Path(folder) / "tekken.json"
             file.write_text(few_tokens)
             self._tokenizer = MistralTokenizer.from_file(str(file))
-            self._few = self._tokenizer.instruct_tokenizer
-            self._tokenizer.instruct_tokenizer = type(self._few)(Tekken.from_file(file))
+        self._few = self._tokenizer.instruct_tokenizer
+        asking = copy(self._few.tokenizer)
+
+        def encode(s: str, bos: bool, eos: bool) -> list[int]:
+            ids = map(asking.num_special_tokens.__add__, reference().ids([s])[0])
+            return [*[asking.bos_id] * bos, *ids, *[asking.eos_id] * eos]
+
+        asking.encode, asking.decode = encode, lambda *_, **__: ""  # nobody reads its texts
+        self._tokenizer.instruct_tokenizer = type(self._few)(asking)
 
     def count(self, chat: Conversation) -> tuple[list[int], int]:
         """The token ids, and how many characters they stand for."""

@@ -6,7 +6,6 @@ tokenizer.json; later runs load that with `tokenizers` and never import transfor
 """
 
 import gc
-import hashlib
 import os
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
@@ -14,10 +13,11 @@ from pathlib import Path
 from typing import Any, cast
 
 import orjson
+from xxhash import xxh3_128_hexdigest
 
 from chunkscope.artefacts.files import cache_folder, write_atomically
 from chunkscope.errors import InputError
-from chunkscope.tokenizers.cache import cache_file, prune_cache, read_cached, sha256
+from chunkscope.tokenizers.cache import cache_file, file_digest, prune_cache, read_cached
 from chunkscope.tokenizers.reference import (
     Reference,
     TokenizersReference,
@@ -28,7 +28,7 @@ from chunkscope.tokenizers.reference import (
 from chunkscope.tokenizers.resolve import TokenizerFiles, TokenizerKind, resolve
 from chunkscope.tokenizers.strings import sentences
 
-_LAYOUT = "12"  # raise when the files in the cache change their meaning
+_LAYOUT = "13"  # raise when the files in the cache change their meaning
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,14 +42,13 @@ class TokenizerFacts:
     special_tokens: dict[str, Any] = field(default_factory=dict)
     begin_text: str = ""  # of the token that it puts before a prompt, if there is one
     runs_code: bool = False  # only the tokenizer's own Python counts with it
-    json_sha256: str = ""  # of the tokenizer.json in the cache
+    json_digest: str = ""  # of the tokenizer.json in the cache
     few_tokens: str = ""  # a tekken file with the first tokens only
 
     @property
     def json_file(self) -> Path | None:
         """The tokenizer.json that counts; None where the reference is not made of one."""
-        name = self.json_sha256
-        return cache_folder() / "tokenizers" / f"{name}.json" if name else None
+        return cache_folder() / f"tokenizers/{name}.json" if (name := self.json_digest) else None
 
 
 def facts_before(
@@ -59,7 +58,7 @@ def facts_before(
     with suppress(OSError, ValueError, TypeError):
         facts = TokenizerFacts(**orjson.loads(read_cached("tokenizers", _key(files, digest))))
         file = facts.json_file
-        is_whole = file is None or sha256(file) == facts.json_sha256
+        is_whole = file is None or file_digest(file) == facts.json_digest
         if is_whole and (trust_remote_code or not facts.runs_code):  # each run is asked anew
             if file:
                 os.utime(file)  # the cache forgets what is not used
@@ -96,7 +95,7 @@ def prepare(
         write_atomically(cache_file("tokenizers", _key(files, digest)), orjson.dumps(asdict(facts)))
         prune_cache()
     except InputError:  # without a cache it only takes longer, as `analyze` says
-        facts = replace(facts, json_sha256="")
+        facts = replace(facts, json_digest="")
     return facts, reference
 
 
@@ -125,7 +124,7 @@ def _with_json(facts: TokenizerFacts, document: dict[str, Any]) -> TokenizerFact
             model["merges"] = texts
     document.update(truncation=None, padding=None, decoder=None, model=model)
     data = orjson.dumps(document).replace(b'"trim_offsets":true', b'"trim_offsets":false')
-    facts = replace(facts, json_sha256=hashlib.sha256(data).hexdigest())
+    facts = replace(facts, json_digest=xxh3_128_hexdigest(data))
     write_atomically(cast("Path", facts.json_file), data)
     return facts
 

@@ -14,7 +14,7 @@ from chunkscope.artefacts.note import Note
 from chunkscope.errors import InputError, MissingError
 from chunkscope.network import expect_hub
 from chunkscope.sources.base import cannot_read
-from chunkscope.tokenizers.cache import sha256
+from chunkscope.tokenizers.cache import file_digest
 
 DEFAULT = "default"
 DEFAULT_FILE = "tekken_240911.json"
@@ -81,7 +81,7 @@ class TokenizerFiles:
     def digest(self) -> str:
         """The content of its files as one hash."""
         try:
-            parts = [f"{file.name}\0{sha256(file)}" for file in self.files]
+            parts = [f"{file.name}\0{file_digest(file)}" for file in self.files]
         except OSError as error:
             raise cannot_read(str(error.filename), error) from error
         if self.encoding:

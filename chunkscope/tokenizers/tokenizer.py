@@ -115,7 +115,7 @@ class Tokenizer:
             if process.returncode == -SIGINT:  # Ctrl-C, which both are told of
                 raise KeyboardInterrupt
             self._facts = facts_before(self._files, self.digest, self._trusted)
-            if self._facts and self._facts.json_sha256 == facts.json_sha256:
+            if self._facts and self._facts.json_digest == facts.json_digest:
                 self._reference, self._engine = reference, engine or reference
 
     @property

@@ -1,16 +1,16 @@
 """Where the cache goes, and what happens where it cannot go there."""
 
-import hashlib
 import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from xxhash import xxh3_128_hexdigest
 
 from chunkscope.artefacts.files import cache_folder, write_atomically
 from chunkscope.errors import InputError
-from chunkscope.tokenizers.cache import cache_file, prune_cache, read_cached, sha256
+from chunkscope.tokenizers.cache import cache_file, file_digest, prune_cache, read_cached
 
 
 def test_a_place_that_cannot_be_written_or_is_not_there_is_replaced_for_this_run(
@@ -74,9 +74,9 @@ def test_the_digest_of_a_folder_is_that_of_its_files_and_their_names(tmp_path: P
     for n, files in enumerate(({"a": "x", "b": "y"}, {"b": "y", "a": "x"}, {"a": "x", "b/c": "y"})):
         for name, text in files.items():
             write_atomically(tmp_path / str(n) / name, text.encode())
-        digests.add(sha256(tmp_path / str(n)))
+        digests.add(file_digest(tmp_path / str(n)))
     assert len(digests) == 2
-    assert sha256(tmp_path / "0" / "a") == hashlib.sha256(b"x").hexdigest()
+    assert file_digest(tmp_path / "0" / "a") == xxh3_128_hexdigest(b"x")
 
 
 def test_what_cannot_be_written_leaves_nothing_behind(tmp_path: Path) -> None:

@@ -239,7 +239,7 @@ def test_a_profile_that_does_not_say_what_was_analyzed_is_not_fresh(analyzed):
 
     made = chunkscope.analyze("data/a.jsonl")
     (one,) = made.datasets
-    unknown = replace(one, name="hf:some/set", path="hf:some/set", sha256=None)
+    unknown = replace(one, name="hf:some/set", path="hf:some/set", digest=None)
     analyzed.save_profile(replace(made, datasets=(one, unknown)))
     assert failed_subjects(analyzed, DATA) == ["hf:some/set"]
     assert analyzed.gate(f'{DATA}\nnot_checked = ["hf:some/set"]').passed

@@ -15,7 +15,7 @@ from tests import build
 
 TOKENIZER = replace(build.TOKENIZER, notes=(note("counted_again", reference="tokenizers 0.23.3"),))
 FULL = build.dataset(
-    "one", [10, 10, 10, 2000], group="data", unit="line", skipped=2, bytes=999, sha256="ab" * 32,
+    "one", [10, 10, 10, 2000], group="data", unit="line", skipped=2, bytes=999, digest="ab" * 16,
     chars=8000, output_field="answer", output_lengths=LengthHistogram({4: 4}),
     longest=(LongPrompt(tokens=2000, position=7),),
     bad_rows=(BadRow(position=3, reason=note("nested_too_deeply")),),
@@ -56,7 +56,7 @@ def test_a_profile_survives_the_round_trip(tmp_path, datasets) -> None:
         pytest.param(replace(profile(FULL), paths=("./data",)), True, id="paths"),
         pytest.param(profile(replace(FULL, engine="tokenizers 1", notes=())), True, id="engine"),
         pytest.param(profile(replace(FULL, path="elsewhere/one.jsonl")), True, id="place"),
-        pytest.param(profile(replace(FULL, sha256="cd" * 32)), False, id="another file"),
+        pytest.param(profile(replace(FULL, digest="cd" * 16)), False, id="another file"),
         pytest.param(profile(replace(FULL, lengths=LengthHistogram({9: 4}))), False, id="lengths"),
         pytest.param(profile(FULL, TRACE), False, id="one more dataset"),
     ],

@@ -60,7 +60,7 @@ def test_an_archive_is_digested_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
     with ZipFile(tmp_path / "a.zip", "w") as archive:
         for name in "abc":
             archive.writestr(f"{name}.jsonl", '{"prompt": "hi"}')
-    monkeypatch.setattr(scan, "sha256", digest := Mock(wraps=scan.sha256))
+    monkeypatch.setattr(scan, "file_digest", digest := Mock(wraps=scan.file_digest))
     assert len(run(tmp_path / "a.zip").datasets) == 3
     digest.assert_called_once()
 

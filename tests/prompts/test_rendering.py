@@ -389,7 +389,7 @@ def test_the_program_is_asked_as_the_options_say(
     done = analyze(tmp_path, "lm-eval:a", "--shots", "4", "--limit", str(float(limit)))
     assert done.code == 0, done.err
     assert done.dataset["path"] == "lm-eval:a"
-    assert done.dataset["sha256"] is None  # there is no file for the gate to look at
+    assert done.dataset["digest"] is None  # there is no file for the gate to look at
     (request,) = requests
     assert (request["tasks"], request["shots"], request["include_path"]) == (["a"], 4, "mine")
     assert (request["limit"], type(request["limit"])) == (limit, type(limit))
