@@ -86,9 +86,9 @@ def _init(reports: Path, path: Path, *, force: bool) -> None:
     write_atomically(path, text.encode())
     if left_out:
         opt.tell("fails_today", names=left_out)
-    where = f" {reports}" * (reports != REPORTS) + f" --config {path}" * (path != CONFIG)
+    where = opt.quoted(reports, usual=REPORTS) + f" --config{opt.quoted(path)}" * (path != CONFIG)
     if "\n[gate.settings]\n" not in text:
-        command, file = commands_of(findings)["recommend"], path.parent / ARGUMENTS
+        command, file = commands_of(findings)["recommend"], opt.quoted(path.parent / ARGUMENTS)
         opt.tell("settings_unchecked", command=command, file=file, where=where)
     opt.tell("wrote_next", file=path, after=f"chunkscope gate{where}")
 

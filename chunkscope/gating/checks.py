@@ -1,6 +1,7 @@
 """The checks, table by table: limits x evidence -> passed or failed."""
 
 import os
+import shlex
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import chdir
 from dataclasses import asdict, dataclass, fields, replace
@@ -262,7 +263,8 @@ def _baseline(name: str, evidence: Evidence) -> Profile:
         before = Profile.load(path)
     except InputError as error:
         profile = evidence.findings.folder / "profile.json"
-        hint = f"commit one: `mkdir -p {path.parent} && cp {profile} {path}`"
+        folder, *files = (shlex.quote(str(file)) for file in (path.parent, profile, path))
+        hint = f"commit one: `mkdir -p {folder} && cp {' '.join(files)}`"
         hint = "let it name a profile of `chunkscope analyze`" if path.exists() else hint
         raise InputError(f"the baseline: {error.message}", hint=hint) from None
     now, then = evidence.need(Profile).tokenizer, before.tokenizer

@@ -1,6 +1,7 @@
 """`report`, `gate` and `doctor` as a user meets them."""
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -77,22 +78,22 @@ def test_a_budget_goes_beside_other_tables_is_kept_broken_and_replaced(place, en
 
 def test_drift_names_what_was_counted_before_and_now(tmp_path) -> None:
     (tmp_path / "a.jsonl").write_text('{"prompt": "one two three", "question": "why"}\n')
-    lines = ("analyze a.jsonl -f question", "gate --init -c b/c", "analyze a.jsonl --exclude b")
-    assert [chunkscope(tmp_path, *line.split()).code for line in lines] == [0, 0, 0]
-    assert "where chunkscope.toml is" in chunkscope(tmp_path, "gate").err
-    out = " ".join(chunkscope(tmp_path, "gate", "-c", "b/c").out.split())
+    lines = "analyze a.jsonl -f question", "gate --init -c 'b b/c'", "analyze a.jsonl --exclude b"
+    _, run, _ = (chunkscope(tmp_path, *shlex.split(line)) for line in lines)
+    assert "chunkscope gate --init --force --config 'b b/c'`" in run.err
+    out = " ".join(chunkscope(tmp_path, "gate", "-c", "b b/c").out.split())
     before, now = "field question, exclude none", "field prompt, exclude 'b'"
     assert f"The baseline was counted with {before}, this profile with {now}." in out
-    assert "To accept it: cp reports/profile.json b/baseline/profile.json" in out
+    assert "To accept it: cp reports/profile.json 'b b/baseline/profile.json'" in out
+    (tmp_path / "b b/baseline/profile.json").unlink()
+    assert "mkdir -p 'b b/baseline' && cp" in chunkscope(tmp_path, "gate", "-c", "b b/c").err
 
 
 def test_a_gate_speaks_json_and_python(place) -> None:
-    (place / "strict.toml").write_text("[gate.data]\nlongest_prompt = 100\n")
-    assert (
-        "1 of 1 check in strict.toml fails." in chunkscope(place, "gate", "-c", "strict.toml").out
-    )
-    document = json.loads(chunkscope(place, "gate", "--config", "strict.toml", "--json").out)
-    result = python.gate(place / "reports", config=place / "strict.toml")
+    (place / "s.toml").write_text("[gate.data]\nlongest_prompt = 100\n")
+    assert "1 of 1 check in s.toml fails." in chunkscope(place, "gate", "-c", "s.toml").out
+    document = json.loads(chunkscope(place, "gate", "--config", "s.toml", "--json").out)
+    result = python.gate(place / "reports", config=place / "s.toml")
     assert (document["passed"], document["failed"], result.passed) == (False, 1, False)
     assert document["checks"][0]["value"] == result.checks[0].value == 4_000
 
@@ -108,7 +109,6 @@ def test_the_answer_comes_first_and_the_diagnosis_is_kept(place) -> None:
     run = chunkscope(place, "doctor", examples.LOG)
     assert run.code == 0, run.err
     assert python.Diagnosis.load(place / "reports" / "doctor.json").symptoms
-    log = examples.LOG.read_bytes()
-    assert chunkscope(place, "doctor", "-", "--format", "md", stdin=log).out
+    assert chunkscope(place, "doctor", "-", "--format", "md", stdin=examples.LOG.read_bytes()).out
     run = chunkscope(place, "doctor", examples.LOG, "--profile", "elsewhere.json")
     assert (run.code, "elsewhere.json" in run.err) == (3, True)

@@ -305,15 +305,15 @@ def test_the_plan_is_laid_beside_it() -> None:
     assert unnamed.predicted is not None, "the plan's model and GPU"
     other = plan([100] * 50, model="qwen3-8b")
     assert not report(begun, context=Context(plan=other)).differences, "of another model"
-    for gib, same in ((7.5, True), (15.0, False)):  # of two GPUs; its name is not known here
-        lines = begun.replace("llama-3.1-8b", "mine"), stamped(f"Model loading took {gib} GiB")
-        assert bool(report(*lines, context=Context(plan=planned)).differences) is same
     on_cpu = begun.replace("max_seq_len", "device_config=cpu, max_seq_len")
     assert not report(on_cpu, context=Context(plan=planned)).differences, "nor on a CPU"
-    room = "Available KV cache memory: {} GiB"
-    for gib, same in ((100.0, True), (141.0, False)):  # which an H200 has not
-        found = report(begun, stamped(room.format(gib)), context=Context(plan=planned))
-        assert bool(found.differences) is same
+    room, loaded, mine = "Available KV cache memory:", "Model loading took", "models/mine"
+    for line, gib, same in (
+        *((room, 100.0, True), (room, 141.0, False)),  # which an H200 has not
+        *((loaded, 7.5, True), (loaded, 15.0, False)),  # on each of two GPUs
+    ):
+        lines = begun.replace("models/llama-3.1-8b", mine), stamped(f"{line} {gib} GiB")
+        assert bool(report(*lines, context=Context(plan=planned)).differences) is same
 
 
 # -- the artefact, and bad input -----------------------------------------------------------------

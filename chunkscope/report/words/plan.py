@@ -35,8 +35,6 @@ NAMES = {
 ORIGINS = {"data": "from the data", "task": "from the task", "asked": "--max-output"}
 _TOKENIZER = re.compile(r" (?:-[tm] ?|--(?:tokenizer|model)[= ])('[^']*'|\S+)")
 STARTED = {"serve": "vllm serve", "llm": "vLLM's LLM class", "other": "vLLM's engine"}
-
-
 _SHARED = (
     "[prefix?all prompts are taken to begin with the same {prefix} tokens|{share:%} of the prompt "
     "tokens repeat the start of an earlier prompt][compared? (judged by {compared} prompts)]"
@@ -110,7 +108,8 @@ SENTENCES: dict[str, Template] = {
     "longest_first": "requests are sent longest first",
     "other_tokenizer": lambda tokenizer, name, command=(), **_: (
         f"lengths were counted with {tokenizer}; for exact ones: "
-        f"{_TOKENIZER.sub('', shlex.join(command)) or 'chunkscope analyze data/'} --model {name}"
+        f"{_TOKENIZER.sub('', shlex.join(command)) or 'chunkscope analyze data/'} "
+        f"--model {shlex.quote(name)}"
     ),
     "measured_in_log": "memory is as measured in {log}, where it says so",
     "replicas_wait": "replicas are simulated one by one, without waiting for each other",

@@ -27,6 +27,6 @@ SENTENCES: dict[str, Template] = {
     "wrote_limits": "wrote {file}; next: look at it, and commit it",
     "fails_today": "not checked, because it fails today: {names}",
     "settings_unchecked": "settings are not checked; to check them, write them with `{command} "
-    "--emit vllm-yaml > {file}`, then run `chunkscope gate --init --force{where}`",
+    "--emit vllm-yaml >{file}`, then run `chunkscope gate --init --force{where}`",
     "next_evaluation": "\nnext: run the evaluation",
 }
