@@ -55,11 +55,7 @@ MODELS = _table(Path(__file__).with_name("table.json"))
 
 
 def find_model(name: str | os.PathLike[str]) -> ModelShape:
-    """The shape of a model: a folder or config.json, a built-in name, or a hub id.
-
-    >>> find_model("llama-3.1-8b").layers
-    32
-    """
+    """The shape of a model: a folder or config.json, a built-in name, or a hub id."""
     text = os.fspath(name)
     if not text:
         raise InputError("the name of the model is empty", hint=_HINT)
@@ -86,11 +82,7 @@ def suggestion(name: str) -> str:
 
 
 def known_model(name: str) -> KnownModel | None:
-    """A model of the table, by its name or one of its hub ids. Capitals do not matter, as there.
-
-    >>> known_model("Llama-3.1-8B") == known_model("meta-llama/Llama-3.1-8B")
-    True
-    """
+    """A model of the table, by its name or one of its hub ids. Capitals do not matter, as there."""
     wanted = name.lower()
     return next((m for n, m in MODELS.items() if wanted in (n, *map(str.lower, m.hub_ids))), None)
 

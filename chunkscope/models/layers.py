@@ -34,19 +34,19 @@ class Layer:
 
 
 _FULL, _SLIDING, _STATE = (frozenset({kind}) for kind in KvKind)
-# A layer of Nemotron-H does one thing: a letter of its pattern, or a word of its list.
+# A layer of Nemotron-H does one thing: a letter of its pattern, or a word of its list, as Zamba's.
 _ONE_THING = {
     ("M", "mamba", "linear_attention"): Layer(_STATE, Feed.NONE),
     ("*", "attention", "full_attention"): Layer(_FULL, Feed.NONE),
     ("-", "mlp"): Layer(frozenset(), Feed.DENSE),
     ("E", "moe"): Layer(frozenset(), Feed.EXPERTS),
+    ("hybrid",): Layer(_STATE | _FULL, Feed.DENSE),
 }
 _BY_SIGN = {sign: layer for signs, layer in _ONE_THING.items() for sign in signs}
 
 
 def read_layers(fields: Fields) -> tuple[Layer, ...]:
-    signs = _signs(fields)
-    if signs is not None:
+    if (signs := _signs(fields)) is not None:
         return tuple(_BY_SIGN[sign] for sign in signs)
     count = fields.layers
     keeps = [_STATE | _FULL] * count if fields.family.state_beside else _kept(fields)
@@ -62,7 +62,7 @@ def _signs(fields: Fields) -> list[str] | None:
     """The layers of a model where each does one thing."""
     stated = fields.config.get("hybrid_override_pattern")
     signs = list(stated) if isinstance(stated, str) else fields.words("layers_block_type")
-    if signs is None or not (isinstance(stated, str) or {"mlp", "moe"} & set(signs)):
+    if signs is None or not (isinstance(stated, str) or {"mlp", "moe", "hybrid"} & set(signs)):
         return None
     if len(signs) != fields.layers or not set(signs) <= set(_BY_SIGN):
         raise InputError(
@@ -101,6 +101,8 @@ def _states(fields: Fields, count: int) -> set[int]:
     linear = config.get("linear_attn_config")
     if isinstance(linear, Mapping) and isinstance(linear.get("kda_layers"), list):
         return {i for i in every if i + 1 in linear["kda_layers"]}
+    if isinstance(kinds := config.get("attn_type_list"), list):  # MiniMax: 1 is attention
+        return {i for i in every if 0 in kinds[i : i + 1]}
     if isinstance(attending := config.get("attn_layer_indices"), list):
         return {i for i in every if i not in attending}
     if period := fields.maybe("attn_layer_period"):

@@ -24,11 +24,7 @@ class Quantization:
 
 
 def read_quantization(config: Config) -> Quantization:
-    """The quantization a config.json states; of one that is not known, 16 bits.
-
-    >>> read_quantization({"quantization_config": {"quant_method": "awq", "bits": 4}}).bits
-    4.0
-    """
+    """The quantization a config.json states; of one that is not known, 16 bits."""
     stated = config.get("quantization_config") or config.get("compression_config")
     if not isinstance(stated, Mapping):
         return Quantization()

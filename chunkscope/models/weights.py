@@ -10,7 +10,7 @@ Sizes = tuple[int, int, int, int] | None
 
 def read_state(fields: Fields, layers: int) -> State | None:
     """What so many layers keep; None for a kind that is not known."""
-    readers = (_delta_net, _mamba_2, _mamba_1, _short_convolution)
+    readers = (_delta_net, _mamba_2, _mamba_1, _short_convolution, _lightning)
     sizes = next(filter(None, (read(fields) for read in readers)), None) if layers else None
     return State(layers, *sizes) if sizes else None
 
@@ -60,6 +60,14 @@ def _short_convolution(fields: Fields) -> Sizes:
     return hidden * (kernel - 1), 0, BYTES, hidden * (4 * hidden + kernel)
 
 
+def _lightning(fields: Fields) -> Sizes:
+    if not fields.kind.startswith("minimax"):
+        return None
+    heads, hidden = fields.number("heads"), fields.number("hidden")
+    wide = heads * (dim := fields.maybe("head_dim") or hidden // heads)
+    return 0, wide * dim, BYTES, wide * (5 * hidden + 1)
+
+
 def count_parameters(
     fields: Fields, layers: tuple[Layer, ...], shape: ModelShape, vision: int
 ) -> Parameters:
@@ -68,7 +76,8 @@ def count_parameters(
     family = fields.family
     # A state that is not known is taken to weigh what attention does.
     unknown = frozenset() if state else frozenset({KvKind.STATE})
-    attending = [layer for layer in layers if layer.attends or layer.keeps & unknown]
+    blocks = fields.maybe("num_mem_blocks")  # Zamba has so many, and uses them again and again
+    attending = [layer for layer in layers if layer.attends or layer.keeps & unknown][:blocks]
     # Gemma's second table: into it, and in each layer a gate and a way back.
     by_layer = len(layers) * (fields.maybe("hidden_size_per_layer_input") or 0)
     routed = shared = router = 0
@@ -80,7 +89,7 @@ def count_parameters(
         router = experts.layers * (experts.count * (hidden + biases) + gate)
     # With double-wide MLPs, those of layers that borrow are: the others have half.
     halves = fields.says("use_double_wide_mlp")
-    dense = [layer for layer in layers if layer.feed is Feed.DENSE]
+    dense = [layer for layer in layers if layer.feed is Feed.DENSE][:blocks]
     widths = [shape.intermediate // (2 if halves and not x.borrows else 1) for x in dense]
     positions = (shape.limit or 0) * hidden if family.learned_positions else 0
     norms = (shape.layers * family.norms_per_layer + 1) * hidden * (1 + family.norm_bias)

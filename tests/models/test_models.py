@@ -115,6 +115,7 @@ BORROWING = {"num_kv_shared_layers": 6, "use_double_wide_mlp": True}
 NEW_FALCON = {"new_decoder_architecture": True, "num_kv_heads": 2}
 SIGNS = {"hybrid_override_pattern": "M-M*M-ME", "num_hidden_layers": 8, "n_routed_experts": 4}
 SIGNS |= {"moe_intermediate_size": 64}
+ZAMBA = {"layers_block_type": ["mamba", "hybrid"] * 2, "num_mem_blocks": 1}
 # Weights of attention, MLP, experts, head, others; bytes of a token on each of two GPUs: KV cache,
 # activations, the experts' workspace; of a latent with 1,000 tokens behind 100.
 KINDS = [
@@ -139,6 +140,7 @@ KINDS = [
     ("jamba", {"num_experts": 1}, (3_020_064, 3_145_728, 0, 524_288, 4_352, 512, 3_072, 0, 0)),
     ("granite-4", {"num_local_experts": 0}, (2996256, 786432, 0, 524288, 4352, 512, 2688, 0, 0)),
     ("falcon", NEW_FALCON, (786_432, 2_097_152, 0, 0, 2_560, 1_024, 3_584, 0, 0)),
+    ("falcon-h1", ZAMBA, (1_923_680, 393_216, 0, 524_288, 2_304, 512, 3_072, 0, 0)),
     ("nemotron-h", SIGNS, (3_650_752, 524_288, 131_072, 524_288, 3_328, 256, 2_688, 2_048, 0)),
 ]  # fmt: skip
 
@@ -180,13 +182,11 @@ def test_a_model_that_generates_no_text_with_a_decoder_alone_is_refused():
             shape(**{key: value})
 
 
-@pytest.mark.parametrize(
-    "changed",
-    [{"hybrid_override_pattern": "M*" * 15}, {"layers_block_type": ["mlp", "what"] * 16}],
-)
-def test_layers_that_are_not_all_described_are_an_input_error(changed):
-    with pytest.raises(InputError, match="32 layers"):
-        shape(**changed)
+def test_layers_that_are_not_all_described_are_an_input_error():
+    stated = {"hybrid_override_pattern": "M*" * 15, "layers_block_type": ["mlp", "what"] * 16}
+    for key, value in stated.items():
+        with pytest.raises(InputError, match="32 layers"):
+            shape(**{key: value})
 
 
 @pytest.mark.parametrize(
@@ -195,8 +195,8 @@ def test_layers_that_are_not_all_described_are_an_input_error(changed):
         ({"layer_types": ["linear_attention"] * 24 + ["full_attention"] * 8}, 24),
         ({"layers_block_type": ["mamba"] * 30 + ["attention"] * 2}, 30),
         ({"hybrid_override_pattern": "M-" * 14 + "M*M*"}, 30),
-        ({"full_attention_interval": 4}, 24),
-        ({"attn_layer_indices": [9, 18]}, 30),
+        *(({"full_attention_interval": 4}, 24), ({"attn_layer_indices": [9, 18]}, 30)),
+        ({"attn_type_list": [0, 1] * 16, "model_type": "minimax"}, 16),
         ({}, 0),
     ],
 )
