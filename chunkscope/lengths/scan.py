@@ -47,7 +47,7 @@ from chunkscope.tokenizers.tokenizer import Tokenizer
 
 # Of what the cache keeps and what it means, not of the package: raise it when the same bytes would
 # be read, counted or described differently.
-_LAYOUT = 21
+_LAYOUT = 22
 _LITTLE_BYTES = 64 << 20  # are read by one thread
 _MOST_READERS = 8
 

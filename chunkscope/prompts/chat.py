@@ -242,10 +242,8 @@ _SCHEMA_TYPES = {
 
 
 def _documented_tool(doc: Any) -> Any:
-    """A function as the Berkeley leaderboard (BFCL) documents it, made into a tool as it does.
-
-    Its rows have types of Python, Java and JavaScript and dots in names; what it sends is JSON
-    Schema, and underscores.
+    """A function as the Berkeley leaderboard (BFCL) documents it, made into a tool as it does: with
+    JSON Schema's types for those of Python, Java and JavaScript, and no dots in names.
     """
     if not isinstance(doc, dict) or not isinstance(doc.get("name"), str):
         return doc

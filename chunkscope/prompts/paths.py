@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from types import EllipsisType
 from typing import Any
+from warnings import catch_warnings
 
 from chunkscope.errors import UsageError
 from chunkscope.sources.base import DataError, printable
@@ -121,7 +122,7 @@ def json_in(value: Any) -> Any:
     if isinstance(value, str) and value.lstrip()[:1] in ("[", "{"):
         with suppress(ValueError, RecursionError):
             return json.loads(value)
-        with suppress(ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
+        with suppress(Exception), catch_warnings(action="ignore"):  # which Python gives of "\\d"
             return json.loads(json.dumps(ast.literal_eval(value.replace("}\n {", "}, {"))))
     return value
 

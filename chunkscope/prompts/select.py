@@ -16,7 +16,7 @@ from chunkscope.prompts import chat, paths
 from chunkscope.prompts.harness import LOGS
 from chunkscope.prompts.harness.inspect_log import FORMAT as INSPECT
 from chunkscope.prompts.harness.inspect_log import InspectLog
-from chunkscope.prompts.harness.log import HarnessLog, SentRequest, rows_in
+from chunkscope.prompts.harness.log import HarnessLog, SentRequest, as_dict, rows_in
 from chunkscope.prompts.paths import RECORD, FieldPath, Steps, json_in, parse_path
 from chunkscope.prompts.selection import (
     BATCH_INPUT,
@@ -52,6 +52,7 @@ def selected(
     `earlier` keeps what the same options select of small files, for others of the same shape.
     """
     named = options.fields or options.each or options.template
+    prefix = prefix or str(reader.metadata.get("task_prefix") or "") * (not named)  # BIG-bench's
     shape = shape_of(head, prefix, options)
     if shape in earlier:
         return earlier[shape]
@@ -137,11 +138,14 @@ def select(head: Sequence[Any], options: SelectOptions, *, prefix: str = "") -> 
         with suppress(DataError, RecursionError):
             answered += selection.prompt(record).messages[-1]["role"] == "assistant"
     notes += [note("answers_counted")] if answered * 2 > len(head) else []
-    media = [FieldPath((key,)) for key in keys_of(head) if _MEDIA.fullmatch(key)]
-    notes += [note("media_beside", field=path.text) for path in media if any(map(path.find, head))]
+    turns = FieldPath(("role",)) if is_text else RECORD
+    notes += [note("turns_counted")] if "assistant" in map(turns.find, head) else []
+    for path in (FieldPath((key,)) for key in keys_of(head) if _MEDIA.fullmatch(key)):
+        if not all(_CONTAINER.fullmatch(str(v)) for v in map(path.find, head) if v):
+            notes.append(note("media_beside", field=path.text))
     if not is_text:
-        notes += [note("choices_unused")] if choices else []
-        notes += [note("prefix_unused")] if prefix else []
+        given_texts = {"--choices": choices, "the prefix": prefix}
+        notes += [note("unused_with_chat", what=what) for what, text in given_texts.items() if text]
         prefix, choices = "", ()
     elif choices:
         selection = with_choices(selection, choices)
@@ -216,25 +220,30 @@ TEXT_FIELDS = (
     *("prompt", "question", "input", "inputs", "text", "instruction", "query", "problem"),
     *("problem_statement", "task", "content", "sentence", "turns", "prompts", "questions"),
     *("goal", "intent", "premise", "ctx", "passage", "document", "article", "context", "story"),
+    *("sentence1", "question1"),
+)
+# Two fields that are one prompt.
+_PAIRS = (
+    *(("instruction", "input"), ("premise", "hypothesis")),
+    *(("sentence1", "sentence2"), ("question1", "question2")),
 )
 # These names often hold a label, or the name of a file, beside a prompt of another name.
 _OFTEN_LABELS = {"task", "content", "goal", "text", "input", "document", "context", "intent"}
 # Inside an object called `question` or `prompt`, what is asked.
 _TEXT_KEYS = ("text", "stem", "content", "question", "prompt", "value", "body")
-# Lists of them stand for one prompt each where answers of the same number stand beside.
-_ONE_BY_ONE = {"instructions", "questions", "queries", "prompts", "tasks"}
-_QUESTIONS = ("question", "query", "prompt", "instruction", "problem")
+_QUESTIONS = {"question", "query", "prompt", "instruction", "problem"}
 # A part of a longer name that says as much: `question_content`, `user_input`.
 _PROMPT_WORDS = {*_QUESTIONS, "task", "intent", "statement", "input"}
-# Messages under these names are a run, whatever stands beside them.
-_SYSTEMS = ("system", "system_prompt", "instructions")  # what a chat may begin with
+_SYSTEMS = {"system", "system_prompt", "instructions"}  # what a chat may begin with
+_GIVEN = {"context", "contexts", "passage", "history"}  # what goes before a question
 _MEDIA = re.compile(r"(image|img|audio|video)s?(_?(\d+|path|url|file))?", re.IGNORECASE)
-_RUNS = {"traj", "trajectory", "trajectories", "messages", "chat"}
+_CONTAINER = re.compile(r"[a-z\d][\w./-]*:[\w.-]+(@sha256:\w+)?")  # Docker's kind of image
+_RUNS = {"traj", "trajectory", "trajectories", "messages", "chat"}  # whatever stands beside them
 # Parts of names of fields that hold what the model should say, or that no prompt is made of.
 _NOT_PROMPT = re.compile(
     "(answer|output|target|response|solution|completion|label|reference|explanation|rationale"
     "|test|code|gold|golden|expected|chosen|rejected|generated|generation|prediction|canary"
-    "|metadata|meta|id|uid|uuid|url|hash|canonical|cot|ideal|annotation"
+    "|metadata|meta|id|uid|uuid|url|hash|canonical|cot|ideal|annotation|hint|exp|revision|revised"
     "|patch|diff|score|summary|highlight|critique|feedback|file|filename|path|uri|sha|md5|digest"
     "|date|timestamp|version|type|difficulty|title|tag|author|license|log|observation|concept"
     "|template|bot|assistant|gpt|truth|replie)s?"
@@ -497,15 +506,15 @@ class _Guess:
         if path.steps and path.steps[-1] == 0:
             outer = FieldPath(path.steps[:-1])
             if any(map(FieldPath((*outer.steps, 1)).find, self.head)):
-                uncounted.append(_left_out(path, (), f"--each={outer.text}"))
+                uncounted.append(_left_out(path.text, (), f"--each={outer.text}"))
         beside = [path.steps[:1], *((name,) for name in chat.ROW_FIELDS)]
-        if longer := self._longer_field(path, beside, is_chat=True):
-            uncounted.append(_left_out(path, longer, "--template=TEXT"))
+        if more := self._companions([path], beside, is_chat=True):
+            uncounted.append(_left_out(path.text, more, "--template=TEXT"))
         return self.chat_of(path, uncounted=uncounted)
 
     def _texts(self, *fields: Steps) -> Iterator[Candidate]:
         """Fields of likely names, apart from those that hold labels or ids."""
-        by_name = {str(steps[0]).lower(): steps for steps in fields}
+        by_name = {key.lower(): self.leaves.get((key,)) for key in self.keys}
         for steps in fields:
             name, leaf = str(steps[0]).lower(), self.leaves.get(steps)
             values = leaf.texts if leaf else []
@@ -513,28 +522,29 @@ class _Guess:
             is_a_word = (labels and not any(map(is_prose, values))) or are_identifiers(values)
             if (labels and name in _OFTEN_LABELS) or (is_a_word and self.likely):
                 continue
-            instruction = self.leaves.get(by_name.get("instruction", ()))
-            if name == "input" and instruction:
-                both = instruction.path, FieldPath(steps)
-                yield len(instruction.texts), text_of(*both, is_last_optional=True)
+            pairs = [[*filter(None, map(by_name.get, pair))] for pair in _PAIRS if name in pair]
+            yield from (self._text(*pair) for pair in pairs if len(pair) > 1)
             if leaf and values:
                 yield self._text(leaf)
             if (*steps, ...) in self.leaves:
                 first = FieldPath((*steps, 0))
                 texts = sum(isinstance(first.find(record), str) for record in self.head)
-                longer = self._longer_field(path := FieldPath(steps))
+                longer = self._companions([path := FieldPath(steps)])
                 more = [f"--field={name}" for name in (*longer, path.text) if longer]
-                uncounted = _left_out(first, longer, f"--each={path.text}", *more)
+                uncounted = _left_out(first.text, longer, f"--each={path.text}", *more)
                 yield texts, text_of(first, uncounted=(uncounted,))
 
-    def _text(self, leaf: Leaf) -> Candidate:
-        path, count = leaf.path, len(leaf.texts)
+    def _text(self, *fields: Leaf) -> Candidate:
+        own = [leaf.path for leaf in fields]
         half, known = len(self.head) / 2, [name for name in chat.TOOL_FIELDS if name in self.keys]
         tools = [n for n in known if sum(chat.has_functions(n, r) for r in self.head) > half][:1]
-        longer = self._longer_field(path, [(name,) for name in tools])
-        beside = [*(f"{name}|json" for name in tools), *longer]
-        uncounted = _left_out(path, beside, *(f"--field={name}" for name in (*beside, path.text)))
-        return count, text_of(path, uncounted=(uncounted,) if beside else ())
+        beside = [f"{name}|json" for name in tools]
+        beside += self._companions(own, [(name,) for name in tools])
+        names = [path.text for path in own]
+        use = [f"--field={name}" for name in (*beside, *names)]
+        uncounted = [_left_out(" + ".join(names), beside, *use)] if beside else []
+        selection = text_of(*own, is_last_optional=len(own) > 1, uncounted=uncounted)
+        return len(fields[0].texts), selection
 
     def _one_by_one(self) -> Iterator[Candidate]:
         """A document and questions about it: L-Eval's with as many answers, or objects that ask,
@@ -542,40 +552,43 @@ class _Guess:
         """
         texts = [leaf.path.steps for leaf in self.likely if not leaf.chats]
         for steps in self.leaves if not self.asks - {"input"} else ():
-            beside = [s for s in texts if len(s) < len(steps) and s[:-1] == steps[: len(s) - 1]]
+            last = max((n for n, step in enumerate(steps) if step is ...), default=0)
+            beside = [s for s in texts if s[:last] != steps[:last]] if last else []
             count = sum(_holds_questions(steps, record) for record in self.head) if beside else 0
             if count * 2 > len(self.head):
-                lists = [_of_one(steps[:n]) for n, step in enumerate(steps) if step is ...]
-                yield count, each_of(lists, text_of(_of_one(beside[0]), _of_one(steps)))
+                lists = [_of_one(steps[:n], steps) for n, step in enumerate(steps) if step is ...]
+                prompt = text_of(*(_of_one(path, steps) for path in (beside[0], steps)))
+                yield count, each_of(lists, prompt)
 
-    def _longer_field(
-        self, path: FieldPath, others: Sequence[Steps] = (), *, is_chat: bool = False
+    def _companions(
+        self, own: Sequence[FieldPath], others: Sequence[Steps] = (), *, is_chat: bool = False
     ) -> list[str]:
-        """The likely field with the most text, if that is more than the chosen one has; else what
-        a prompt begins with where it is sent, if that stands beside it.
-
-        Answers and others that go with the prompt are no such field, nor is what another list of
-        steps says again of a chat.
+        """The likely field with the most text, if that is more than the chosen ones have, and what
+        by its name is sent with them. Answers are no such field, nor others that go with the
+        prompt, nor what another list of steps says again of a chat.
         """
-        own = [path.steps, (*path.steps, ...)]
-        chars = sum(self.leaves[steps].chars for steps in own if steps in self.leaves)
-        apart = (*self.answers, *others)
+        chosen = [steps for path in own for steps in (path.steps, (*path.steps, ...))]
+        chars = sum(self.leaves[steps].chars for steps in chosen if steps in self.leaves)
+        apart, first = (*self.answers, *others, *chosen), own[0].steps
+        above = first[: -2 if first[-1:] == (0,) else -1]
+        names = _SYSTEMS if above != BATCH_INPUT[:1] else set()
+        if not is_chat and str(*first[-1:]).lower() in _QUESTIONS - {"prompt"}:
+            names = names | _GIVEN
+        companions: dict[str, str] = {}
         for leaf in self.likely:
-            steps, text = leaf.path.steps, printable(leaf.path.text)
-            if leaf.chars <= chars:
-                break
-            is_apart = steps in own or any(steps[: len(one)] == one for one in apart)
-            if not is_apart and not (is_chat and "[]." in text):
-                return [text]
-        above = path.steps[: -2 if path.steps[-1:] == (0,) else -1]
-        systems = [FieldPath((*above, name)) for name in _SYSTEMS if above != BATCH_INPUT[:1]]
-        return [one.text for one in systems if one != path and any(map(one.find, self.head))][:1]
+            steps, text, place = leaf.path.steps, printable(leaf.path.text), len(above)
+            name = str(*steps[place : place + 1]).lower() if steps[:place] == above else ""
+            is_apart = any(steps[: len(one)] == one for one in apart) or (is_chat and "[]." in text)
+            if name in names or (leaf.chars > chars and not (companions or is_apart)):
+                text += "|json" if leaf.chats and not is_chat else ""
+                companions.setdefault(name, text)
+        return list(companions.values())
 
 
-def _left_out(path: FieldPath, beside: Sequence[str], *use: str) -> Note:
-    """That only the path is counted, of a list the first; which options count the rest, too."""
+def _left_out(counted: str, beside: Sequence[str], *use: str) -> Note:
+    """That only this is counted, of a list the first; which options count the rest, too."""
     code = "left_out" if beside else "first_counted"
-    return note(code, counted=path.text, beside=[*beside], use=[*use])
+    return note(code, counted=counted, beside=[*beside], use=[*use])
 
 
 def _sounds_like_a_prompt(leaf: Leaf) -> bool:
@@ -583,18 +596,20 @@ def _sounds_like_a_prompt(leaf: Leaf) -> bool:
     return name not in _SYSTEMS and not _PROMPT_WORDS.isdisjoint(_name_parts(name))
 
 
-def _of_one(steps: Steps) -> FieldPath:
-    """The path where an element stands in the place of each list."""
-    return FieldPath(tuple(step for step in steps if step is not ...))
+def _of_one(steps: Steps, lists: Steps) -> FieldPath:
+    """The path where an element stands in the place of each list that `lists` has, too."""
+    kept = (s for n, s in enumerate(steps) if s is not ... or steps[: n + 1] != lists[: n + 1])
+    return FieldPath(tuple(kept))
 
 
 def _holds_questions(steps: Steps, record: Any) -> bool:
     """Whether lists hold questions in objects, or one as texts with as many answers beside it."""
     if ... in steps[:-1]:
         return str(steps[-1]).lower() in _QUESTIONS and bool(FieldPath(steps).find(record))
-    is_named = steps[-1] is ... and str(steps[0]).lower() in _ONE_BY_ONE
-    questions = FieldPath(steps[:1]).find(record) if is_named else None
+    is_named = steps[-1] is ... and str(steps[-2]).lower().rstrip("s") in _QUESTIONS
+    holder = as_dict(FieldPath(steps[:-2]).find(record)) if is_named else {}
+    questions = holder.get(str(steps[-2]))
     return isinstance(questions, list) and any(
         isinstance(answers, list) and len(answers) == len(questions) and is_no_prompt(str(key))
-        for key, answers in record.items()
+        for key, answers in holder.items()
     )

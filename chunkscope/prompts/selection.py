@@ -60,7 +60,7 @@ class SelectOptions:
 _LIST_NAMES = {"choices", "options", "answer_choices", "endings"}
 # `A`, `choice_a`, `option1`, `opa`: one column for each. A bare letter has to be a capital.
 _COLUMN = re.compile(
-    r"(?P<name>(?:choice|option|opt?|answer|ans|sol|ending)[_ ]?)[a-jA-J0-9]|(?P<bare>[A-J])"
+    r"(?P<name>(?:choice|option|opt?|(?:mc_)?answer|ans|sol|ending)[_ ]?)[a-jA-J0-9]|[A-J]"
 )
 # GPQA's and SciQ's: the right one and the others, which an evaluation shuffles.
 _RIGHT_OR_WRONG = re.compile(r"(?:in)?correct[_ ]answer[_ ]?\d?|distractor[_ ]?\d", re.IGNORECASE)

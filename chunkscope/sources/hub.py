@@ -36,9 +36,7 @@ def hub_source(text: str) -> Source:
 def _hub_name(text: str) -> tuple[str, str | None, str | None]:
     match = _HUB_NAME.fullmatch(text)
     if match is None:
-        raise UsageError(
-            f"not a hub dataset: {text}", hint="write hf:org/name, hf:org/name:config@split"
-        )
+        raise UsageError(f"not a hub dataset: {text}", hint="write hf:org/name:config@split")
     repo = match["repo"]  # even if a local folder has its name, which `datasets` would take
     repo = f"hf://datasets/{repo}" if Path(repo).exists() else repo
     return repo, match["config"], match["split"]

@@ -17,7 +17,8 @@ from chunkscope.sources.reader import Format, RecordReader, register
 from chunkscope.sources.streams import Stream
 
 LineBytes = bytes | bytearray | memoryview
-_ROWS = re.compile(rb'\{".*\}\s*\n\{"')  # two lines of JSON, also where others would be expected
+# Two lines of JSON, or an array of objects to its end, whatever the name of the file.
+_ROWS = re.compile(rb'\{".*\}\s*\n\{"|\[\s*\{\s*"[^"]+":[\s\S]*(\]\s*|[\s\S]{500000})\Z')
 
 
 def _one_by_one(

@@ -215,7 +215,7 @@ class RecordReader(ExitStack):
         if not kind:
             start = self.plain.peek(START_BYTES)
             kind = kind_of_bytes(start) or ""
-        elif kind == "json" or (is_named and self.stream.peek(2) == b'{"'):  # lines of JSON?
+        elif kind == "json" or (is_named and self.stream.peek(1) in (b"{", b"[")):  # lines of JSON?
             start = self.stream.peek(CHUNK_BYTES if is_named else START_BYTES)
         if kind in ("json", "text", "csv") and start:
             claims = (one.name for one in FORMATS if one.claims_start and one.claims_start(start))

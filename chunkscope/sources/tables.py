@@ -158,7 +158,7 @@ _KNOWN_NAMES = frozenset((
     "output", "output_length", "prompt", "question", "response", "subject", "target", "task",
     "text", "timestamp",
 ))  # fmt: skip
-_NAME = re.compile(r"#?[^\W\d][\w .:/#()\[\]-]{0,39}")
+_NAME = re.compile(r"#?[^\W\d][\w .:/#()\[\]'?-]{0,59}(?<![.:?])")
 
 
 def _is_header(rows: list[list[str]]) -> bool:
@@ -169,11 +169,11 @@ def _is_header(rows: list[list[str]]) -> bool:
         return False
     cells, below = [cell.strip() for cell in rows[0]], rows[1:]
     names = cells[1:] if len(cells) > 1 and not cells[0] else cells  # pandas' index has no name
-    are_short = all(_NAME.fullmatch(cell) and len(cell.split()) <= 4 for cell in names)
-    if not are_short or any(name.endswith((".", ":")) for name in names):
-        return False
-    if any(cell.lower() in _KNOWN_NAMES for cell in names):
-        return True
+    is_known = any(cell.lower() in _KNOWN_NAMES for cell in names)
+    words = 6 if is_known else 4
+    are_names = all(_NAME.fullmatch(cell) and len(cell.split()) <= words for cell in names)
+    if is_known or not are_names:
+        return are_names
     are_distinct = bool(below) and len({*names}) == len(names)
     return are_distinct and not any(
         cell and any(index < len(row) and row[index].strip() == cell for row in below)

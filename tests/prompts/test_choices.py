@@ -70,7 +70,7 @@ def test_a_row_without_choices_is_a_bad_row(value: Any) -> None:
 def test_chats_and_lengths_have_no_use_for_them() -> None:
     for record in ({"messages": CHAT}, {"input_length": 3, "output_length": 1}):
         selection = choose(record | {"choices": ["x", "y"]}, choices=("choices",), prefix="P")
-        assert codes(selection.notes) == ["choices_unused", "prefix_unused"]
+        assert codes(selection.notes) == ["unused_with_chat"] * 2
 
 
 @pytest.mark.parametrize(
@@ -82,6 +82,7 @@ def test_chats_and_lengths_have_no_use_for_them() -> None:
         ({"choice_a": "x", "choice_b": "y", "choice_c": "z"}, "choice_a,choice_b,choice_c"),
         ({"opa": "x", "opb": "y", "opc": "z", "cop": 1}, "opa,opb,opc"),
         ({"option 1": "x", "option 2": "y"}, "option 1,option 2"),
+        ({f"mc_answer{n}": "x" for n in range(3)}, "mc_answer0,mc_answer1,mc_answer2"),
     ],
     ids=str,
 )

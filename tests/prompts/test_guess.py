@@ -68,7 +68,7 @@ SETS: dict[str, tuple[Callable[[int], Row], str, tuple[str, ...]]] = {
     "SWE-bench": (
         lambda n: {"repo": "astropy/astropy", "instance_id": f"astropy__astropy-{n}",
                    "base_commit": "d16bfe05a744909de4b27f5875fe0d4ed41ce607", "patch": CODE,
-                   "problem_statement": f"The matrix is wrong for {n}", "hints_text": "",
+                   "problem_statement": f"The matrix is wrong for {n}", "hints_text": LONG,
                    "created_at": "2022-03-03T15:14:54Z", "test_patch": CODE},
         "problem_statement", (),
     ),
@@ -156,6 +156,9 @@ def in_short(note: Note) -> str:
 
 SHARE_GPT = [{"from": "human", "value": "x"}]
 LENGTHS = {"input_length": 1, "output_length": 2}
+QASPER = {"abstract": "It is.", "full_text": [{"paragraphs": ["It is so.", "It is not."]}]}
+QAS = {"question": ["Why?"], "answers": [{}]}
+PAPER = "full_text[].paragraphs[] + qas.question"
 SQUAD = "paragraphs.context + paragraphs.qas.question, each of paragraphs, paragraphs.qas"
 
 
@@ -174,18 +177,24 @@ SQUAD = "paragraphs.context + paragraphs.qas.question, each of paragraphs, parag
         ({"prompt": CHAT, "question": "x"}, "chat", "prompt (chat)"),
         ({"prompt": str(CHAT * 2).replace("}, {", "}\n {")}, "chat", "prompt (chat)"),
         ({"prompt": str([CHAT[0] | {(1,): 2}])}, "text", "prompt"),
+        ({"prompt": r"[{'role': 'user', 'content': '\d'}]"}, "chat", "prompt (chat)"),
         ({"url": "https://example.org/responses", "text": "a b"}, "text", "text"),
         (CHAT, "chat", "record (chat)"),
         ({"text": "x"} | LENGTHS, "lengths", "input_length (lengths)"),
         ({"prompt": "x", "input_length": 1}, "text", "prompt"),
         ({"timestamp": 3, "input_length": 1}, "lengths", "input_length (lengths)"),
         ({"instruction": "i", "input": "x", "output": "o"}, "text", "instruction + input"),
+        ({"premise": "a b", "hypothesis": "c d", "label": 0}, "text", "premise + hypothesis"),
+        ({"sentence1": "a b", "sentence2": "c d", "idx": 1}, "text", "sentence1 + sentence2"),
+        ({"question1": "a b", "question2": "c d"}, "text", "question1 + question2"),
         ({"id": 3, "stem": "x"}, "text", "stem"),
         ("all of a text", "text", "whole file"),
         ({"id": 1, "test_question": "Why is that so?"}, "text", "test_question"),
         ({"trajectory": [{"role": "ai", "text": "Go."}], "task": "a"}, "chat", "trajectory (chat)"),
         ({"user_input": "Why is that so?", "response": "By it."}, "text", "user_input"),
         ({"paragraphs": [{"context": "a b", "qas": [{"question": "c?"}]}]}, "text", SQUAD),
+        (QASPER | {"qas": [{"question": "Why?"}]}, "text", f"{PAPER}, each of qas"),
+        (QASPER | {"qas": QAS}, "text", f"{PAPER}, each of qas.question"),
     ],
 )
 def test_the_prompt_is_found(record: Any, kind: str, label: str) -> None:
@@ -234,6 +243,9 @@ def test_alpaca_rows_may_have_no_input() -> None:
     dolly = [{"instruction": f"Add {n}", "context": LONG * (n < 3)} for n in range(8)]
     (note,) = choose(*dolly).uncounted
     assert in_short(note) == "left_out --field=context --field=instruction"
+    more = {"system": "Be kind.", "history": [["Hi, you.", "Hi, too."]], "context": "Kim ran."}
+    (note,) = choose(rows[0] | more).uncounted
+    assert note.values["beside"] == ["history[][]", "system", "context"]
 
 
 @pytest.mark.parametrize(
@@ -281,7 +293,7 @@ def test_a_question_beside_what_was_said_before_is_the_prompt_and_the_rest_is_na
     selection = choose(row)
     assert selection.label == "question"
     (history,) = selection.uncounted
-    assert history.values["use"] == ["--field=history", "--field=question"]
+    assert history.values["use"] == ["--field=history|json", "--field=question"]
     chats = [{"messages": [user(1)], "system": "Be kind."}, {"messages": [user(1)], "system": ""}]
     texts = [{"prompt": LONG, "system": "Be kind."}]
     rows = (chats, chats[1:], [{"params": chats[0]}], texts)
@@ -295,19 +307,26 @@ def test_an_answer_at_the_end_of_most_chats_is_noted_and_a_picture_beside_a_text
     notes = [choose(*some, fields=("messages",)).notes for some in (chats[:1], chats, chats[1:])]
     assert [codes(some) for some in notes] == [["answers_counted"], [], []]
     assert codes(choose({"question": "Why?", "image_1": "a.png"}).notes) == ["media_beside"]
-    assert not choose({"question": "Why?", "image_1": None}).notes
+    for image in (None, "repo/name:1.2", "sha256:0af3"):  # Docker's
+        assert not choose({"question": "Why?", "image": image}).notes
+    flat = [{"role": role, "text": "It is so."} for role in ("prompter", "assistant")]
+    assert codes(choose(*flat).notes) == ["turns_counted"]
 
 
-def test_bfcl_files_are_counted_with_their_functions(tmp_path: Path) -> None:
+def test_bfcl_is_counted_with_its_functions_big_bench_with_its_prefix(tmp_path: Path) -> None:
     """With the embedded tokenizer, which takes no schema but JSON's and no dots in names."""
     for name in ("BFCL v1", "BFCL v3 and v4", "BFCL multi turn"):
         write_jsonl(tmp_path / f"{name}.json", [SETS[name][0](n) for n in range(4)])
     write_jsonl(tmp_path / "plain.jsonl", [{"messages": [user(n)]} for n in range(4)])
+    task = {"name": "x", "task_prefix": "Say: ", "examples": [{"input": "Why is it so?"}]}
+    write_jsonl(tmp_path / "task.json", [task])
+    write_jsonl(tmp_path / "whole.jsonl", [{"input": "Say: Why is it so?"}])
     run = analyze(tmp_path, ".")
     assert run.code == 0, run.err
     found = {dataset["name"]: min(lengths(dataset)) for dataset in run.profile["datasets"]}
     assert found["BFCL v1"] == found["BFCL v3 and v4"] > found["plain"] + 30
     assert found["BFCL multi turn"] == found["plain"]
+    assert found["task"] == found["whole"]
 
 
 def test_every_instruction_of_l_eval_is_a_prompt_after_its_document() -> None:

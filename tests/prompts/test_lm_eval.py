@@ -10,7 +10,6 @@ from chunkscope.errors import InputError
 from chunkscope.lengths.analyze import analyze
 from chunkscope.lengths.options import AnalyzeOptions
 from chunkscope.prompts.selection import SelectOptions
-from tests.commands.helpers import analyze as command
 from tests.prompts.helpers import codes, read_log
 from tests.prompts.helpers import lm_eval_sample as sample
 
@@ -130,21 +129,6 @@ def test_all_tasks_of_a_file_that_holds_several_count(tmp_path: Path) -> None:
     found = read_log(written(tmp_path, *chosen, *generated))
     assert [request.kind for request in found.requests] == ["likelihood"] * 2 + ["generate"] * 2
     assert (found.log.documents, found.bad) == (4, [])
-
-
-def test_the_array_of_version_0_4_2_is_read(tmp_path: Path) -> None:
-    """Indented, with lists of arguments, beside a results.json."""
-    rows = [
-        {"doc_id": n, "arguments": [["q", " A"], ["q", " B"]], "resps": [[[-1, False]]] * 2}
-        for n in range(3)
-    ]
-    (tmp_path / "pretrained__m_mmlu.jsonl").write_text(json.dumps(rows, indent=2))
-    config = {"model": "hf", "model_args": "pretrained=m"}
-    results = {"results": {}, "configs": {"mmlu": {}}, "versions": {}, "config": config}
-    (tmp_path / "results.json").write_text(json.dumps(results))
-    run = command(tmp_path, ".")
-    log = run.dataset["log"]
-    assert (run.code, log["task"], log["documents"], log["requests"]) == (0, "mmlu", 3, 6), run.err
 
 
 BAD = [

@@ -217,13 +217,6 @@ def test_what_is_wrong_is_said_and_kept_as_codes_and_values(tmp_path: Path, monk
     assert len({*re.findall('"code": "(.*?)"', kept)}) == 17
 
 
-def test_a_template_that_refuses_every_chat_is_in_the_hint(tmp_path: Path, shared: Path) -> None:
-    (tmp_path / "no.jinja").write_text("{{ raise_exception('no') }}")
-    (tmp_path / "x.json").write_text('[{"role": "user", "content": "hi"}]')
-    words = ("-t", shared / "tokenizers" / "qwen3", "--chat-template", "no.jinja")
-    assert "which roles" in refused(tmp_path, "x.json", *words)
-
-
 def test_what_is_not_there_is_refused(tmp_path: Path) -> None:
     assert "nope.jsonl" in refused(tmp_path, "nope.jsonl")
     refused(tmp_path, "*.jsonl")

@@ -69,6 +69,8 @@ def test_json_lines_of_another_name_are_read_as_lines(bad, suffix):
     assert [record["a"] for record in result.records] == [n for n in (1, 2, 3) if n != bad]
     assert result.bad[0][0] == bad
     assert len(read_bytes("x.txt", b"\n".join(lines), per_line=True).records) == 3, "if told so"
+    for end, rows in ((b"", 2), (b" Make it YAML.", 1)):
+        assert len(read_bytes("x.txt", b'[{"a": 1},\n {"a": 2}]' + end).records) == rows
 
 
 def test_rows_on_several_lines_each_are_read_whatever_the_name():

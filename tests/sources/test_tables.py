@@ -66,8 +66,9 @@ def test_every_kind_of_csv_gives_the_same_rows(data):
         pytest.param("Oslo,Rome\n", ["column0", "column1"], id="a single row"),
         pytest.param("a b c d,beta\n1,2\n", ["a b c d", "beta"], id="four words"),
         pytest.param("a b c d e,beta\n1,2\n", ["column0", "column1"], id="five words"),
-        pytest.param(f"{'a' * 40},b\n1,2\n", ["a" * 40, "b"], id="a long name"),
-        pytest.param(f"{'a' * 41},b\n1,2\n", ["column0", "column1"], id="too long a name"),
+        pytest.param(f"{'a' * 60},b\n1,2\n", ["a" * 60, "b"], id="a long name"),
+        pytest.param(f"{'a' * 61},b\n1,2\n", ["column0", "column1"], id="too long a name"),
+        pytest.param("Is it?_1 (a b) c,text\n1,2\n", ["Is it?_1 (a b) c", "text"], id="GPQA's"),
         pytest.param("Note:,beta\n1,2\n", ["column0", "column1"], id="a colon"),
     ],
 )

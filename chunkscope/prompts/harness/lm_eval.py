@@ -1,7 +1,7 @@
 """lm-eval's samples: a row per document and filter, with the arguments of each of its requests.
 
 A request is counted as lm-eval tokenizes it, and cut where the results of the run, which lie beside
-the samples, say how long it may be. Version 0.4.2 wrote one array, with lists of arguments.
+the samples, say how long it may be.
 """
 
 import json
@@ -60,11 +60,8 @@ def results_file(source: Source) -> Path | None:
     if source.file is None or source.member is not None:
         return None
     match = SAMPLES_NAME.fullmatch(source.file.name)
-    if not match and source.file.suffix != ".jsonl":
-        return None
-    # 0.4.2 called them like all others.
-    results = source.file.parent / (f"results_{match['date']}.json" if match else "results.json")
-    return results if results.is_file() else None
+    results = source.file.parent / f"results_{match['date']}.json" if match else None
+    return results if results and results.is_file() else None
 
 
 class LmEvalLog(HarnessLog):
@@ -90,10 +87,8 @@ class LmEvalLog(HarnessLog):
         arguments = as_dict(given)
         self.version = as_text(results.get("lm_eval_version"))
         samples = source.file if source.rendered and source.file else PurePosixPath(source.path)
-        # 0.4.2 called its samples `<model arguments>_<task>.jsonl`.
-        tasks = [name for name in as_dict(results.get("configs")) if f"_{name}.j" in samples.name]
         match = SAMPLES_NAME.fullmatch(samples.name)
-        self.task = match["task"] if match else max(tasks, key=len, default=None)
+        self.task = match["task"] if match else None
         self.shots = as_count(as_dict(results.get("n-shot")).get(self.task or ""))
         is_api = "completions" in model
         batch = None if source.rendered else as_count(config.get("batch_size"))
@@ -191,14 +186,9 @@ class LmEvalLog(HarnessLog):
 
 
 def _argument_lists(value: Any) -> list[list[Any]]:
-    """Those of each request: {"gen_args_0": {"arg_0": ..., "arg_1": ...}, ...}; a list of lists
-    up to 0.4.2.
-    """
-    requests = as_list(value) or [
-        list(as_dict(given).values())
-        for name, given in as_dict(value).items()
-        if name.startswith("gen_args_")
-    ]
-    if not requests or not all(as_list(given) for given in requests):
+    """Those of each request: {"gen_args_0": {"arg_0": ..., "arg_1": ...}, ...}."""
+    groups = as_dict(value).items()
+    requests = [list(as_dict(given).values()) for name, given in groups if name[:9] == "gen_args_"]
+    if not all(requests or [[]]):
         raise DataError("no_sample", harness="lm-eval", fields=["arguments.gen_args_0"])
     return requests

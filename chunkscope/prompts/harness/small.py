@@ -44,15 +44,11 @@ def _without_answer(messages: Any) -> tuple[Conversation, str | None]:
 # --- HELM -----------------------------------------------------------------------------------------
 
 HELM_STATE = "scenario_state.json"
-_HELM_OTHERS = {
-    *("run_spec.json", "scenario.json", "stats.json", "per_instance_stats.json", "instances.json"),
-    *("display_predictions.json", "display_requests.json"),
-}
 
 
 def skip_reason(file: Path, _start: bytes) -> str | None:
     """Why a file of a HELM run is no data."""
-    if file.name in _HELM_OTHERS and (file.parent / HELM_STATE).is_file():
+    if file.name != HELM_STATE and (file.parent / HELM_STATE).is_file():
         return f"written by HELM; what it sent is in {HELM_STATE} next to it"
     return None
 

@@ -72,7 +72,7 @@ HINTS = {
     "only_results": "name the samples_*.jsonl beside it; lm-eval writes them with --log_samples",
     "no_samples": "was it run with --no-log-samples?",
     "system": "see `ls -l {path}`",
-    "damage": "is it cut off or damaged? Fetch or write it again",
+    "damage": "is it cut off, damaged or a Git LFS pointer? Fetch or write it again",
     "server": "did the server fail, or is the file damaged? Run it again",
     "access": "give credentials as the library for it takes them (for s3: AWS_ACCESS_KEY_ID and "
     "AWS_SECRET_ACCESS_KEY, or AWS_PROFILE; a public bucket: FSSPEC_S3_ANON=true)",
