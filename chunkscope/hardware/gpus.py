@@ -167,7 +167,7 @@ class Parallel:
             )
         if self.by_expert and experts < self.gpus:
             raise UsageError(
-                f"the {experts} experts of {shape.name} cannot be spread over {self.gpus} GPUs",
+                f"{shape.name} has {experts or 'no'} experts to spread over its GPUs ({self.gpus})",
                 hint="leave --ep out, or choose --tp",
             )
 

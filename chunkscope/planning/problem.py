@@ -199,8 +199,8 @@ def round_up(tokens: int) -> int:
 
 def _with_room(p: Problem) -> Problem:
     """A shorter context costs nothing as long as every request has room; only then fewer run."""
-    start, own_context = p.default.max_num_seqs, p.default.max_model_len
-    if p.memory() is None or start is None or own_context is None:
+    start = p.default.max_num_seqs
+    if p.memory() is None or start is None or p.default.max_model_len is None:
         return p
     for shift in range(start.bit_length()):
         seqs = max(FEWEST_SEQS, start >> shift)
@@ -209,13 +209,14 @@ def _with_room(p: Problem) -> Problem:
             break
     else:
         raise _does_not_fit(p, p.memory(LEAST))
-    needed = OWN if seqs == start else Settings(max_num_seqs=seqs)
-    memory = replace(p, needed=needed).memory()
-    asked = p.request.settings.max_model_len is not None
-    if memory is not None and memory.kv_cache_tokens < own_context and not asked:
-        surely = int(SURE * memory.kv_cache_tokens) // ROUND * ROUND
-        needed = replace(needed, max_model_len=max(surely, p.need))
-    return replace(p, needed=needed)
+    fitted = replace(p, needed=OWN if seqs == start else Settings(max_num_seqs=seqs))
+    # Again and again: of a shorter request, layers with a window keep a larger part.
+    while p.request.settings.max_model_len is None and p.need < fitted.context:
+        if (memory := fitted.memory()) is None or memory.kv_cache_tokens >= fitted.context:
+            break
+        held = int(SURE * memory.kv_cache_tokens) // ROUND * ROUND
+        fitted = replace(fitted, needed=replace(fitted.needed, max_model_len=max(held, p.need)))
+    return fitted
 
 
 def _does_not_fit(p: Problem, memory: Memory | None) -> InputError:
