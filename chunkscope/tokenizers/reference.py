@@ -17,7 +17,7 @@ import orjson
 from chunkscope.artefacts.files import cache_folder
 from chunkscope.errors import InputError, MissingError
 from chunkscope.sources.base import first_line
-from chunkscope.tokenizers.resolve import TokenizerFiles, TokenizerKind
+from chunkscope.tokenizers.resolve import TokenizerFiles, TokenizerKind, read_json
 
 Ids = list[list[int]]
 ID_BYTES = 4  # of a token id, where a text's ids are bytes
@@ -141,9 +141,14 @@ class TransformersReference(Reference):
                     f"the tokenizer in {folder} is Python code, which is not run by default",
                     hint="if you trust it, pass --trust-remote-code",
                 ) from error
-            raise InputError(
-                f"transformers cannot load the tokenizer in {folder}: {first_line(error)}"
-            ) from error
+            for file in folder.glob("*.json"):  # it does not say which is damaged
+                read_json(file)
+            raise InputError(f"transformers cannot load {folder}: {first_line(error)}") from error
+        backend = getattr(self.tokenizer, "backend_tokenizer", None)
+        words = backend.get_vocab_size(with_added_tokens=False) if backend else sys.maxsize
+        if words <= len(self.tokenizer.all_special_tokens):  # all it makes up without a vocabulary
+            hint = "is its tokenizer.json missing? Download it again"
+            raise InputError(f"there is no vocabulary in {folder}", hint=hint)
         self.tokenizer(["a"])  # one whose special tokens are not there panics now
         self.special_added = int(self.tokenizer.num_special_tokens_to_add())
 
@@ -165,7 +170,7 @@ class TiktokenReference(Reference):
     def of_tekken(cls, path: Path) -> "TiktokenReference":
         import tiktoken
 
-        document = orjson.loads(path.read_bytes())
+        document = read_json(path)
         config = document["config"]
         special = int(config["default_num_special_tokens"])
         entries = document["vocab"][: config["default_vocab_size"] - special]

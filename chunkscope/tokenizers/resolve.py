@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import orjson
 
@@ -22,18 +23,12 @@ TIKTOKEN_NAMES = (
     "cl100k_base", "o200k_base", "o200k_harmony", "p50k_base", "p50k_edit", "r50k_base",
 )  # fmt: skip
 # What makes up a tokenizer in Hugging Face layout; config.json names the class for AutoTokenizer.
-_HF_FILES = (
+_HF_FILES = [
     "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
-    "vocab.json", "vocab.txt", "merges.txt", "tokenizer.model", "spiece.model",
-    "sentencepiece.bpe.model", "chat_template.jinja", "chat_template.json", "config.json",
-    "tekken.json",
-)  # fmt: skip
-# What may be there besides: other vocabularies, a tokenizer's own Python, more templates.
-_HF_PATTERNS = ("*.model", "*.tiktoken", "*.py", "additional_chat_templates/*.jinja")
-_VOCABULARIES = {
-    "tokenizer.json", "vocab.json", "vocab.txt", "tokenizer.model", "spiece.model",
-    "sentencepiece.bpe.model", "tokenizer_config.json",
-}  # fmt: skip
+    "vocab.json", "vocab.txt", "merges.txt", "*.model", "*.tiktoken", "*.py", "tekken.json",
+    "config.json", "chat_template.jinja", "chat_template.json", "additional_chat_templates/*.jinja",
+]  # fmt: skip
+_HF_SIGNS = {"tokenizer.json", "tokenizer_config.json", "vocab.json", "vocab.txt"}
 _CHOICES = (
     "pass a folder with a tokenizer.json, a hub id such as Qwen/Qwen3-8B, a tiktoken encoding "
     "such as o200k_base, or leave --tokenizer out for the built-in one"
@@ -121,10 +116,10 @@ def embedded_default() -> Path:
 def _folder(name: str, folder: Path) -> TokenizerFiles:
     present = {path.name for path in folder.iterdir()}
     models = sorted(file for file in present if file.endswith(".model"))
-    if models and not present & {"config.json", *_VOCABULARIES.difference(models)}:
+    if models and not present & {"config.json", *_HF_SIGNS}:
         # Nothing says what transformers should make of it: it is what SentencePiece makes of it.
         return TokenizerFiles(name, TokenizerKind.SENTENCEPIECE, (folder / models[0],))
-    if present & _VOCABULARIES:
+    if present & {*models, *_HF_SIGNS}:
         return _hf_folder(name, folder)
     for tekken in sorted(file for file in present if file.startswith("tekken")):
         return TokenizerFiles(name, TokenizerKind.TEKKEN, (folder / tekken,))
@@ -132,21 +127,14 @@ def _folder(name: str, folder: Path) -> TokenizerFiles:
 
 
 def _hf_folder(name: str, folder: Path) -> TokenizerFiles:
-    named = [folder / file for file in _HF_FILES if (folder / file).is_file()]
-    others = sorted(file for pattern in _HF_PATTERNS for file in folder.glob(pattern))
-    files = tuple(dict.fromkeys([*named, *others]))  # each once, the named ones first
-    return TokenizerFiles(name, TokenizerKind.HF, files)
+    files = (file for pattern in _HF_FILES for file in sorted(folder.glob(pattern)))
+    return TokenizerFiles(name, TokenizerKind.HF, tuple(files))
 
 
 def _file(name: str, path: Path) -> TokenizerFiles:
     if ".model" in path.name:
         return TokenizerFiles(name, TokenizerKind.SENTENCEPIECE, (path,))
-    try:
-        document = orjson.loads(path.read_bytes())
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}") from error
-    except ValueError as error:
-        raise InputError(f"{path} is not a tokenizer: {error}", hint=_CHOICES) from error
+    document = read_json(path)
     keys = set(document) if isinstance(document, dict) else set()
     if {"config", "vocab"} <= keys:
         return TokenizerFiles(name, TokenizerKind.TEKKEN, (path,))
@@ -156,6 +144,14 @@ def _file(name: str, path: Path) -> TokenizerFiles:
     if path.name == "tokenizer.json" and (path.parent / "tokenizer_config.json").is_file():
         return _hf_folder(name, path.parent)
     return TokenizerFiles(name, TokenizerKind.RAW, (path,))
+
+
+def read_json(path: Path) -> Any:
+    """What a tokenizer's file holds. Raises DataError, naming it."""
+    try:
+        return orjson.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise cannot_read(str(path), error) from error
 
 
 def _from_hub(name: str) -> TokenizerFiles:
@@ -207,9 +203,7 @@ def _downloaded(repo: str, revision: str | None) -> Path:
     from huggingface_hub import snapshot_download
 
     try:
-        folder = snapshot_download(
-            repo, revision=revision, allow_patterns=[*_HF_FILES, *_HF_PATTERNS], max_workers=4
-        )
+        folder = snapshot_download(repo, revision=revision, allow_patterns=_HF_FILES, max_workers=4)
     except Exception as error:  # the hub client raises many kinds; each means "not to be had"
         raise MissingError(
             f"no tokenizer called {repo}: not a file here, not in the local cache, and the hub "

@@ -191,9 +191,7 @@ def test_the_blocks_of_a_trace_come_with_its_lengths() -> None:
     assert bad == [3, 5, 6]
     assert selection.columns == {"input_length", "output_length", "hash_ids"}
     assert choose(*rows, {"input_length": 3}).columns == selection.columns
-    assert choose({"input_length": 3, "output_length": 1}).columns == {
-        *("input_length", "output_length")
-    }
+    assert choose(TRACE).columns == {*TRACE}
 
 
 def test_instructions_and_a_text_are_messages_as_vllm_makes_them_of_a_response_request() -> None:

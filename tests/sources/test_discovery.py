@@ -94,9 +94,7 @@ def test_a_file_named_by_itself_is_known_by_its_content(tree, data, format_name)
 def test_a_format_can_be_forced_also_of_what_an_archive_holds(tree):
     tree({"d/x.data": ROW, "d/y.txt": ROW, "d/z.zip": archive("z.zip", {"x.data": ROW})})
     sources, _ = find("d", options=ReadOptions(input_format="jsonl"))
-    assert {s.name: s.format for s in sources} == dict.fromkeys(
-        ("x.data", "y", "z/x.data"), "jsonl"
-    )
+    assert [s.name for s in sources if s.format == "jsonl"] == ["x.data", "y", "z/x.data"]
     with pytest.raises(UsageError, match="input_format"):
         find("d", options=ReadOptions(input_format="pickle"))
 
