@@ -5,7 +5,9 @@ or give way, each is asked in its turn again, as the plain scheduler does it in 
 tests/simulation/test_fast_scheduler.py holds the two side by side.
 """
 
+import sys
 from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Iterator
 from itertools import takewhile
 from operator import attrgetter
@@ -26,42 +28,32 @@ class FastScheduler(Scheduler):
         self.decoding = DecodingGroup(self.kv_cache.block_size, self.kv_cache.groups, self.window)
         self.in_turn = {}
         self.read_in_step = 0  # tokens of a prompt that is read in steps that are alike
-        # Neither do rows that leave a window make room for others, nor do chunks change.
-        self._is_steady = type(self.policy) is Policy and not self.kv_cache.groups.window
-        self._turned_away = False  # the first that waits finds no room, and nothing has changed
+        self.has_windows = bool(self.kv_cache.groups.window or self.window.tokens)
+        # Chunks do not change, and who finds no room needs as many blocks later on, or more.
+        is_fixed = type(self.policy) is Policy and bool(self.settings.enable_chunked_prefill)
+        self._is_steady = is_fixed and (self.rules.reserves_full_prompt or not self.has_windows)
 
     @property
     def _can_come(self) -> bool:
         return bool(self.waiting) and len(self.running) < self.most_running
 
-    def schedule(self) -> Step:
-        """Where nobody must be asked and nobody can come, the step only decodes."""
-        if self.in_turn or self._can_come or self.decoding.blocks_to_come > self.kv_cache.num_free:
-            step = super().schedule()
-            unread = self._is_steady and not (step.num_scheduled_tokens or step.preempted)
-            self._turned_away = unread and bool(self.settings.enable_chunked_prefill)
-            return step
-        step = Step(self.num_steps)
-        self._take_turns()
-        self._decode(step)
-        self.num_steps += bool(step)
-        return step
-
     def steps_alike(self) -> int:
-        """Until somebody ends, is preempted, or may come: free blocks only get fewer till then."""
-        steps, others = self.decoding.steps_to_end, len(self.running) - len(self.decoding)
-        left = self.settings.step_tokens - len(self.decoding)
-        may_come = self._can_come and not self._turned_away
+        """Until somebody ends, is preempted, or may come; with windows at the most: `contexts`."""
+        others = len(self.running) - len(self.decoding)  # are read, or have ended and make room
+        if self.in_turn and (self.has_windows or others > 1 or not self._is_steady):
+            return 0
+        if not self.in_turn and (not self._goes_on() or (others and self.waiting)):
+            return 0
+        steps = self.decoding.steps_to_end
         for request in self.in_turn:  # one that is read on, if all that is left of a step is its
+            left = self.settings.step_tokens - len(self.decoding)
             self.policy.start_step(len(self.running) + len(self.waiting))
             size = self.read_in_step = min(self._num_new_tokens(request), left)
             steps = min(steps, (request.num_tokens - request.num_computed_tokens - 1) // size)
-            may_come = others > 1 or not self._is_steady or (self._can_come and size < left)
-        makes_room = others > len(self.in_turn)  # one that has ended
-        if may_come or (self.waiting and makes_room):
-            return 0
-        if self._new_blocks(steps) <= self.kv_cache.num_free:
-            return steps
+            if self._can_come and size < left:
+                return 0
+        if self.has_windows:
+            return steps  # at the most
         return bisect_right(range(steps + 1), self.kv_cache.num_free, key=self._new_blocks) - 1
 
     def _new_blocks(self, steps: int) -> int:
@@ -70,14 +62,28 @@ class FastScheduler(Scheduler):
         read = sum(to_read(request.num_computed_tokens, tokens) for request in self.in_turn)
         return read + self.decoding.new_blocks(steps)
 
+    def _goes_on(self) -> bool:
+        """Do all that decode find room for their next token, and surely none that waits?"""
+        free = self.kv_cache.num_free - self.decoding.blocks_to_come
+        wanted = self._is_steady * self.kv_cache.wanted if self._can_come else sys.maxsize
+        return 0 <= free < wanted - self.decoding.blocks_to_leave
+
+    def contexts(self, steps: int) -> Iterator[float]:
+        """Of the group in each of the next steps. Where there are windows, which only move forward,
+        a step is taken when it is asked for, as long as they are alike."""
+        if not self.has_windows:
+            each, last = len(self.decoding), int(self.decoding.context)
+            yield from range(last + each, last + (steps + 1) * each, each)
+        while self.has_windows and steps and self._goes_on():
+            steps -= 1
+            self._take_turns()
+            self.decoding.advance()
+            yield self.decoding.context
+
     def skip_ahead(self, steps: int) -> None:
         """So many of them are over."""
         self.num_steps += steps
-        if self.kv_cache.groups.window:
-            for _ in range(steps):
-                self._take_turns()
-                self.decoding.advance()
-        else:
+        if not self.has_windows:
             self.kv_cache.get_new_blocks(self._new_blocks(steps))
             self.decoding.advance(steps)
             for request in self.in_turn:
@@ -91,10 +97,6 @@ class FastScheduler(Scheduler):
         self.kv_cache.get_new_blocks(self.decoding.blocks_to_come - taken)
         if left := self.decoding.blocks_to_leave:
             self.kv_cache.give_back(left)
-
-    def update_from_output(self, step: Step) -> None:
-        self._turned_away = False
-        super().update_from_output(step)
 
     def _schedule_running(self, step: Step, token_budget: int) -> int:
         taken = 0
@@ -146,7 +148,7 @@ class FastScheduler(Scheduler):
         """One token for each request that goes on decoding."""
         step.decode_requests = step.decoding_on = len(self.decoding)
         step.ended = self.decoding.advance()
-        step.decode_context_tokens = self.decoding.context_after(0)
+        step.decode_context_tokens = self.decoding.context
         for request in step.ended:
             self.decoding.leave(request, step.number)
 
@@ -159,7 +161,7 @@ class FastScheduler(Scheduler):
     def _update_after_schedule(self, step: Step) -> None:
         super()._update_after_schedule(step)
         for request in step.num_scheduled_tokens:
-            if request.last_step != step.number or not self.decoding.can_join(request):
+            if request.last_step != step.number:
                 self.in_turn[request] = None  # in its old place
                 continue
             self.in_turn.pop(request, None)
@@ -172,9 +174,7 @@ class DecodingGroup(dict[RequestState, None]):
 
     def __init__(self, block_size: int, groups: GroupBlocks, window: AttentionWindow) -> None:
         super().__init__()
-        self._block_size = block_size
-        self._groups = groups
-        self._window = window
+        self._block_size, self._groups, self._window = block_size, groups, window
         size = groups.window + groups.keeps_running
         self._context = PastWindow(window.tokens, block_size) if window.tokens else None
         self._rows = PastWindow(size, block_size) if groups.window else None
@@ -183,6 +183,7 @@ class DecodingGroup(dict[RequestState, None]):
         self._clock = 0
         self._offset = 0  # the sum over all members
         self._phases = [0] * block_size  # members by `offset`, modulo the block size
+        self._late = defaultdict[int, int](int)  # rows that are given back besides, by the clock
         self._ends: dict[int, dict[RequestState, None]] = {}  # by the clock of their last token
 
     @property
@@ -193,50 +194,53 @@ class DecodingGroup(dict[RequestState, None]):
     @property
     def blocks_to_leave(self) -> int:
         """Blocks that leave their windows when their next token is scheduled."""
-        return self._groups.sliding * self._rows.past(self._clock) if self._rows else 0
-
-    def can_join(self, request: RequestState) -> bool:
-        """Has it given back, and will it next, what a request that was decoding before would?"""
-        groups, computed = self._groups, request.num_computed_tokens
-        if not groups.window or request.has_ended:
-            return True
-        flying = request.num_scheduled if groups.keeps_running else 1
-        alike = groups.skipped(computed - flying) == groups.skipped(computed - 1)
-        return alike and request.num_skipped_blocks == self._skipped(request)
+        rows = self._rows.past(self._clock) + self._late[self._clock] if self._rows else 0
+        return self._groups.sliding * rows
 
     def moving(self) -> list[RequestState]:
         """Where there are windows: those that may take or give back blocks for their next token."""
         size, clock, moving = self._block_size, self._clock, self._moving
-        return [one for one in self if (one.offset + clock) % size in moving] if self._rows else []
+        some = self if self._rows else ()
+        return [one for one in some if (one.offset + clock) % size in moving or self._kept(one)]
 
-    def _skipped(self, request: RequestState) -> int:
-        return self._groups.skipped(request.num_computed_tokens - 1 - self._groups.keeps_running)
+    def _skipped(self, tokens: int) -> int:
+        """Rows that one gives back which has decoded on until so many tokens were computed."""
+        return self._groups.skipped(tokens - 1 - self._groups.keeps_running)
 
-    def context_after(self, steps: int) -> float:
-        """What they look back on, each at itself too, so many steps after the last scheduled."""
-        clock = self._clock + steps
-        every = self._offset + len(self) * clock
+    def _kept(self, request: RequestState, turns: int = 0) -> int:
+        """Rows that it will give back later than that, as far as it still does so many turns from
+        now: the step in which all of its prompt was read may still run."""
+        given, joined_at = request.num_skipped_blocks, request.num_computed_tokens
+        turns += request.offset + self._clock - joined_at
+        if turns > self._groups.keeps_running:
+            return 0
+        if turns:
+            given = max(given, self._groups.skipped(joined_at - request.num_scheduled))
+        return self._skipped(joined_at + turns) - given
+
+    @property
+    def context(self) -> float:
+        """What they look back on, each at itself too, in the step that was scheduled last."""
+        every = self._offset + len(self) * self._clock
         context, mixed = self._context, self._window.mixed
-        return mixed(every, every - context.tokens(clock)) if context else every
-
-    def contexts(self, steps: int) -> Iterator[float]:
-        """That of each of so many steps from now on."""
-        if self._context:
-            return map(self.context_after, range(1, steps + 1))
-        first = self._offset + len(self) * (self._clock + 1)
-        return iter(range(first, first + steps * len(self), len(self)))
+        return mixed(every, every - context.tokens(self._clock)) if context else every
 
     def join(self, request: RequestState) -> None:
         request.offset = request.num_computed_tokens - self._clock
         self[request] = None
-        self._count(request.offset, 1)
+        self._count(request, 1)
         self._ends.setdefault(request.most_computed - request.offset, {})[request] = None
 
-    def _count(self, offset: int, by: int) -> None:
+    def _count(self, request: RequestState, by: int) -> None:
+        offset, clock = request.offset, self._clock
         self._offset += by * offset
         self._phases[offset % self._block_size] += by
         for window in self._windows:
-            window.count(offset, self._clock, by)
+            window.count(offset, clock, by)
+        if self._rows:
+            kept, later = self._kept(request), self._kept(request, 1)
+            self._late[clock] += by * (kept - later)
+            self._late[clock + 1] += by * later
 
     def advance(self, steps: int = 1) -> list[RequestState]:
         """So many tokens more for all; those whose last it was are still members."""
@@ -258,17 +262,18 @@ class DecodingGroup(dict[RequestState, None]):
     def leave(self, request: RequestState, last_step: int) -> None:
         """`last_step` is the one in which it got its latest token."""
         del self[request]
-        self._count(request.offset, -1)
+        self._count(request, -1)
         end = request.most_computed - request.offset
         del self._ends[end][request]
         if not self._ends[end]:
             del self._ends[end]
-        request.num_computed_tokens = request.offset + self._clock
-        request.num_tokens = request.num_computed_tokens + 1
+        computed = request.offset + self._clock
+        if self._rows:
+            request.num_skipped_blocks = self._skipped(computed) - self._kept(request)
+        if request.num_computed_tokens < computed:
+            request.num_scheduled = 1
+        request.num_computed_tokens, request.num_tokens = computed, computed + 1
         request.last_step = request.scheduled_at = last_step
-        request.num_scheduled = 1
-        if self._groups.window:
-            request.num_skipped_blocks = self._skipped(request)
 
 
 class PastWindow:

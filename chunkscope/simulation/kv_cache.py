@@ -94,6 +94,7 @@ class KvCache:
         self.groups = GroupBlocks(settings, pool, rules)
         self.block_size = pool.block_size
         self.num_free = self._blank = pool.num_blocks
+        self.wanted = 0  # free blocks that the first who waits would need; 0 where nobody can say
         self._caching = bool(settings.enable_prefix_caching) and self.groups.full > 0
         self._rules = rules
         self._queue: OrderedDict[BlockRun, None] = OrderedDict()
@@ -150,7 +151,7 @@ class KvCache:
                 self.give_back(groups.sliding * (skipped - request.num_skipped_blocks))
                 request.num_skipped_blocks = skipped
         held, after = groups.rows(computed), computed + num_new_tokens
-        need = most = groups.to_read(computed, num_new_tokens)
+        need = most = groups.per_row * (groups.rows(after) - held)
         free = self.num_free
         if hit is not None:  # what it holds besides rows of full groups
             if self._rules.reserves_full_prompt:
@@ -159,10 +160,11 @@ class KvCache:
             beside = groups.state + groups.sliding * (held - skipped)
             free -= beside + groups.full * hit.evictable
         if most > free:
+            self.wanted = most + self.num_free - free
             return False
         if hit is not None:
             self._touch(request, hit)
-            request.num_skipped_blocks = skipped
+            request.num_skipped_blocks, self.wanted = skipped, 0
             need += beside
         self.get_new_blocks(need)
         self.cache_full_blocks(request, after)
@@ -171,20 +173,17 @@ class KvCache:
     def get_new_blocks(self, count: int) -> None:
         """Blank blocks first; then the longest unused cached ones, which are forgotten."""
         self.num_free -= count
-        blank = min(count, self._blank)
-        self._blank -= blank
-        count -= blank
+        self._blank -= count
         full = self.groups.full
-        while count > 0:
+        while self._blank < 0:
             unused = next(iter(self._queue))
-            taken = min(-(-count // full), unused.end - unused.start)
+            taken = min(-(self._blank // full), unused.end - unused.start)
             unused.end -= taken
             if unused.end == unused.start:
                 del self._queue[unused]
                 if isinstance(unused, SharedRun):
                     del self._cached[unused.stretch][unused]
-            count -= taken * full
-        self._blank -= count  # of a row that was not needed whole
+            self._blank += taken * full
 
     def _touch(self, request: RequestState, hit: CacheHit) -> None:
         for run, start, end in hit.shared:  # what is wanted becomes a run of its own
@@ -246,7 +245,7 @@ class KvCache:
         groups, rows = self.groups, self.groups.rows(tokens)
         others = groups.state + groups.sliding * (rows - request.num_skipped_blocks)
         self.give_back(groups.full * (rows - full) + others)
-        request.num_skipped_blocks = 0
+        request.num_skipped_blocks = self.wanted = 0
         request.run = None
         held = request.num_tracked
         if full > held:

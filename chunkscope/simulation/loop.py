@@ -99,18 +99,13 @@ def check_requests(
     if not totals:
         raise InputError("there are no requests", hint="is the profile or trace empty?")
     tokens, blocks = max(totals), GroupBlocks(settings, pool, rules)
-    place, limit = totals.index(tokens) + 1, settings.max_model_len
+    place = totals.index(tokens) + 1
     chunked = settings.enable_chunked_prefill or settings.long_prefill_token_threshold
     if blocks.to_reserve(tokens - 1) + blocks.state > pool.num_blocks:
         raise InputError(  # the last token is never read back, so it needs no room
             f"request {place:,} can never fit: {tokens - 1:,} tokens, and the KV cache holds "
             f"{max(0, round(pool.num_blocks * pool.tokens_per_block)):,}",
             hint="plan for a GPU with more memory, or leave such requests out",
-        )
-    if limit is not None and tokens > limit:
-        raise InputError(
-            f"request {place:,} has {tokens:,} tokens in all, max_model_len is {limit:,}: "
-            "vLLM would refuse or cut it"
         )
     # A request that is preempted at its end is read again whole, with all but its last token.
     if not chunked and tokens - 1 > settings.step_tokens:
@@ -195,7 +190,7 @@ class _Replica:
     def _skip_ahead(self, scheduler: FastScheduler) -> None:
         """Steps in which the same requests decode on, and one prompt is read on, until something
         happens or one comes."""
-        clock, coming, model, group = self.clock, self._coming, self._model, scheduler.decoding
+        clock, coming, model = self.clock, self._coming, self._model
         most = scheduler.steps_alike()
         if not most or coming.next_s <= clock.now:
             return
@@ -203,7 +198,7 @@ class _Replica:
         clock.launch(step)
         self._finish()  # the one before them, whatever it was
         # What `gpu_s` computes, in its order.
-        contexts, context_s = group.contexts(most - 1), model.per_decode_context_s
+        contexts, context_s = scheduler.contexts(most - 1), model.per_decode_context_s
         fixed_s = model.gpu_s(step.total_num_scheduled_tokens, 0, 0, 0)
         last_s = (step.decode_requests + step.prefill_requests) * model.per_request_s
         seconds = (fixed_s + c * context_s + last_s for c in contexts)
@@ -212,7 +207,7 @@ class _Replica:
             pairs = map(model.window.pairs, repeat(size), count(request.num_computed_tokens, size))
             read = zip(pairs, contexts, strict=False)
             seconds = (fixed_s + p * pair_s + c * mixed * context_s + last_s for p, c in read)
-        ahead = most >= FEW_STEPS and not model.window.tokens  # a window only moves forward
+        ahead = most >= FEW_STEPS and not scheduler.has_windows
         scheduler.skip_ahead(clock.repeat(seconds, coming.next_s, ahead=ahead))
 
 

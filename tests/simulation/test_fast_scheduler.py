@@ -48,11 +48,12 @@ def known(engine: dict[str, Any], rules: Rules) -> dict[str, Any]:
 @given(seed=seeds, rules=rules)
 # A prompt that is still being read keeps all of its last chunk.
 @example(seed=719, rules=release("0.28.0").rules)
+@example(seed=3176983841, rules=release("0.32.0").rules)
 def test_every_step_holds_the_same_tokens(drawn, seed, rules):
     asked = drawn(seed)
-    engine, stretches = known(asked["engine"], rules), asked["stretches"]
+    engine, both = known(asked["engine"], rules), {"stretches": asked["stretches"], "rules": rules}
     plain, fast = (
-        trace(asked["requests"], engine, rules=rules, stretches=stretches, fast=fast)
+        trace(asked["requests"], engine, fast=fast, with_free=True, **both)
         for fast in (False, True)
     )
     assert fast == plain
@@ -198,14 +199,20 @@ def test_the_figures_of_generated_workloads(kind, policy):
     assert found == pytest.approx(FIGURES[kind, policy], rel=1e-6)
 
 
-@pytest.mark.parametrize("requests", [[(100, 200)] * 6, [(10, 400), (80_000, 5), (9, 9)]])
-def test_steps_that_are_alike_are_not_scheduled_one_by_one(monkeypatch, requests):
+@pytest.mark.parametrize(
+    ("requests", "room"),
+    [
+        ([(100, 200)] * 6, {"kv_cache_tokens": 1_000}),
+        ([(100, 200)] * 6, {"num_blocks": 60, "kv_groups": (1, 1, 64)}),
+        ([(10, 400), (80_000, 5), (9, 9)], {"kv_cache_tokens": 100_000}),
+    ],
+)
+def test_steps_that_are_alike_are_not_scheduled_one_by_one(monkeypatch, requests, room):
     """Even where some wait for room, and while a prompt leaves nothing of a step to others."""
     scheduled, plain = [], FastScheduler.schedule
     monkeypatch.setattr(
         FastScheduler, "schedule", lambda self: scheduled.append(self) or plain(self)
     )
-    room = {"kv_cache_tokens": 1_000 if len(requests) > 3 else 100_000}
     run = simulate(requests, SMALL | room, STEP)
     assert run.figures.steps > 300
     assert len(scheduled) < 40

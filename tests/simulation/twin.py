@@ -28,8 +28,9 @@ def trace(
     stretches: Sequence[dict[str, int]] = (),
     concurrency: int | None = None,
     fast: bool = True,
+    with_free: bool = False,
 ) -> list[Seen]:
-    """Each step: the tokens of each request by its place, and who was preempted."""
+    """Each step: the tokens of each request by its place, who was preempted, the free blocks."""
     name = ChunkPolicy.VLLM
     if engine.get("policy") == "priority":
         name = ChunkPolicy.INTERACTIVE_FIRST
@@ -51,6 +52,7 @@ def trace(
         if step:
             preempted = sorted(request.id for request in step.preempted)
             steps.append({"tokens": _tokens(scheduler, step, decoding), "preempted": preempted})
+            steps[-1] |= {"free": scheduler.kv_cache.num_free} if with_free else {}
         flying.append(step)
         while len(flying) > int(rules.async_scheduling):
             done = flying.popleft()
