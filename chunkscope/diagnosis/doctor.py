@@ -115,7 +115,7 @@ def mismatch(plan: Plan | None, facts: EngineFacts) -> Note | None:
     """Why the plan is not about this engine. What the log does not name may be the plan's."""
     if plan is None:
         return None
-    same = is_model(facts.model, plan.model) if plan.model and facts.model else None
+    same = is_model(facts.model or "", plan.model, logged=True) if plan.model else None
     bill = plan.deployment.memory(facts.settings)
     if same is False or (same is None and bill and weigh_otherwise(facts, bill)):
         return note("plan_of_another_model", model=facts.model)

@@ -80,16 +80,15 @@ def local_model(name: str) -> ModelShape | None:
     with suppress(ChunkscopeError, OSError):
         if (Path(name).expanduser() / "config.json").is_file():
             return find_model(name)
-    return built_in(name) or built_in(Path(name).name)
+    return built_in(name)
 
 
-def is_model(name: str, shape: ModelShape) -> bool | None:
-    """Does a log or a script that names it so mean this model, or one that is built alike? None
-    where the name is not known here."""
+def is_model(name: str, shape: ModelShape, *, logged: bool = False) -> bool | None:
+    """Does a script, or a log, by this name mean this model or one built alike? None: not known."""
     if name in (shape.name, shape.load_name):
         return True
     parts = ("name", "source", "hub_id", "file_bytes", "notes")
-    known = local_model(name)
+    known = local_model(name) or (local_model(Path(name).name) if logged else None)
     return replace(known, **{n: getattr(shape, n) for n in parts}) == shape if known else None
 
 
@@ -125,7 +124,8 @@ def _check(life: EngineStart, name: str, there: Deployment, base: Settings) -> N
         f"a GPU that holds {device:,.1f} GiB, and {there.gpu.title} has {bill.total_gib:,.1f}": (
             abs(device / bill.total_gib - 1) > _DEVICE_OFF
         ),
-        f"another model: {facts.model}": is_model(facts.model or "", there.shape) is False,
+        f"another model: {facts.model}": is_model(facts.model or "", there.shape, logged=True)
+        is False,
         f"another model: its weights take {facts.weights_gib} GiB, those of {there.shape.name} "
         f"{predicted:,.1f}": weigh_otherwise(facts, bill),
     }

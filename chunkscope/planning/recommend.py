@@ -62,7 +62,7 @@ def recommend(
     if lives:
         facts = next(life.facts for life in reversed(lives) if life.facts.version)
         vllm_version, name = vllm_version or facts.version, facts.model or "a model without a name"
-        model = model or local_model(name)
+        model = model or local_model(name) or local_model(Path(name).name)
         if model is None:
             hint = "say what it is: --model llama-3.1-8b, or a folder with its config.json"
             raise UsageError(f"the model in the log is not known: {name}", hint=hint)

@@ -182,7 +182,8 @@ def test_what_nobody_judges_has_to_be_allowed(place, line):
 
 def test_another_model_fails(place):
     words = emit(prepare(place), Target.VLLM_ARGS).text
-    for model, size in (("llama-3.1-8b", 8), ("Instruct", 8), ("Instruct", 70), ("$MODEL", 0)):
+    others = ("Instruct", 70), ("$MODEL", 0), ("other/llama-3.1-8b", 0)
+    for model, size in (("llama-3.1-8b", 8), ("Instruct", 8), *others):
         name = f"meta-llama/Llama-3.1-{size}B-Instruct" if model == "Instruct" else model
         place.write("a.txt", f"vllm serve {name} {words}")
         result = place.gate('[settings]\nfile = "a.txt"')
