@@ -18,6 +18,7 @@ def test_the_head_shows_many_rows_however_long_the_first_is():
     [
         pytest.param(b'{"a": 1}\n{"a": 2}', id="no newline at the end"),
         pytest.param(b'{"a": 1}\r\n{"a": 2}\r\n', id="CRLF"),
+        *('\ufeff{"a": 1}\n{"a": 2}\n'.encode(f"utf-{form}") for form in ("8", "16-le", "32-be")),
     ],
 )
 def test_every_kind_of_text_file_gives_the_same_rows(data):

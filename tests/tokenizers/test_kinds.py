@@ -166,6 +166,7 @@ def test_a_cache_with_only_a_tokenizer_json_is_completed_from_the_hub(
         pytest.param("tokenizer.json", b"[]", id="a list"),
         pytest.param("tokenizer.json", b'{"a": 1}', id="no model in it"),
         pytest.param("tokenizer.json", b'{"model": {"type": "BPE"}}', id="half a model"),
+        pytest.param("tekken.json", b'{"config": {}, "vocab": []}', id="half a tekken"),
         pytest.param("lost.model", b"not a model", id="no SentencePiece model"),
         pytest.param("", b"", id="a folder without a tokenizer"),
     ],
