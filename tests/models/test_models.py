@@ -103,11 +103,13 @@ def test_a_multimodal_config_keeps_its_language_model_one_level_down():
     assert codes(model) == {"vision_tower"}
 
 
-def test_a_gemma_3_config_that_leaves_its_heads_out_is_completed():
+def test_what_a_config_leaves_out_is_completed():
     text = {"model_type": "gemma3_text", "hidden_size": 2560, "intermediate_size": 10240}
     text |= {"num_hidden_layers": 34, "sliding_window": 1024}
     model, whole = shape({"model_type": "gemma3", "text_config": text}), find_model("gemma-3-4b")
     assert (model.attention, model.limit) == (whole.attention, 131_072)
+    falcon = {"model_type": "falcon", "n_embd": 8, "n_head": 8, "n_layer": 8, "vocab_size": 8}
+    assert shape(falcon).limit == 2_048
     assert codes(whole) == {"sliding_window", "vision_tower"}
 
 
