@@ -1,7 +1,7 @@
 """lm-eval's samples: a row per document and filter, with the arguments of each of its requests.
 
 A request is counted as lm-eval tokenizes it, and cut where the results of the run, which lie beside
-the samples, say how long it may be.
+the samples, say how long it may be. Version 0.4.2 wrote one array, with lists of arguments.
 """
 
 import json
@@ -60,8 +60,9 @@ def results_file(source: Source) -> Path | None:
     if source.file is None or source.member is not None:
         return None
     match = SAMPLES_NAME.fullmatch(source.file.name)
-    results = source.file.parent / f"results_{match['date']}.json" if match else None
-    return results if results and results.is_file() else None
+    results = source.file.parent / (f"results_{match['date']}.json" if match else "results.json")
+    could_be = match or source.file.suffix == ".jsonl"  # of 0.4.2, which wrote no dates
+    return results if could_be and results.is_file() else None
 
 
 class LmEvalLog(HarnessLog):
@@ -81,14 +82,13 @@ class LmEvalLog(HarnessLog):
         config = as_dict(results.get("config"))
         model, given = str(config.get("model")), config.get("model_args")
         if isinstance(given, str):  # up to 0.4.9: "pretrained=x,max_length=4096"
-            given = {
-                k.strip(): v.strip() for k, _, v in (x.partition("=") for x in given.split(","))
-            }
+            given = {k.strip(): v.strip() for k, v in re.findall("([^,=]+)=([^,]*)", given)}
         arguments = as_dict(given)
         self.version = as_text(results.get("lm_eval_version"))
         samples = source.file if source.rendered and source.file else PurePosixPath(source.path)
         match = SAMPLES_NAME.fullmatch(samples.name)
-        self.task = match["task"] if match else None
+        tasks = [name for name in as_dict(results.get("configs")) if f"_{name}.j" in samples.name]
+        self.task = match["task"] if match else max(tasks, key=len, default=None)
         self.shots = as_count(as_dict(results.get("n-shot")).get(self.task or ""))
         is_api = "completions" in model
         batch = None if source.rendered else as_count(config.get("batch_size"))
@@ -186,9 +186,9 @@ class LmEvalLog(HarnessLog):
 
 
 def _argument_lists(value: Any) -> list[list[Any]]:
-    """Those of each request: {"gen_args_0": {"arg_0": ..., "arg_1": ...}, ...}."""
+    """Those of each request: {"gen_args_0": {"arg_0": ..., "arg_1": ...}, ...}; once a list."""
     groups = as_dict(value).items()
-    requests = [list(as_dict(given).values()) for name, given in groups if name[:9] == "gen_args_"]
-    if not all(requests or [[]]):
+    named = [list(as_dict(given).values()) for name, given in groups if name[:9] == "gen_args_"]
+    if not all(map(as_list, requests := as_list(value) or named or [[]])):
         raise DataError("no_sample", harness="lm-eval", fields=["arguments.gen_args_0"])
     return requests
