@@ -55,12 +55,13 @@ def with_prediction(
         if simulated and not shape.hybrid and not shape.attention.sliding_layers:
             hits = simulated.cached_tokens / workload.input_tokens
             run = replace(run, predicted_prefix_hit_rate=hits)
-    if gpu is None or not Settings.of(run.engine).step_tokens:
+    settings = Settings.of(run.engine).over(run.settings)  # also what only `--engine-arg` said
+    if gpu is None or not run.engine.get("max_num_batched_tokens"):
         return run
     with suppress(ChunkscopeError):
-        run = replace(run, predicted_figures=simulator.run(run.settings).figures)
+        run = replace(run, predicted_figures=simulator.run(settings).figures)
     with suppress(ChunkscopeError):
-        run = _with_memory(run, simulator)
+        run = _with_memory(run, simulator, settings)
     return run
 
 
@@ -87,13 +88,12 @@ def prompt_steps(run: SimulatedRun) -> list[tuple[int, list[tuple[int, int]]]]:
     return [(step.decode_requests, [(c.start, c.end) for c in step.chunks]) for step in steps]
 
 
-def _with_memory(run: Run, simulator: Simulator) -> Run:
+def _with_memory(run: Run, simulator: Simulator, settings: Settings) -> Run:
     """The peak is that of the warm-up, when all requests are there at once."""
     there, workload = simulator.deployment, simulator.workload
     requests = tuple(replace(request, arrival_s=0.0) for request in workload.requests)
     at_once = replace(workload, requests=requests, concurrency=None)
     warm_up = simulated_as_measured(run, replace(simulator, workload=at_once), EVERY_STEP)
-    settings = Settings.of(run.engine).over(run.settings)
     memory = there.memory(settings, longest=workload.longest)
     model = there.memory_model(settings)
     if warm_up is None or memory is None or model is None:

@@ -9,7 +9,7 @@ from chunkscope.planning.request import PlanRequest
 from chunkscope.prefixes.sharing import Stretch
 from chunkscope.simulation.workload import Request, Workload
 from chunkscope.verification.predicting import with_prediction
-from chunkscope.verification.result import Machine
+from chunkscope.verification.result import Machine, Run
 from chunkscope.vllm.enums import Task
 from chunkscope.vllm.settings import Settings
 from tests.build import run
@@ -71,15 +71,20 @@ def test_at_a_rate_only_steps_of_a_known_gpu_can_be_timed() -> None:
     assert predicted(workload=later, machine=h200) == (32 + 48 + 64) / 600
 
 
-def test_memory_is_predicted_of_the_numbers_that_the_kv_cache_has() -> None:
-    """The engine's facts do not say that the KV cache is of 8 bits: the setting does."""
+def test_what_is_predicted_is_of_the_kv_cache_that_the_engine_has() -> None:
+    """Its facts do not say that it is of 8 bits: the setting does. How much memory it may have was
+    said to the engine, not in a setting."""
     h200 = Machine(device="cuda", gpu="NVIDIA H200", gpus=1, vllm="0.28.0")
-    engine = {**ENGINE, "gpu_memory_utilization": 0.9, "max_model_len": 4_096}
-    tokens = [
-        with_prediction(
-            run("plan", 1.0, engine=engine, settings=Settings(kv_cache_dtype=dtype)),
-            *(LLAMA, h200, WORKLOAD, PlanRequest()),
-        ).predicted.kv_cache_tokens
-        for dtype in (None, "fp8")
-    ]
+    requests = tuple(replace(r, output_tokens=99) for r in WORKLOAD.requests * 200)
+    many = replace(WORKLOAD, requests=requests)
+
+    def of(dtype: str | None, share: float) -> Run:
+        asked = {**ENGINE, "gpu_memory_utilization": share, "max_model_len": 256}
+        asked |= {"max_num_seqs": 900, "max_num_batched_tokens": 4_096, "num_gpu_blocks": 60_000}
+        made = run("plan", 1.0, engine=asked, settings=Settings(kv_cache_dtype=dtype))
+        return with_prediction(made, LLAMA, h200, many, PlanRequest())
+
+    tokens = [of(dtype, 0.9).predicted.kv_cache_tokens for dtype in (None, "fp8")]
     assert tokens[1] == pytest.approx(2 * tokens[0], rel=0.01)
+    steps = [of(None, share).predicted_figures.steps for share in (0.9, 0.12)]
+    assert steps[1] > 1.1 * steps[0]
