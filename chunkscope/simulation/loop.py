@@ -1,6 +1,6 @@
 """Requests through the scheduler, with a clock: schedule a step, let it take its time, repeat."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, count, pairwise, repeat
@@ -67,7 +67,7 @@ def simulated(
     Without `figures` one learns sooner what is sure; they would take a second run.
     """
     check_sizes(settings)
-    check_requests(scenario.requests, settings, pool, scenario.rules)
+    check_requests(scenario, settings, pool)
     states, model = _states(scenario, pool.block_size), _step_model(scenario, settings)
     start, name, engines, known = states[0].arrival_s, scenario.policy, [], Outlook()
     concurrency = scenario.concurrency or len(states)
@@ -91,15 +91,13 @@ def simulated(
     return known, partial(_result, scenario, settings, pool, states, engines)
 
 
-def check_requests(
-    requests: Iterable[Request], settings: Settings, pool: KvPool, rules: Rules
-) -> None:
+def check_requests(scenario: Scenario, settings: Settings, pool: KvPool) -> None:
     """InputError where no engine could ever serve the longest request with this setting."""
-    totals = [request.prompt_tokens + request.output_tokens for request in requests]
+    totals = [request.prompt_tokens + request.output_tokens for request in scenario.requests]
     if not totals:
         raise InputError("there are no requests", hint="is the profile or trace empty?")
-    tokens, blocks = max(totals), GroupBlocks(settings, pool, rules)
-    place = totals.index(tokens) + 1
+    tokens, blocks = max(totals), GroupBlocks(settings, pool, scenario.rules)
+    place, limit = totals.index(tokens) + 1, settings.max_model_len
     chunked = settings.enable_chunked_prefill or settings.long_prefill_token_threshold
     if blocks.to_reserve(tokens - 1) + blocks.state > pool.num_blocks:
         raise InputError(  # the last token is never read back, so it needs no room
@@ -107,6 +105,8 @@ def check_requests(
             f"{max(0, round(pool.num_blocks * pool.tokens_per_block)):,}",
             hint="plan for a GPU with more memory, or leave such requests out",
         )
+    if limit is not None and tokens > limit:
+        raise InputError(f"request {place:,} has {tokens:,} tokens, max_model_len is {limit:,}")
     # A request that is preempted at its end is read again whole, with all but its last token.
     if not chunked and tokens - 1 > settings.step_tokens:
         raise InputError(

@@ -87,6 +87,7 @@ def test_a_preempted_request_has_a_gap_as_long_as_it_waited():
         pytest.param([], ARGS, "requests", id="nothing to do"),
         pytest.param([(15_990, 1)], ARGS, "request 1", id="larger than the cache"),
         pytest.param([(400, 1)], args(enable_chunked_prefill=False), "request 1", id="unchunked"),
+        pytest.param([(40, 40)], args(max_model_len=64), "max_model_len", id="too long"),
     ],
 )
 def test_what_can_never_be_served_is_an_input_error(requests, setting, place):
