@@ -37,12 +37,21 @@ class FastScheduler(Scheduler):
     def _can_come(self) -> bool:
         return bool(self.waiting) and len(self.running) < self.most_running
 
+    def schedule(self) -> Step:
+        """Where nobody must be asked and nobody can come, the step only decodes."""
+        if self.in_turn or self._can_come or self.decoding.blocks_to_come > self.kv_cache.num_free:
+            return super().schedule()
+        step = Step(self.num_steps)
+        self._take_turns()
+        self._decode(step)
+        self.num_steps += bool(step)
+        return step
+
     def steps_alike(self) -> int:
         """Until somebody ends, is preempted, or may come; with windows at the most: `contexts`."""
         others = len(self.running) - len(self.decoding)  # are read, or have ended and make room
-        if self.in_turn and (self.has_windows or others > 1 or not self._is_steady):
-            return 0
-        if not self.in_turn and (not self._goes_on() or (others and self.waiting)):
+        is_steady = self._is_steady and not self.has_windows and others == 1
+        if not is_steady if self.in_turn else (others and self.waiting) or not self._goes_on():
             return 0
         steps = self.decoding.steps_to_end
         for request in self.in_turn:  # one that is read on, if all that is left of a step is its
@@ -54,6 +63,8 @@ class FastScheduler(Scheduler):
                 return 0
         if self.has_windows:
             return steps  # at the most
+        if self._new_blocks(steps) <= self.kv_cache.num_free:
+            return steps
         return bisect_right(range(steps + 1), self.kv_cache.num_free, key=self._new_blocks) - 1
 
     def _new_blocks(self, steps: int) -> int:

@@ -23,12 +23,7 @@ def clipped(path: Path, blocks: int) -> Path:
     return tuple(part._replace(end=min(part.end, blocks)) for part in path if part.start < blocks)
 
 
-class WantedRun(NamedTuple):
-    """A run of which blocks `start` to `end` are wanted."""
-
-    run: SharedRun
-    start: int
-    end: int
+WantedRun = tuple[SharedRun, int, int]  # of which these blocks are wanted: from, to
 
 
 class CacheHit(NamedTuple):
@@ -39,7 +34,7 @@ class CacheHit(NamedTuple):
 
     @property
     def blocks(self) -> int:
-        return self.own + (self.shared[-1].end if self.shared else 0)
+        return self.own + (self.shared[-1][2] if self.shared else 0)
 
     @property
     def evictable(self) -> int:
@@ -107,11 +102,10 @@ class KvCache:
         if not self._caching or request.skips_cache or not (request.path or request.run):
             return CacheHit()
         most = (request.num_tokens - 1) // self.block_size
-        shared = tuple(self._find_shared(request, most)) if request.path else ()
-        run, own = request.run, 0
-        if run is not None and run.start == (shared[-1].end if shared else 0):
-            own = max(0, min(run.end, most) - run.start)
-        return CacheHit(shared, own)
+        hit, run = CacheHit(tuple(self._find_shared(request, most))), request.run
+        if run is not None and run.start == hit.blocks:
+            hit = hit._replace(own=max(0, min(run.end, most) - run.start))
+        return hit
 
     def _find_shared(self, request: RequestState, most: int) -> Iterator[WantedRun]:
         for stretch, start, end in request.path:
@@ -121,13 +115,13 @@ class KvCache:
                 if wanted is None:
                     return
                 yield wanted
-                place = wanted.end
+                place = wanted[2]
 
     def _find_oldest(self, stretch: int, place: int, limit: int) -> WantedRun | None:
         """Of runs with the same blocks the oldest, up to where an older one begins."""
         for run in self._cached.get(stretch, ()):
             if run.start <= place < run.end:
-                return WantedRun(run, place, min(run.end, limit))
+                return run, place, min(run.end, limit)
             if place < run.start < limit:
                 limit = run.start
         return None

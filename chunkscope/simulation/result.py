@@ -25,10 +25,6 @@ class PromptChunk:
     end: int
     prompt_tokens: int
 
-    @property
-    def is_whole(self) -> bool:
-        return self.start == 0 and self.end == self.prompt_tokens
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimelineStep:
