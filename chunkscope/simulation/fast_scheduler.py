@@ -50,8 +50,9 @@ class FastScheduler(Scheduler):
     def steps_alike(self) -> int:
         """Until somebody ends, is preempted, or may come; with windows at the most: `contexts`."""
         others = len(self.running) - len(self.decoding)  # are read, or have ended and make room
-        is_steady = self._is_steady and not self.has_windows and others == 1
-        if not is_steady if self.in_turn else (others and self.waiting) or not self._goes_on():
+        is_read_on = self._is_steady and not self.has_windows and others == 1
+        goes_on = is_read_on if self.in_turn else self._goes_on() and not (others and self.waiting)
+        if not goes_on:
             return 0
         steps = self.decoding.steps_to_end
         for request in self.in_turn:  # one that is read on, if all that is left of a step is its
@@ -61,9 +62,7 @@ class FastScheduler(Scheduler):
             steps = min(steps, (request.num_tokens - request.num_computed_tokens - 1) // size)
             if self._can_come and size < left:
                 return 0
-        if self.has_windows:
-            return steps  # at the most
-        if self._new_blocks(steps) <= self.kv_cache.num_free:
+        if self.has_windows or self._new_blocks(steps) <= self.kv_cache.num_free:
             return steps
         return bisect_right(range(steps + 1), self.kv_cache.num_free, key=self._new_blocks) - 1
 
