@@ -164,8 +164,8 @@ def _limited(limit: LatencyLimit, run: SimulatedRun) -> Written:
 
 def steps_table(steps: Sequence[TimelineStep]) -> Table | None:
     """The first steps of a run; a letter for each prompt that takes several."""
-    chunks = [c for step in steps for c in step.chunks if c.end - c.start < c.prompt_tokens]
-    split = dict.fromkeys(chunk.request for chunk in chunks)
+    pieces = [c for step in steps for c in step.chunks if c.end - c.start < c.prompt_tokens]
+    split = dict.fromkeys(piece.request for piece in pieces)
     letters = {request: chr(ord("A") + place % 26) for place, request in enumerate(split)}
     rows = []
     for step in steps:

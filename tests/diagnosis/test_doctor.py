@@ -8,12 +8,7 @@ import pytest
 
 import chunkscope
 from chunkscope.diagnosis.diagnosis import Diagnosis, EngineReport
-from chunkscope.diagnosis.doctor import (
-    NOTHING,
-    Context,
-    doctor,
-    report_of,
-)
+from chunkscope.diagnosis.doctor import NOTHING, Context, doctor, report_of
 from chunkscope.diagnosis.phases import Bound, phases
 from chunkscope.diagnosis.servers import reading_of
 from chunkscope.errors import InputError, UsageError

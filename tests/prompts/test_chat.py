@@ -5,12 +5,7 @@ from typing import Any
 
 import pytest
 
-from chunkscope.prompts.chat import (
-    conversation,
-    part_content,
-    release_of,
-    string_content,
-)
+from chunkscope.prompts.chat import conversation, part_content, release_of, string_content
 from chunkscope.sources.base import DataError
 
 USER = {"role": "user", "content": "hi"}

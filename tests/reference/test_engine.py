@@ -24,14 +24,7 @@ from chunkscope.reference.engine import (  # noqa: E402
 from chunkscope.simulation.loop import Scenario, run_setting  # noqa: E402
 from chunkscope.simulation.result import SimulatedRun, TimelineStep  # noqa: E402
 from chunkscope.vllm.settings import KvPool  # noqa: E402
-from tests.reference.small_models import (  # noqa: E402
-    FAMILIES,
-    greedy,
-    model_of,
-    prompt_of,
-    rounding,
-    unchunked,
-)
+from tests.reference.small_models import FAMILIES, greedy, model_of, prompt_of, rounding, unchunked  # noqa: E402
 
 pytestmark = pytest.mark.real
 

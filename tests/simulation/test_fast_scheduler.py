@@ -51,11 +51,9 @@ def known(engine: dict[str, Any], rules: Rules) -> dict[str, Any]:
 @example(seed=3176983841, rules=release("0.32.0").rules)
 def test_every_step_holds_the_same_tokens(drawn, seed, rules):
     asked = drawn(seed)
-    engine, both = known(asked["engine"], rules), {"stretches": asked["stretches"], "rules": rules}
-    plain, fast = (
-        trace(asked["requests"], engine, fast=fast, with_free=True, **both)
-        for fast in (False, True)
-    )
+    engine = known(asked["engine"], rules)
+    how = {"with_free": True, "stretches": asked["stretches"], "rules": rules}
+    plain, fast = (trace(asked["requests"], engine, fast=fast, **how) for fast in (False, True))
     assert fast == plain
 
 

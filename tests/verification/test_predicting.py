@@ -72,8 +72,7 @@ def test_at_a_rate_only_steps_of_a_known_gpu_can_be_timed() -> None:
 
 
 def test_what_is_predicted_is_of_the_kv_cache_that_the_engine_has() -> None:
-    """Its facts do not say that it is of 8 bits: the setting does. How much memory it may have was
-    said to the engine, not in a setting."""
+    """Its facts do not say that it is of 8 bits, no setting how much memory it was given."""
     h200 = Machine(device="cuda", gpu="NVIDIA H200", gpus=1, vllm="0.28.0")
     requests = tuple(replace(r, output_tokens=99) for r in WORKLOAD.requests * 200)
     many = replace(WORKLOAD, requests=requests)
