@@ -29,7 +29,6 @@ from chunkscope.tokenizers.reference import ID_BYTES, engine_name
 from chunkscope.tokenizers.tokenizer import Tokenizer
 
 _GROUP_BYTES = 1 << 17  # at least, for which it is worth to ask a thread
-_MOST_BYTES = 160 << 20  # under way: what is read while a fast engine is loaded
 _MOST_CHOICES = 32  # that are letters or words; more are sentences, and not looked at
 
 
@@ -220,11 +219,11 @@ Owned = tuple[Any, Batch | None]  # whose batch it is; None is the end of all th
 
 
 def in_order(
-    pool: ThreadPoolExecutor, tokenizer: Tokenizer, batches: Iterable[Owned | None]
+    pool: ThreadPoolExecutor, tokenizer: Tokenizer, batches: Iterable[Owned | None], most: int
 ) -> Iterator[Owned]:
     """The same with texts as their ids, answers as their lengths.
 
-    Texts are tokenized in groups, a few of which are under way at a time; none after a None.
+    Texts are tokenized in groups, `most` bytes of which are under way; none after a None.
     """
     waiting: deque[tuple[list[Owned], int, Future[list[bytes]] | None]] = deque()
     group, texts, size, under_way = list[Owned](), list[str](), 0, 0
@@ -239,7 +238,7 @@ def in_order(
             under_way += size
             group, texts, size = [], [], 0
         while waiting and (
-            under_way > _MOST_BYTES or item is None or not waiting[0][2] or waiting[0][2].done()
+            under_way > most or item is None or not waiting[0][2] or waiting[0][2].done()
         ):
             done, done_size, ids = waiting.popleft()
             under_way -= done_size

@@ -1,7 +1,6 @@
 """Sources x tokenizer -> datasets: read, select, count, add up; from the cache where known.
 
-Sources are read one after the other. Only where there is much to read, or it comes from another
-machine, some are read at the same time.
+Only where there is much to read, or it is on another machine, sources are read at the same time.
 """
 
 import io
@@ -50,6 +49,7 @@ from chunkscope.tokenizers.tokenizer import Tokenizer
 _LAYOUT = 22
 _LITTLE_BYTES = 64 << 20  # are read by one thread
 _MOST_READERS = 8
+_MOST_BYTES = 256 << 20  # of texts under way: what is read while a fast engine is loaded
 
 Done = tuple[int, int, int]  # rows, tokens, bytes
 
@@ -78,7 +78,7 @@ class Scan:
             expected_bytes=expected_bytes,
             on_prepare=lambda name: self.listener.tell(note("preparing", tokenizer=name)),
         )
-        self.pool = ThreadPoolExecutor(1)  # made anew for each pass
+        self.most_bytes, self.pool = 0, ThreadPoolExecutor(1)  # anew for each pass
         self.positions = 0  # of the part that was counted last
         self.selections: dict[Any, Selection] = {}  # of small files, by their shape
         same = options.for_dataset("")
@@ -100,8 +100,8 @@ class Scan:
         while True:
             size = sum(source.bytes or 0 for source in sources)  # up to MUCH, 2 threads may wait
             is_slow = size > _LITTLE_BYTES or any(source.url is not None for source in sources)
-            readers = min(self.threads, _MOST_READERS, len(sources)) if is_slow else 1
-            read = ThreadPoolExecutor(readers, "read")
+            readers = min(self.threads, len(sources), _MOST_READERS if is_slow else 1)
+            self.most_bytes, read = _MOST_BYTES // readers, ThreadPoolExecutor(readers, "read")
             self.pool = ThreadPoolExecutor(self.threads + 2 * (size < MUCH), "count")
             self.counting_key = self.tokenizer.counting_key if self.options.use_cache else None
             results: dict[str, DatasetProfile] = {}  # by name
@@ -143,7 +143,7 @@ class Scan:
     def _count(self, scans: Iterator["DatasetScan"], results: dict[str, DatasetProfile]) -> None:
         """Count as long as there are any. The texts of small files are tokenized together."""
         batches = chain.from_iterable(scan.batches() for scan in scans)
-        for scan, batch in in_order(self.pool, self.tokenizer, batches):
+        for scan, batch in in_order(self.pool, self.tokenizer, batches, self.most_bytes):
             if batch is not None:
                 scan.counter.add(batch)
                 scan.tell()

@@ -4,6 +4,7 @@ splintr loads in a tenth of a second; fastokens takes over one, then counts twic
 used for a tokenizer only after `check` found no difference, and where a wheel of it is installed.
 """
 
+import os
 from base64 import b64encode
 from collections.abc import Callable
 from functools import partial
@@ -46,7 +47,6 @@ class FastEngine:
 
         It gives all ids (ID_BYTES each) and the edges of the texts among them (8 bytes each).
         """
-        raise NotImplementedError
 
     def takes(self, text: str) -> bool:
         return not self.only_nfc or text.isascii() or is_normalized("NFC", text)
@@ -88,6 +88,7 @@ class Fastokens(FastEngine):
     package, pays_from = "fastokens", 8_000_000
 
     def load(self, file: Path, pattern: str | None = None) -> Any:
+        os.environ.setdefault("FASTOKENS_BPE_THREADS", "1")  # the threads that ask are enough
         from fastokens import Tokenizer
 
         if pattern is not None:

@@ -184,5 +184,5 @@ def counted(tokenizer: Tokenizer, requests: list[SentRequest]) -> PromptCounter:
     counter.comparison = comparison.TextComparison()
     with ThreadPoolExecutor(2) as pool:
         batches = [(None, counter.batch("requests", Problems(), prompts))]
-        counter.add(next(batch for _, batch in in_order(pool, tokenizer, batches) if batch))
+        counter.add(next(batch for _, batch in in_order(pool, tokenizer, batches, 1) if batch))
     return counter
