@@ -12,8 +12,8 @@ NOT_BUILT = {"qwen2_vl", "qwen2_vl_text", "qwen2_5_vl", "qwen2_5_vl_text", "qwen
 NOT_BUILT |= {"qwen3_vl_moe_text", "kimi_k2"}
 # What a family's default config leaves open.
 COMPLETED = {
-    "hunyuan_v1_dense": {"head_dim": 128},
-    "ministral": {"head_dim": 128},
+    **dict.fromkeys(("hunyuan_v1_dense", "ministral"), {"head_dim": 128}),
+    "lfm2_moe": {"layer_types": ["conv", "conv", "full_attention", "conv"] * 8},
     "nemotron": {"head_dim": 128, "num_key_value_heads": 8},
 }
 # Not only what their default config describes.
@@ -27,8 +27,6 @@ ALSO = {
     "lfm2": {"layer_types": ["conv", "conv", "full_attention", "conv"] * 8},
     "nemotron_h": {"layers_block_type": ["mamba", "mlp", "attention", "mlp", "mamba", "moe"]},
 }  # fmt: skip
-
-
 GEMMA_4_EXPERTS = {"enable_moe_block": True, "num_experts": 16, "moe_intermediate_size": 704,
                    "top_k_experts": 4}  # fmt: skip
 
@@ -42,6 +40,8 @@ def counted(kind, changes):
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(config)
     stated = json.loads(config.to_json_string(use_diff=False))
+    if stated.get("tie_word_embeddings"):  # transformers does not write it
+        del stated["tie_word_embeddings"]
     shape = shape_from_config(stated, name=kind, source="test")
     return sum(weight.numel() for weight in model.parameters()), shape.parameters.total
 
