@@ -45,8 +45,8 @@ class EngineReport(EngineStart):
     symptoms: tuple[Symptom, ...]
 
     def seconds_of(self, bound: Bound) -> float:
-        """Of several engines, as long as it was for each on average."""
-        engines = len({phase.window.engine for phase in self.phases}) or 1
+        """Of several engines that worked, as long as it was for each on average."""
+        engines = len({p.window.engine for p in self.phases if p.bound is not Bound.IDLE}) or 1
         return sum(p.window.seconds for p in self.phases if p.bound is bound) / engines
 
     @property

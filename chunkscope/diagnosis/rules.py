@@ -153,7 +153,7 @@ def _held_back(
     windows, part = engine.windows_of(bound), engine.share_of(bound)
     if not windows or part < LITTLE:
         return None
-    engines = len({phase.window.engine for phase in engine.phases})
+    engines = len({p.window.engine for p in engine.phases if p.bound is not Bound.IDLE})
     seconds = sum(window.seconds for window in windows) / engines
     crowd = {name: max(getattr(w, name) for w in windows) for name in _CROWD}
     evidence = [note("held_for", seconds=seconds, part=part), note("crowd", **crowd), *more]
@@ -169,7 +169,7 @@ def _kv_bound(engine: Engine) -> Symptom | None:
 
 
 def _seqs_bound(engine: Engine) -> Symptom | None:
-    running = max((window.running for window in engine.windows_of(Bound.SEQS)), default=0)
+    running = max((w.running // w.engines for w in engine.windows_of(Bound.SEQS)), default=0)
     return _held_back(engine, Bound.SEQS, note("change_seqs", running=running))
 
 

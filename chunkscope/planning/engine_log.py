@@ -154,7 +154,7 @@ def read_log(name: str, reader: LogReader) -> tuple[Note, ...]:
         reader.feed(b"", last=True)
     if not reader.understood:
         raise InputError(
-            f"{shown} is no log: none of its {reader.lines:,} lines is one that vLLM writes",
+            f"{shown} is no log of vLLM's V1 engine: none of its {reader.lines:,} lines is one",
             hint=hint,
         )
     return tuple(notes)

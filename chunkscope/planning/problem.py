@@ -57,7 +57,7 @@ class Problem:
         if parallel.data > 1 and deployment.entry is Entry.LLM:
             raise UsageError(
                 "--dp is for `vllm serve`: vLLM's LLM class starts one replica",
-                hint="leave out --dp, or choose --entry serve",
+                hint="leave out --dp, or choose --entry serve and a form of it: --emit vllm-args",
             )
         limit, context = shape.limit if shape else None, request.settings.max_model_len
         if limit and context and context > limit:

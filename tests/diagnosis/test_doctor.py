@@ -1,6 +1,7 @@
 """Diagnoses of real logs, and each rule on lines that vLLM writes."""
 
 import gzip
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -164,16 +165,14 @@ UNCACHED = BEGUN.replace("enable_prefix_caching=True", "enable_prefix_caching=Fa
 ARGS = "non-default args: {{'max_num_seqs': {seqs}, 'max_num_batched_tokens': {budget}}}"
 
 
-def test_nothing_limits_an_engine_that_is_well_used() -> None:
-    assert rules(report(BEGUN, *well_used())) == []
-
-
 def test_max_num_seqs() -> None:
     args = stamped(ARGS.format(seqs=32, budget=8192))
     full = [periodic(at(10 * n), running=32, waiting=9, kv=20.0) for n in range(6)]
-    found = report(args, BEGUN, *full)
-    assert rules(found) == ["max-num-seqs"]
-    assert found.symptoms[0].evidence[1].values["waiting"] == 9
+    two = [line.replace("Engine 000", "2 Engines Aggregated").replace("32", "64") for line in full]
+    for lines in (full, two):
+        found = report(args, BEGUN, *lines).symptoms[0]
+        assert (found.rule, found.evidence[1].values["waiting"]) == ("max-num-seqs", 9)
+        assert found.change.values == {"running": 32}, "of each engine"
     assert rules(report(BEGUN, *[line.replace("32", "256") for line in full])) == ["max-num-seqs"]
 
 
@@ -218,8 +217,8 @@ def test_several_engines_are_as_long_busy_as_each_of_them() -> None:
     assert (found.busy_s, found.seconds_of(Bound.CLIENT)) == (40.0, 40.0)
     assert found.symptoms[0].evidence[0].values == {"seconds": 40.0, "part": 1.0}
     assert found.peak_running == 2  # as the rates, which are of both
-    added = [line.replace("Engine 000", "8 Engines Aggregated") for line in one]
-    assert report(*added).engines == 8
+    idle = [re.sub(r": [1-9][\d.]*", ": 0", line.replace("Engine 000", "Engine 2")) for line in one]
+    assert report(*both, *idle).symptoms[0].evidence == found.symptoms[0].evidence
 
 
 def test_a_small_budget_counts_only_where_prompts_waited() -> None:

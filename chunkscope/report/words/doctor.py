@@ -37,7 +37,7 @@ SENTENCES: dict[str, Template] = {
     "max_num_seqs": "max_num_seqs was reached: requests waited while the KV cache had room",
     "queue_bound": "requests waited for their prefill",
     "small_budget": "{names:and} made steps small, and prompts waited",
-    "client_bound": "the client sent too little: nothing waited, the KV cache was nearly empty",
+    "client_bound": "the client sent too little: nothing waited, the KV cache had room",
     "prefill_bound": "steps that read a prompt take much longer, so answers wait",
     "preemptions": "requests were preempted and recomputed",
     "hit_rate": "the prefix cache had far fewer hits than the prompts share",
