@@ -12,7 +12,7 @@ NOT_BUILT = {"qwen2_vl", "qwen2_vl_text", "qwen2_5_vl", "qwen2_5_vl_text", "qwen
 NOT_BUILT |= {"qwen3_vl_moe_text", "kimi_k2"}
 # What a family's default config leaves open.
 COMPLETED = {
-    **dict.fromkeys(("hunyuan_v1_dense", "ministral"), {"head_dim": 128}),
+    **{kind: {"head_dim": 128} for kind in ("hunyuan_v1_dense", "ministral")},
     "lfm2_moe": {"layer_types": ["conv", "conv", "full_attention", "conv"] * 8},
     "nemotron": {"head_dim": 128, "num_key_value_heads": 8},
 }
