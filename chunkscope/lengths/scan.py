@@ -49,7 +49,7 @@ from chunkscope.tokenizers.tokenizer import Tokenizer
 _LAYOUT = 22
 _LITTLE_BYTES = 64 << 20  # are read by one thread
 _MOST_READERS = 8
-_MOST_BYTES = 256 << 20  # of texts under way: what is read while a fast engine is loaded
+_MOST_BYTES = 224 << 20  # of texts under way: what is read while a fast engine is loaded
 
 Done = tuple[int, int, int]  # rows, tokens, bytes
 
