@@ -15,19 +15,23 @@ from typing import Any
 from chunkscope.prompts.chat import Conversation, string_content
 from chunkscope.sources.base import first_line
 from chunkscope.tokenizers.foreign import TemplateRefused
+from chunkscope.tokenizers.resolve import read_json
 
 
 class MistralChat:
     """Counts conversations the way mistral-common encodes them."""
 
-    def __init__(self, few_tokens: str, reference: Callable[[], Any]) -> None:
+    def __init__(self, tekken: Path, reference: Callable[[], Any]) -> None:
         from mistral_common.protocol.instruct.request import ChatCompletionRequest
         from mistral_common.tokens.tokenizers.mistral import MistralTokenizer
 
         self._request, self._reference = ChatCompletionRequest, reference
+        document = read_json(tekken)
+        few, config = document["vocab"][:256], document["config"]
+        config["default_vocab_size"] = len(few) + config["default_num_special_tokens"]
         with TemporaryDirectory() as folder:
             file = Path(folder) / "tekken.json"
-            file.write_text(few_tokens)
+            file.write_text(json.dumps({**document, "vocab": few}))
             self._tokenizer = MistralTokenizer.from_file(str(file))
         self._few = self._tokenizer.instruct_tokenizer
         asking = copy(self._few.tokenizer)

@@ -28,7 +28,7 @@ from chunkscope.tokenizers.reference import (
 from chunkscope.tokenizers.resolve import TokenizerFiles, TokenizerKind, resolve
 from chunkscope.tokenizers.strings import sentences
 
-_LAYOUT = "13"  # raise when the files in the cache change their meaning
+_LAYOUT = "14"  # raise when the files in the cache change their meaning
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +43,6 @@ class TokenizerFacts:
     begin_text: str = ""  # of the token that it puts before a prompt, if there is one
     runs_code: bool = False  # only the tokenizer's own Python counts with it
     json_digest: str = ""  # of the tokenizer.json in the cache
-    few_tokens: str = ""  # a tekken file with the first tokens only
 
     @property
     def json_file(self) -> Path | None:
@@ -55,8 +54,10 @@ def facts_before(
     files: TokenizerFiles, digest: str, trust_remote_code: bool
 ) -> TokenizerFacts | None:
     """What an earlier run prepared; None if none did, or if its files in the cache are damaged."""
+    if files.kind is TokenizerKind.TEKKEN:  # these are all alike
+        return TokenizerFacts(digest=digest, package="tiktoken", special_added=1)
     with suppress(OSError, ValueError, TypeError):
-        facts = TokenizerFacts(**orjson.loads(read_cached("tokenizers", _key(files, digest))))
+        facts = TokenizerFacts(**orjson.loads(read_cached("tokenizers", _key(digest))))
         file = facts.json_file
         is_whole = file is None or file_digest(file) == facts.json_digest
         if is_whole and (trust_remote_code or not facts.runs_code):  # each run is asked anew
@@ -71,8 +72,8 @@ def prepare(
 ) -> tuple[TokenizerFacts, Reference]:
     """Load a tokenizer from its own files, and keep what later runs need."""
     reference = load_source(files, trust_remote_code)
-    known = {name: getattr(reference, name) for name in ("package", "special_added", "few_tokens")}
-    facts = TokenizerFacts(digest=digest, **known)
+    package, added = reference.package, reference.special_added
+    facts = TokenizerFacts(digest=digest, package=package, special_added=added)
     if isinstance(reference, TransformersReference):
         auto = reference.tokenizer
         special = {  # plain text, or a list of it, the way chat templates see them
@@ -92,7 +93,7 @@ def prepare(
     try:
         if isinstance(reference, TokenizersReference):
             facts = _with_json(facts, orjson.loads(reference.backend.to_str()))
-        write_atomically(cache_file("tokenizers", _key(files, digest)), orjson.dumps(asdict(facts)))
+        write_atomically(cache_file("tokenizers", _key(digest)), orjson.dumps(asdict(facts)))
         prune_cache()
     except InputError:  # without a cache it only takes longer, as `analyze` says
         facts = replace(facts, json_digest="")
@@ -140,6 +141,5 @@ def _equal_backend(served: TransformersReference) -> TokenizersReference | None:
     return reference if same else None
 
 
-def _key(files: TokenizerFiles, digest: str) -> str:
-    packages = ("transformers", "tokenizers") if files.kind is TokenizerKind.HF else ()
-    return " ".join([_LAYOUT, digest, *map(engine_name, packages)])
+def _key(digest: str) -> str:
+    return " ".join([_LAYOUT, digest, *map(engine_name, ("transformers", "tokenizers"))])

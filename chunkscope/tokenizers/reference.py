@@ -44,7 +44,6 @@ class Reference:
     special_added = 0
     begin: tuple[int, ...] = ()  # the ids before each prompt
     first_id = 0  # of the library's numbers; a model may have special tokens before them
-    few_tokens = ""  # a tekken file with the first tokens only
 
     def ids(self, texts: list[str]) -> Ids:
         """The tokens of each text, without special tokens, numbered as the library does."""
@@ -175,11 +174,9 @@ class TiktokenReference(Reference):
         special = int(config["default_num_special_tokens"])
         entries = document["vocab"][: config["default_vocab_size"] - special]
         ranks = {a2b_base64(entry["token_bytes"]): entry["rank"] for entry in entries}
-        few = {"vocab": entries[:256], "config": {**config, "default_vocab_size": special + 256}}
         known = {"pat_str": config["pattern"], "mergeable_ranks": ranks, "special_tokens": {}}
         reference = cls(tiktoken.Encoding("tekken", **known))
-        reference.special_added, reference.begin = 1, (1,)  # <s>, as vLLM feeds it
-        reference.first_id, reference.few_tokens = special, orjson.dumps(document | few).decode()
+        reference.first_id, reference.special_added, reference.begin = special, 1, (1,)  # <s>
         return reference
 
     @classmethod

@@ -207,9 +207,8 @@ class Tokenizer:
 
     @cached_property
     def mistral_chat(self) -> MistralChat:
-        """Where `counts_chats_itself`: what does."""
         with foreign_errors(self._title):
-            return MistralChat(self.facts.few_tokens, lambda: self._beside or self.reference)
+            return MistralChat(self._files.files[0], lambda: self._beside or self.reference)
 
     @property
     def chat_day(self) -> datetime.date:
