@@ -12,7 +12,7 @@ from chunkscope.diagnosis.phases import phases
 from chunkscope.diagnosis.rules import Engine, find_symptoms
 from chunkscope.diagnosis.servers import watch
 from chunkscope.errors import ChunkscopeError, UsageError
-from chunkscope.hardware.gpus import find_gpu
+from chunkscope.hardware.gpus import Gpu, find_gpu
 from chunkscope.lengths.profile import Profile
 from chunkscope.models import find_model
 from chunkscope.planning.engine_log import is_model, read_log, weigh_otherwise
@@ -30,7 +30,7 @@ class Context:
 
     plan: Plan | None = None
     profile: Profile | None = None
-    gpu: str | None = None
+    gpu: Gpu | None = None
     model: str | None = None
 
 
@@ -54,8 +54,8 @@ def doctor(
     'ended_context_too_long'
     """
     planned = None if plan is None else Plan.load(plan)
-    counted = None if profile is None else Profile.load(profile)
-    context = Context(plan=planned, profile=counted, gpu=gpu, model=model)
+    sent = None if profile is None else Profile.load(profile)
+    context = Context(plan=planned, profile=sent, gpu=find_gpu(gpu) if gpu else None, model=model)
     if not sources:
         raise UsageError("no log and no server was named", hint="name one, such as vllm.log")
     reports: list[EngineReport] = []
@@ -131,15 +131,15 @@ def _deployment(facts: EngineFacts, context: Context) -> Deployment | None:
     """For the memory model; None where the GPU or the model is not known."""
     plan, name = context.plan, context.model or (Path(facts.model).name if facts.model else None)
     try:
-        gpu = find_gpu(context.gpu) if context.gpu else plan.gpu if plan else None
+        gpu = context.gpu or (plan.gpu if plan else None)
         if gpu is None or facts.device == "cpu":
             return None
         shape = plan.model if plan and plan.model and not context.model else None
         shape = shape or (find_model(name) if name else None)
         return Deployment(release=release(facts.version), shape=shape, gpu=gpu) if shape else None
     except ChunkscopeError:
-        if context.gpu and context.model:
-            raise  # both were asked for by name
+        if context.model:
+            raise  # it was asked for by name
         return None
 
 

@@ -13,6 +13,7 @@ from chunkscope.diagnosis.doctor import NOTHING, Context, doctor, report_of
 from chunkscope.diagnosis.phases import Bound, phases
 from chunkscope.diagnosis.servers import reading_of
 from chunkscope.errors import InputError, UsageError
+from chunkscope.hardware.gpus import find_gpu
 from chunkscope.planning.engine_log import read_log
 from chunkscope.verification.endpoint import metrics
 from chunkscope.verification.endpoint.server import Server
@@ -45,8 +46,7 @@ def well_used() -> list[str]:
 
 
 def test_a_log_without_figures_is_not_said_to_be_fine() -> None:
-    start = doctor(LOGS / "vllm-0.24-h200-fits.log")
-    assert not start.symptoms
+    assert not doctor(LOGS / "vllm-0.24-h200-fits.log").symptoms
 
 
 # -- real logs -----------------------------------------------------------------------------------
@@ -153,7 +153,7 @@ def test_a_budget_that_is_not_known_is_not_said_to_be_fine(lines, changes) -> No
 
 def test_an_fp8_kv_cache_is_predicted_as_one() -> None:
     begun = BEGUN.replace("kv_cache_dtype=fp8", "kv_cache_dtype=auto")
-    context = Context(gpu="h200", model="llama-3.1-8b")
+    context = Context(gpu=find_gpu("h200"), model="llama-3.1-8b")
     plain, small = (report(line, context=context).predicted for line in (begun, BEGUN))
     assert small.kv_cache_tokens == pytest.approx(2 * plain.kv_cache_tokens, rel=0.01)
 
@@ -228,13 +228,9 @@ def test_a_small_budget_counts_only_where_prompts_waited() -> None:
 
 
 def test_eager_auto_fit_and_refusals() -> None:
-    lines = [
-        stamped(START.format(version="0.24.0")),
-        stamped("Auto-fit max_model_len: reduced from 131,072 to 40,960 to fit in available"),
-        stamped(
-            "The decoder prompt (length 2100) is longer than the maximum model length of 2048."
-        ),
-    ]
+    fit = "Auto-fit max_model_len: reduced from 131,072 to 40,960 to fit in available"
+    refused = "The decoder prompt (length 2100) is longer than the maximum model length of 2048."
+    lines = [stamped(text) for text in (START.format(version="0.24.0"), fit, refused)]
     expected = {"refused-prompts": 0.95, "auto-fit": 0.3, "eager": 0.25}
     assert {s.rule: s.effect for s in report(*lines).symptoms} == expected
     for longest, effect in ((40_960, 0.9), (40_959, None)):
@@ -292,7 +288,7 @@ def test_the_plan_is_laid_beside_it() -> None:
     differs = {d.name: (d.planned, d.actual) for d in found.differences}
     assert differs["max_model_len"] == (planned.settings.max_model_len, 4_096)
     assert "tensor_parallel_size" not in differs
-    by_name = report(begun, context=Context(gpu="h200"))
+    by_name = report(begun, context=Context(gpu=find_gpu("h200")))
     unnamed = report(stamped("Using max model len 4096"), context=Context(plan=planned))
     assert found.gpu == by_name.gpu == unnamed.gpu == "NVIDIA H200"
     assert found.predicted == by_name.predicted
@@ -355,3 +351,5 @@ def test_no_source_and_a_folder(tmp_path: Path) -> None:
         doctor(tmp_path)
     with pytest.raises(InputError, match="nowhere"):
         doctor(tmp_path / "nowhere.log")
+    with pytest.raises(UsageError, match="unknown GPU"):
+        doctor(LOGS / "vllm-0.24-h200-fits.log", gpu="h2000")

@@ -30,9 +30,9 @@ def test_what_is_no_amount_of_memory_is_refused(text):
     ("name", "card"),
     [
         *(("H200", "h200"), ("NVIDIA H200", "h200"), ("NVIDIA H100 80GB HBM3", "h100")),
-        *(("4090", "rtx-4090"), ("NVIDIA GeForce RTX 4090", "rtx-4090")),
+        *(("4090", "rtx-4090"), ("RTX4090", "rtx-4090"), ("H100-SXM5-80GB", "h100")),
         *(("NVIDIA A100-SXM4-80GB", "a100"), ("a100-80gb", "a100")),
-        ("AMD Instinct MI300X", "mi300x"),
+        *(("NVIDIA GeForce RTX 4090", "rtx-4090"), ("AMD Instinct MI300X", "mi300x")),
     ],
 )
 def test_a_gpu_is_found_by_any_of_its_names(name, card):
