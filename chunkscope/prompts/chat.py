@@ -48,8 +48,9 @@ _CONTENTS = ("content", "value", "text")  # where a message has its text; OpenAI
 TOOL_FIELDS = ("tools", "functions", "function")
 # Row-level fields that change what is rendered.
 _PASSED_ON = ("documents", "add_generation_prompt", "reasoning_effort")
-ROW_FIELDS = (*TOOL_FIELDS, *_PASSED_ON, "chat_template_kwargs", "continue_final_message")
-_FUNCTION_KEYS = ("name", "description", "parameters")
+SYSTEMS = ("system", "system_prompt", "instructions")  # what goes before messages without one
+ROW_FIELDS = (*TOOL_FIELDS, *SYSTEMS, *_PASSED_ON, "chat_template_kwargs", "continue_final_message")
+FUNCTION_KEYS = ("name", "description", "parameters")
 _REFUSED_KWARGS = {"chat_template", "tokenize", "conversation", "messages", "tools"}
 
 
@@ -75,6 +76,10 @@ def conversation(value: Any, row: Mapping[str, Any], vllm: Release = NEWEST) -> 
     if chats := plain_conversations([value], [row]):
         return chats[0]
     messages = [_message(message, number, vllm) for number, message in enumerate(value, start=1)]
+    systems = [row[name] for name in SYSTEMS if row.get(name)]
+    if systems and messages[0]["role"] != "system":
+        with suppress(DataError):  # it is something else
+            messages.insert(0, _message({"role": "system", "content": systems[0]}, 0, vllm))
     media = sum(_media(message["content"]) for message in messages)
     return Conversation(messages, _tools(row, vllm), _template_kwargs(row), media)
 
@@ -207,7 +212,7 @@ def _tool(tool: Any, vllm: Release) -> dict[str, Any]:
         raise DataError("unnamed_tool")
     if (kind := extra.pop("type", "function")) != "function":
         raise DataError("unknown_tool", type=shorten(kind))
-    named = dict.fromkeys(_FUNCTION_KEYS) | function
+    named = dict.fromkeys(FUNCTION_KEYS) | function
     # Keys that it knows are left out where they are null.
     strict = ["strict"] if vllm >= (0, 24) else []
     deferred = ["defer_loading"] if vllm >= (0, 21) else []
@@ -215,7 +220,7 @@ def _tool(tool: Any, vllm: Release) -> dict[str, Any]:
         named["defer_loading"] = extra.get("defer_loading")
     return {
         "type": "function",
-        "function": _written(named, _FUNCTION_KEYS, [*strict, *deferred], vllm),
+        "function": _written(named, FUNCTION_KEYS, [*strict, *deferred], vllm),
         **_written(extra, (), deferred, vllm),
     }
 

@@ -220,7 +220,7 @@ TEXT_FIELDS = (
     *("prompt", "question", "input", "inputs", "text", "instruction", "query", "problem"),
     *("problem_statement", "task", "content", "sentence", "turns", "prompts", "questions"),
     *("goal", "intent", "premise", "ctx", "passage", "document", "article", "context", "story"),
-    *("sentence1", "question1"),
+    *("sentence1", "question1", "dialogue", "behavior"),
 )
 # Two fields that are one prompt.
 _PAIRS = (
@@ -234,7 +234,6 @@ _TEXT_KEYS = ("text", "stem", "content", "question", "prompt", "value", "body")
 _QUESTIONS = {"question", "query", "prompt", "instruction", "problem"}
 # A part of a longer name that says as much: `question_content`, `user_input`.
 _PROMPT_WORDS = {*_QUESTIONS, "task", "intent", "statement", "input"}
-_SYSTEMS = {"system", "system_prompt", "instructions"}  # what a chat may begin with
 _GIVEN = {"context", "contexts", "passage", "history"}  # what goes before a question
 _MEDIA = re.compile(r"(image|img|audio|video)s?(_?(\d+|path|url|file))?", re.IGNORECASE)
 _CONTAINER = re.compile(r"[a-z\d][\w./-]*:[\w.-]+(@sha256:\w+)?")  # Docker's kind of image
@@ -452,18 +451,14 @@ class _Guess:
         lines = sum(isinstance(record, str) for record in self.head)
         yield lines, text_of(RECORD, label=whole)
         # OpenAI's messages, and request bodies of its batch files: of /v1/responses also a text.
-        if leaf := self.leaves.get(BATCH_INPUT):
-            urls = [str(record.get("url")) for record in self.head if isinstance(record, dict)]
-            yield sum(url.endswith("/responses") for url in urls), self._chat(leaf.path)
+        given = FieldPath(BATCH_INPUT)
+        urls = [str(record.get("url")) for record in self.head if given.find(record)]
+        yield sum(url.endswith("/responses") for url in urls), self._chat(given)
         yield from self._chats(("messages",), ("body", "messages"), ("body", "input"))
         yield from self._texts(("body", "prompt"), ("body", "input"))
         yield from self._chats(("conversations",), ("conversation",), ("prompt",))
         lists = [record for record in self.head if isinstance(record, list)]
         yield sum(map(begins_a_chat, lists)), self._chat(RECORD)
-        trace = trace_columns(self.head)
-        counted = sum(isinstance(r, dict) and trace.prompt in r for r in self.head) if trace else 0
-        if trace and trace.output:
-            yield counted, lengths_of(trace)
         chats = [f.path.steps for f in self.likely if f.chats * 2 >= len(self.head)]
         chats.sort(key=len)
         # Messages are what was sent, unless a question stands beside what went before it.
@@ -472,15 +467,18 @@ class _Guess:
         yield from self._one_by_one()
         names = [key for name in TEXT_FIELDS for key in self.keys if key.lower() == name]
         yield from self._texts(*((key,) for key in names))
+        first, second = (FieldPath(("turns", turn, "content")) for turn in (0, 1))  # Arena-Hard's
+        single = [r for r in self.head if first.find(r) and second.find(r) is None]
+        yield len(single), text_of(first)
         yield from self._chats(*(steps for steps in chats if steps not in sure))
         # `question.stem`, `row.prompt`: the text of an object, and the prompt in one.
         inner = [(name, key) for name in names for key in _TEXT_KEYS]
         keys = [key for key in self.keys if not is_no_prompt(key)]
         inner += [(key, name) for key in keys for name in TEXT_FIELDS]
         yield from (self._text(self.leaves[steps]) for steps in inner if steps in self.leaves)
-        # A lone input_length beside a text prompt says little: then the text is counted.
-        if trace and not trace.output:
-            yield counted, lengths_of(trace)
+        # A length beside a text prompt says little of another tokenizer: then the text is counted.
+        if trace := trace_columns(self.head):
+            yield sum(trace.prompt in as_dict(r) for r in self.head), lengths_of(trace)
         # The longest column of a table without a header, whose columns readers call column0...
         if self.keys and all(re.fullmatch(r"column\d+", key) for key in self.keys):
             column = max(self.leaves.values(), key=lambda leaf: leaf.chars)
@@ -489,8 +487,10 @@ class _Guess:
         # `question_content`, `user_prompt`: of names that sound like one, that with most text.
         texts = [leaf for leaf in self.likely if not leaf.chats and len(leaf.path.steps) == 1]
         yield from [self._text(leaf) for leaf in texts if _sounds_like_a_prompt(leaf)][:1]
-        # The only field that holds text in most records, unless it is there to name them.
+        # The only text in most records, or the only likely one, unless it is there to name them.
         common = [leaf for leaf in self.common if not are_identifiers(leaf.texts)]
+        if self.head[1:] and self.likely and self.likely == self.prose[:1]:
+            common = [leaf for leaf in common if leaf in self.likely]
         if len(common) == 1 and not are_labels(common[0].texts):
             leaf = common[0]
             if not is_no_prompt(leaf.path.text) or _sounds_like_a_prompt(leaf):
@@ -506,10 +506,10 @@ class _Guess:
         if path.steps and path.steps[-1] == 0:
             outer = FieldPath(path.steps[:-1])
             if any(map(FieldPath((*outer.steps, 1)).find, self.head)):
-                uncounted.append(_left_out(path.text, (), f"--each={outer.text}"))
+                uncounted.append(_left_out(path.text, [], [], f"--each={outer.text}"))
         beside = [path.steps[:1], *((name,) for name in chat.ROW_FIELDS)]
         if more := self._companions([path], beside, is_chat=True):
-            uncounted.append(_left_out(path.text, more, "--template=TEXT"))
+            uncounted.append(_left_out(path.text, more, [f"{path.text}|json"]))
         return self.chat_of(path, uncounted=uncounted)
 
     def _texts(self, *fields: Steps) -> Iterator[Candidate]:
@@ -530,8 +530,7 @@ class _Guess:
                 first = FieldPath((*steps, 0))
                 texts = sum(isinstance(first.find(record), str) for record in self.head)
                 longer = self._companions([path := FieldPath(steps)])
-                more = [f"--field={name}" for name in (*longer, path.text) if longer]
-                uncounted = _left_out(first.text, longer, f"--each={path.text}", *more)
+                uncounted = _left_out(first.text, longer, [path.text], f"--each={path.text}")
                 yield texts, text_of(first, uncounted=(uncounted,))
 
     def _text(self, *fields: Leaf) -> Candidate:
@@ -541,9 +540,8 @@ class _Guess:
         beside = [f"{name}|json" for name in tools]
         beside += self._companions(own, [(name,) for name in tools])
         names = [path.text for path in own]
-        use = [f"--field={name}" for name in (*beside, *names)]
-        uncounted = [_left_out(" + ".join(names), beside, *use)] if beside else []
-        selection = text_of(*own, is_last_optional=len(own) > 1, uncounted=uncounted)
+        uncounted = [_left_out(" + ".join(names), beside, names)] if beside else []
+        selection = text_of(*own, asks=0, uncounted=uncounted)
         return len(fields[0].texts), selection
 
     def _one_by_one(self) -> Iterator[Candidate]:
@@ -571,9 +569,8 @@ class _Guess:
         chars = sum(self.leaves[steps].chars for steps in chosen if steps in self.leaves)
         apart, first = (*self.answers, *others, *chosen), own[0].steps
         above = first[: -2 if first[-1:] == (0,) else -1]
-        names = _SYSTEMS if above != BATCH_INPUT[:1] else set()
-        if not is_chat and str(*first[-1:]).lower() in _QUESTIONS - {"prompt"}:
-            names = names | _GIVEN
+        asks = str(*first[-1:]).lower() in _QUESTIONS - {"prompt"}
+        names = set() if is_chat else {*chat.SYSTEMS, *(_GIVEN if asks else ())}
         companions: dict[str, str] = {}
         for leaf in self.likely:
             steps, text, place = leaf.path.steps, printable(leaf.path.text), len(above)
@@ -585,15 +582,16 @@ class _Guess:
         return list(companions.values())
 
 
-def _left_out(counted: str, beside: Sequence[str], *use: str) -> Note:
+def _left_out(counted: str, beside: list[str], own: list[str], *use: str) -> Note:
     """That only this is counted, of a list the first; which options count the rest, too."""
+    fields = [f"--field={name}" for name in (*beside, *own) if beside]
     code = "left_out" if beside else "first_counted"
-    return note(code, counted=counted, beside=[*beside], use=[*use])
+    return note(code, counted=counted, beside=beside, use=[*use, *fields])
 
 
 def _sounds_like_a_prompt(leaf: Leaf) -> bool:
     name = leaf.path.text
-    return name not in _SYSTEMS and not _PROMPT_WORDS.isdisjoint(_name_parts(name))
+    return name not in chat.SYSTEMS and not _PROMPT_WORDS.isdisjoint(_name_parts(name))
 
 
 def _of_one(steps: Steps, lists: Steps) -> FieldPath:

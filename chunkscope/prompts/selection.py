@@ -32,7 +32,8 @@ from chunkscope.prompts.paths import (
 )
 from chunkscope.sources.base import Chunk, DataError, Problems
 
-BATCH_INPUT = ("body", "input")  # of requests to /v1/responses, as vLLM's server reads them
+# Of requests to /v1/chat/completions and /v1/responses, as vLLM's server reads them.
+BATCH_MESSAGES, BATCH_INPUT = ("body", "messages"), ("body", "input")
 Kind = Literal["text", "chat", "lengths", "requests"]
 PER_DATASET = ("fields", "each", "template", "choices", "output_field")  # or NAME=... for one
 
@@ -148,13 +149,16 @@ def find_choices(head: Sequence[Any]) -> Choices:
 
 # --- traces, which hold lengths in tokens: there is nothing to tokenize ---------------------------
 
-# Prompt and output columns of the traces in use: Azure's, Mooncake's, Vidur's, BurstGPT's.
+# Prompt and output columns of traces (Azure's, Mooncake's, Vidur's, BurstGPT's) and usage logs.
 _BLANKS = re.compile(r"[\s_-]+")
 _PAIRS = {
     "contexttokens": "generatedtokens",
     "inputlength": "outputlength",
     "numprefilltokens": "numdecodetokens",
     "requesttokens": "responsetokens",
+    "prompttokens": "completiontokens",
+    "inputtokens": "outputtokens",
+    "promptlen": "outputlen",
 }
 _BLOCKS = "hashids"  # Mooncake's: numbers that stand for blocks of a prompt's tokens
 
@@ -324,13 +328,12 @@ class Selection:
         return text if all_unicode((text,)) else None
 
 
-def text_of(*fields: FieldPath, is_last_optional: bool = False, **more: Any) -> Selection:
-    """The fields one after the other; of an instruction and its input a row may lack the last."""
+def text_of(*fields: FieldPath, asks: int = -1, **more: Any) -> Selection:
+    """The fields one after the other; a row may lack any but the one that asks."""
+    needed = fields[asks]
 
     def prompt(record: Any) -> str:
-        if not is_last_optional:
-            return JOINER.join([text_at(record, path) for path in fields])
-        present = fields if fields[-1].find(record) is not None else fields[:-1]
+        present = [path for path in fields if path is needed or path.find(record) is not None]
         return JOINER.join(filter(None, (text_at(record, path) for path in present)))
 
     return Selection(
@@ -363,12 +366,12 @@ def chat_of(
     holder = FieldPath(path.steps[: keys[-1]]) if keys else None
 
     def prompt(record: Any) -> chat.Conversation:
-        row = as_dict(holder.find(record) if holder else None)
-        messages, first = json_in(path.get(record)), row.get("instructions")
-        if path.steps == BATCH_INPUT and isinstance(messages, str):
+        row, steps = as_dict(holder.find(record) if holder else None), path.steps
+        if steps in (BATCH_MESSAGES, BATCH_INPUT):  # a file may hold requests of both kinds
+            steps = BATCH_MESSAGES if "messages" in row else BATCH_INPUT
+        messages = json_in(FieldPath(steps).get(record))
+        if steps == BATCH_INPUT and isinstance(messages, str):
             messages = [{"role": "user", "content": messages}]
-        if path.steps == BATCH_INPUT and first and isinstance(messages, list):
-            messages = [{"role": "system", "content": first}, *messages]
         return chat.conversation(messages, row, vllm)
 
     # Tools and the like stand beside the messages; in a request body they come with it.

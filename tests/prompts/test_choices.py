@@ -109,9 +109,7 @@ def test_nothing_is_noted_of_other_data(record: dict[str, Any], options: dict[st
     assert choose({"question": "Which one of them?"} | record, **options).uncounted == ()
 
 
-def test_a_table_without_a_header_has_its_choices_between_question_and_letter(
-    shared: Path,
-) -> None:
+def test_without_a_header_choices_are_between_question_and_letter(shared: Path) -> None:
     file = shared / "data" / "mmlu" / "headerless_professional_law.csv"
     rows = read(file).records
     (note,) = choose(*rows[:100]).uncounted

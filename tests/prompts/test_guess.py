@@ -68,8 +68,7 @@ SETS: dict[str, tuple[Callable[[int], Row], str, tuple[str, ...]]] = {
     "SWE-bench": (
         lambda n: {"repo": "astropy/astropy", "instance_id": f"astropy__astropy-{n}",
                    "base_commit": "d16bfe05a744909de4b27f5875fe0d4ed41ce607", "patch": CODE,
-                   "problem_statement": f"The matrix is wrong for {n}", "hints_text": LONG,
-                   "created_at": "2022-03-03T15:14:54Z", "test_patch": CODE},
+                   "problem_statement": f"The matrix is wrong for {n}", "hints_text": LONG},
         "problem_statement", (),
     ),
     "MT-Bench": (
@@ -79,7 +78,6 @@ SETS: dict[str, tuple[Callable[[int], Row], str, tuple[str, ...]]] = {
     ),
     "LiveCodeBench": (
         lambda n: {"question_title": "Short Sort", "question_content": f"There are {n} cards. ",
-                   "question_id": f"1873_{n}", "contest_date": "2023-08-21T00:00:00",
                    "starter_code": "", "public_test_cases": '[{"input": "6 a"}]' * 99,
                    "private_test_cases": "eJxrYJ0dgAEHGF9" * 99},
         "question_content", (),
@@ -180,8 +178,10 @@ SQUAD = "paragraphs.context + paragraphs.qas.question, each of paragraphs, parag
         ({"prompt": r"[{'role': 'user', 'content': '\d'}]"}, "chat", "prompt (chat)"),
         ({"url": "https://example.org/responses", "text": "a b"}, "text", "text"),
         (CHAT, "chat", "record (chat)"),
-        ({"text": "x"} | LENGTHS, "lengths", "input_length (lengths)"),
-        ({"prompt": "x", "input_length": 1}, "text", "prompt"),
+        ({"name": "Big run"} | LENGTHS, "lengths", "input_length (lengths)"),
+        ({"text": "x"} | LENGTHS, "text", "text"),
+        ({"Behavior": "How is it?", "Tags": "", "BehaviorID": "a_1"}, "text", "Behavior"),
+        ({"cluster": "A b", "turns": [{"content": "How is it?"}]}, "text", "turns[0].content"),
         ({"timestamp": 3, "input_length": 1}, "lengths", "input_length (lengths)"),
         ({"instruction": "i", "input": "x", "output": "o"}, "text", "instruction + input"),
         ({"premise": "a b", "hypothesis": "c d", "label": 0}, "text", "premise + hypothesis"),
@@ -230,6 +230,7 @@ def test_fields_are_looked_for_four_levels_deep_and_fifty_wide() -> None:
 def test_the_surest_name_decides_where_half_of_the_records_have_it() -> None:
     rows = [{"question": "a a"}, {"question": "b b"}, {"prompt": "p p"}]
     assert choose(*rows[1:]).label == "prompt"
+    assert choose(*[{"report": LONG, "summary": "It is so."}] * 2).label == "report"
     assert choose(*rows).label == "question"
     prompts, bad = extract(choose(*rows), *rows)
     assert (prompts.positions, bad) == ([1, 2], [3])
@@ -243,6 +244,9 @@ def test_alpaca_rows_may_have_no_input() -> None:
     dolly = [{"instruction": f"Add {n}", "context": LONG * (n < 3)} for n in range(8)]
     (note,) = choose(*dolly).uncounted
     assert in_short(note) == "left_out --field=context --field=instruction"
+    named = choose(*dolly, fields=("context", "instruction"))
+    odd = ({"context": None, "instruction": "Go"}, {"context": LONG, "instruction": None})
+    assert extract(named, *odd, dolly[3]) == (([1, 3], ["Go", "Add 3"], None, None), [2])
     more = {"system": "Be kind.", "history": [["Hi, you.", "Hi, too."]], "context": "Kim ran."}
     (note,) = choose(rows[0] | more).uncounted
     assert note.values["beside"] == ["history[][]", "system", "context"]
@@ -294,12 +298,10 @@ def test_a_question_beside_what_was_said_before_is_the_prompt_and_the_rest_is_na
     assert selection.label == "question"
     (history,) = selection.uncounted
     assert history.values["use"] == ["--field=history|json", "--field=question"]
-    chats = [{"messages": [user(1)], "system": "Be kind."}, {"messages": [user(1)], "system": ""}]
-    texts = [{"prompt": LONG, "system": "Be kind."}]
-    rows = (chats, chats[1:], [{"params": chats[0]}], texts)
-    named = [choose(*some).uncounted for some in rows]
-    expected = [["system"], ["params.system"], ["system"]]
-    assert [one.values["beside"] for notes in named for one in notes] == expected
+    (system,) = choose({"prompt": LONG, "system": "Be kind."}).uncounted
+    assert system.values["use"] == ["--field=system", "--field=prompt"]
+    (longer,) = choose({"messages": [user(1)], "file": LONG, "memo": LONG}).uncounted
+    assert longer.values["use"] == ["--field=memo", "--field=messages|json"]
 
 
 def test_an_answer_at_the_end_of_most_chats_is_noted_and_a_picture_beside_a_text() -> None:

@@ -40,7 +40,7 @@ def test_a_real_log_gives_what_was_sent_in_that_order(shared: Path, name: str) -
     for found, sent in zip(log.records, truth, strict=True):
         assert (found["id"], found["epoch"]) == (sent["doc_id"], sent["epoch"])
         assert found["messages"] == list(map(as_sent, sent["messages"]))
-        assert [tool["function"] for tool in found["tools"] or []] == sent["tools"]
+        assert found["functions"] == sent["tools"]
         assert found["max_tokens"] == sent["gen_kwargs"].get("max_tokens")
         # The mock server that these were sent to counted words.
         words = [len(message["content"].split()) for message in sent["messages"]]
@@ -135,7 +135,7 @@ def test_messages_become_what_a_server_is_sent(tmp_path: Path) -> None:
         {"role": "tool", "content": "Error: too slow", "tool_call_id": "c1"},
     ]
     function = {"name": "calc", "description": "long", "parameters": {}}
-    assert row["tools"] == [{"type": "function", "function": function}]
+    assert row["functions"] == [function]
 
 
 @pytest.mark.parametrize(

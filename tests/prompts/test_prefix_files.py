@@ -41,7 +41,6 @@ def test_each_dataset_has_its_prefix(place: Path, given: list[str], added: list[
     recorded = run.profile["options"]["prefix_files"]
     assert [file["path"] for file in recorded] == [file.removeprefix("b=") for file in given]
     assert all(len(file["sha256"]) == 64 and file["text"] is None for file in recorded)
-    # From the cache it is the same, and another order is not.
     assert longer(analyze(place, "a.jsonl", "b.jsonl", "c.jsonl", *words)) == added
 
 

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chunkscope.errors import InputError, UsageError
+from chunkscope.prompts.chat import string_content
 from chunkscope.prompts.paths import FieldPath, parse_path, parse_template
 from chunkscope.prompts.selection import Prompts, trace_columns, trace_length
 from tests.prompts.helpers import CHAT, choose, extract, items
@@ -92,9 +93,8 @@ def test_reading_a_path_or_template_fails_only_as_a_usage_error(text: str) -> No
 def test_columns_are_the_top_level_fields_that_are_read() -> None:
     assert choose(NESTED, fields=("ctxs[].text", "question")).columns == {"ctxs", "question"}
     assert choose(NESTED, template="{a.b}", output_field="meta.source").columns == {"a.b", "meta"}
-    chat_columns = choose(NESTED, fields=("messages",)).columns
-    assert chat_columns is not None
-    assert {"messages", "tools", "chat_template_kwargs"} <= chat_columns
+    chat_columns = choose(NESTED, fields=("messages",)).columns or set()
+    assert {"messages", "tools", "system", "chat_template_kwargs"} <= chat_columns
     assert choose("text").columns is None
 
 
@@ -121,7 +121,6 @@ def test_a_field_that_no_record_has_comes_with_a_guess_for_its_option(
 @pytest.mark.parametrize(
     ("template", "text"),
     [
-        ("Q: {question}", "Q: q?"),
         (r"{meta.source}\n\nQ: {question}\t!", "s\n\nQ: q?\t!"),
         ("{{{ question }}}", "{q?}"),
         (r"C:\\new {score} \d stays", r"C:\new 3 \d stays"),
@@ -179,7 +178,6 @@ def test_outputs_are_kept_where_there_are_any() -> None:
     selection = choose(*records, output_field="answer")
     prompts, _ = extract(selection, *records)
     assert prompts == Prompts([1, 2, 4, 5], ["a", "b", "c", "d"], ["x", "3", None, None])
-    assert selection.output.text == "answer"
 
 
 def test_the_blocks_of_a_trace_come_with_its_lengths() -> None:
@@ -194,13 +192,17 @@ def test_the_blocks_of_a_trace_come_with_its_lengths() -> None:
     assert choose(TRACE).columns == {*TRACE}
 
 
-def test_instructions_and_a_text_are_messages_as_vllm_makes_them_of_a_response_request() -> None:
+def test_what_a_request_says_to_the_system_beside_its_messages_is_the_first_of_them() -> None:
+    parts = [{"type": "text", "text": "Be kind."}]
+    whole = [{"role": "system", "content": "Be kind."}, *CHAT]
     body = {"instructions": "Be kind.", "input": "hi"}
     rows = [{"url": "/v1/responses", "body": body | more} for more in ({}, {"input": CHAT})]
+    rows += [{"url": "/v1/chat/completions", "body": {"messages": whole}}]
     prompts, bad = extract(choose(*rows), *rows, {"body": body | {"input": None}})
-    for chat in prompts.items:
-        assert chat.messages == [{"role": "system", "content": "Be kind."}, *CHAT]
-    assert bad == [3]
+    assert ([chat.messages for chat in prompts.items], bad) == ([whole] * 3, [4])
+    others = [{"messages": CHAT, "system": "Be kind."}, {"messages": whole, "system": "Be good."}]
+    for row in (*others, {"params": {"messages": CHAT, "system_prompt": parts}}):
+        assert [string_content(chat.messages) for chat in items(choose(row), row)] == [whole]
 
 
 @pytest.mark.parametrize(
@@ -233,6 +235,7 @@ TRACE = {"input_length": 5, "output_length": 1}
         ({"Request tokens": "4", "Response tokens": 1}, ("Request tokens", "Response tokens")),
         ({"Context Tokens": 5, "generated_tokens": 1}, ("Context Tokens", "generated_tokens")),
         ({"input_length": 5, "output_length": "n/a"}, ("input_length", None)),
+        ({"prompt_tokens": 5, "completion_tokens": 1}, ("prompt_tokens", "completion_tokens")),
         ({**TRACE, "hash_ids": [0, 1]}, ("input_length", "output_length", "hash_ids")),
         *(({**TRACE, "hash_ids": odd}, tuple(TRACE)) for odd in ([], "[0, 1]", ["a"], [0.5])),
     ],

@@ -96,4 +96,3 @@ def test_latin_1_is_a_bad_row_that_says_where(tmp_path):
     assert "byte 9 (0xe9)" in read(path).bad[0][1]
     assert "byte 4 (0xe9)" in read(path, per_line=True).bad[0][1]
     assert read(path, encoding="ascii", per_line=True).records == ["fine"]
-    assert read(path, encoding="latin-1").records == ["fine\ncafé\n"]

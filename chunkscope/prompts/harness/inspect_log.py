@@ -15,7 +15,7 @@ from operator import itemgetter
 from typing import Any
 
 from chunkscope.artefacts.note import Note, note
-from chunkscope.prompts.chat import conversation
+from chunkscope.prompts.chat import FUNCTION_KEYS, conversation
 from chunkscope.prompts.harness.log import (
     AS_SENT,
     HarnessLog,
@@ -156,14 +156,12 @@ class InspectSample:
         completion = None
         with suppress(DataError):  # a request without an answer is still a request
             completion = as_text(self._resolved(output.get("completion")))
-        keys = ("name", "description", "parameters")
         tools = map(as_dict, as_list(event.get("tools")))
-        functions = [{key: tool.get(key) for key in keys} for tool in tools]
+        functions = [{key: tool.get(key) for key in FUNCTION_KEYS} for tool in tools]
         return self._ids | {
             "model": event.get("model"),
             "messages": self._sent_messages(event),
-            "tools": [{"type": "function", "function": self._resolved(f)} for f in functions]
-            or None,
+            "functions": self._resolved(functions),
             "max_tokens": as_count(as_dict(event.get("config")).get("max_tokens")),
             "input_tokens": _input_tokens(output, usage),
             "output_tokens": as_count(usage.get("output_tokens")),

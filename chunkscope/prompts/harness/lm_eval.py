@@ -7,6 +7,7 @@ the samples, say how long it may be. Version 0.4.2 wrote one array, with lists o
 import json
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -46,13 +47,10 @@ def skip_reason(file: Path, start: bytes) -> str | None:
 
 
 def _results_in(file: Path) -> dict[str, Any] | None:
-    try:
-        if file.stat().st_size > _MOST_RESULTS_BYTES:
-            return None
-        value = orjson.loads(file.read_bytes())
-    except (OSError, ValueError, RecursionError):
-        return None
-    return value if has(value, *_RESULTS_KEYS) else None
+    with suppress(OSError, ValueError, RecursionError):
+        value = orjson.loads(file.read_bytes()) if file.stat().st_size < _MOST_RESULTS_BYTES else {}
+        return value if has(value, *_RESULTS_KEYS) else None
+    return None
 
 
 def results_file(source: Source) -> Path | None:

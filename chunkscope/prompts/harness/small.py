@@ -84,8 +84,6 @@ class HelmLog(HarnessLog):
 
 # --- OpenCompass ----------------------------------------------------------------------------------
 
-_ROLES = {"HUMAN": "user", "BOT": "assistant", "SYSTEM": "system"}
-
 
 class OpenCompassLog(HarnessLog):
     """An object of entries "0", "1", ...; a line each while it is written."""
@@ -120,10 +118,10 @@ def _compass_prompt(value: Any) -> str | Conversation:
     if not isinstance(value, list) or begins_a_chat(value):
         return as_prompt(value)
     messages = [
-        {"role": _ROLES.get(str(m.get("role")), m.get("role")), "content": m.get("prompt")}
+        {"role": str(m.get("role")).lower(), "content": m.get("prompt")}
         for m in map(as_dict, value)
     ]
-    if messages and messages[-1]["role"] == "assistant" and not messages[-1]["content"]:
+    if messages and messages[-1]["role"] == "bot" and not messages[-1]["content"]:
         messages.pop()
     return conversation(messages, {})
 
