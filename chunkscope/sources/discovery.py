@@ -50,7 +50,7 @@ _SEARCH_HINT = (
 )
 _MOST_SKIPPED = 5  # files that are named
 _ABOUT_THE_DATA = re.compile(
-    r"(readme|licen[sc]e|changelog)(\.md|\.txt|[_-][^.]*(\.md|\.txt)?)?|dataset_dict\.json",
+    r"(readme|licen[sc]e|changelog)(\.md|\.txt|[_-][^.]*(\.md|\.txt)?)?|dataset_(dict|infos?)\.json",
     re.IGNORECASE,
 )
 _ARTEFACT = re.compile(rb'\s*\{\s*"schema":\s*"chunkscope/')

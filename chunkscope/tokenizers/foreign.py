@@ -32,5 +32,5 @@ def foreign_errors(what: str) -> Iterator[None]:
     except BaseException as error:
         raise TokenizerError(
             f"{what} cannot be used: {first_line(error)}",
-            hint="its files may be damaged: download them again, or use another one",
+            hint="its files may be damaged, or some missing: fetch them again, or use another one",
         ) from error

@@ -16,7 +16,6 @@ import orjson
 
 from chunkscope.artefacts.files import cache_folder
 from chunkscope.errors import InputError, MissingError
-from chunkscope.sources.base import first_line
 from chunkscope.tokenizers.resolve import TokenizerFiles, TokenizerKind, read_json
 
 Ids = list[list[int]]
@@ -142,7 +141,7 @@ class TransformersReference(Reference):
                 ) from error
             for file in folder.glob("*.json"):  # it does not say which is damaged
                 read_json(file)
-            raise InputError(f"transformers cannot load {folder}: {first_line(error)}") from error
+            raise
         backend = getattr(self.tokenizer, "backend_tokenizer", None)
         words = backend.get_vocab_size(with_added_tokens=False) if backend else sys.maxsize
         if words <= len(self.tokenizer.all_special_tokens):  # all it makes up without a vocabulary

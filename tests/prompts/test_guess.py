@@ -130,8 +130,7 @@ SETS: dict[str, tuple[Callable[[int], Row], str, tuple[str, ...]]] = {
     ),
     "COPA": (
         lambda n: {"premise": f"My body cast {n} shadows.", "choice1": "The sun rose.",
-                   "choice2": "The grass was cut.", "question": ("cause", "effect")[n % 2],
-                   "idx": n, "label": 0},
+                   "choice2": "The grass was cut.", "question": ("cause", "effect")[n % 2]},
         "premise", ("choices_uncounted choice1,choice2",),
     ),
 }  # fmt: skip

@@ -17,7 +17,7 @@ def refused(place: Path, *words: str | Path, row: dict[str, object] | None = Non
     run = analyze(place, "a.jsonl", *words)
     assert run.code == 3, (run.out, run.err)
     assert "Traceback" not in run.err
-    assert "error: " in run.err
+    assert "hint: " in run.err
     return run
 
 
@@ -29,6 +29,9 @@ def test_a_tokenizer_that_panics_when_it_is_loaded_is_a_sentence(tmp_path: Path)
     folder = save(splitting(WORDS), tmp_path / "t", tokenizer_class="PreTrainedTokenizerFast")
     (folder / "tokenizer.json").write_text(json.dumps(content))
     assert str(folder) in refused(tmp_path, "--tokenizer", folder).err
+    (folder / "tokenizer.json").rename(folder / "vocab.json")
+    (folder / "tokenizer_config.json").unlink()  # which says whose vocabulary it is
+    assert "missing" in refused(tmp_path, "--tokenizer", folder).err
 
 
 def test_a_tokenizer_that_panics_while_it_counts_is_a_sentence(tmp_path: Path) -> None:

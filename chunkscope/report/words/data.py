@@ -135,7 +135,7 @@ def bad_rows(profile: Profile) -> Iterator[str]:
     for dataset, row in rows[:MOST_NOTES]:
         yield f"bad row: {dataset.path} {dataset.unit} {row.position}: {sentence(row.reason)}"
     if profile.skipped:
-        yield f"{plural(profile.skipped, 'bad row')} skipped and not counted"
+        yield f"{plural(profile.skipped, 'bad row')} not counted (exit 0 with --skip-bad-rows)"
     for dataset in profile.datasets:
         if failure := dataset.failure:
             _, hint = message_and_hint(failure)

@@ -92,7 +92,7 @@ HINTS = {
     "no_field": "name another field; {option} NAME=... is for one dataset of several",
     "no_fields": "expected objects with text in them",
     "near": "did you mean {option} {near}?",
-    "unknown_prompt": "name it with --field, build it with --template '{{a}} {{b}}', or see --each",
+    "unknown_prompt": "name it with --field, --each or --template '{{a}} {{b}}'; or --exclude it",
     "likely": "is it --field {likely}? Or put it together with --template '{{a}} {{b}}'",
     "all_bad": "is it another field (--field) or format (`chunkscope help config`)?",
     "template_refused": "see which roles it takes, in which order, or give --chat-template FILE",
