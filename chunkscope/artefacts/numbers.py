@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from math import inf, isclose
+from math import ceil, inf, isclose, log10
 from typing import Any
 
 
@@ -112,8 +112,7 @@ class Unit:
         scale = self.scales.get(match[2] or "") if match else None
         amount = Fraction(match[1]) * scale if match and scale else None
         if amount is None or (self.whole and amount.denominator != 1):
-            what = f"{given!r:.40} is not a limit of this kind"
-            raise ValueError(f"{what}; write it like {self.accepted}")
+            raise ValueError(f"{given!r:.40} cannot be read; write it like {self.accepted}")
         return int(amount) if self.whole else float(amount)
 
     def write_both(self, limit: float, value: float) -> tuple[str, str]:
@@ -125,7 +124,8 @@ class Unit:
         if limit == value or self.brief(limit) != self.brief(value):
             return self.brief(limit), self.brief(value)
         size = float(self.scales[self.base])
-        exact = [f"{one / size:,.13g} {self.base}".rstrip() for one in (limit, value)]
+        digits = 2 + ceil(log10(max(abs(limit), abs(value)) / abs(limit - value)))
+        exact = [f"{one / size:,.{digits}g} {self.base}".rstrip() for one in (limit, value)]
         return exact[0], exact[1]
 
 

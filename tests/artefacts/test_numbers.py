@@ -66,6 +66,7 @@ def test_a_wrong_unit_is_told_what_would_be_right(unit, given):
         (TOKENS, 1000, 1000.001, ("1,000 tokens", "1,000.001 tokens")),
         (SECONDS, 0.2, 1.25, ("200 ms", "1.25 s")),
         (SHARE, 0.1, 0.1001, ("10 %", "10.01 %")),
+        (SHARE, 1.03, 1.03210215794, ("103 %", "103.21 %")),
         (COUNT, 0, 0, ("0", "0")),
     ],
 )
