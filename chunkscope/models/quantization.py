@@ -34,7 +34,7 @@ def read_quantization(config: Config) -> Quantization:
         sized = isinstance(block, list) and [type(n) for n in block] == [int, int]
         scales = 32 / max(1, block[0] * block[1]) if block and sized else 0.0
         return Quantization(method="fp8", bits=8.0, extra_bits=scales)
-    if method.startswith(("awq", "gptq")):
+    if method.startswith(("awq", "gptq", "auto-round")):
         bits = _number(stated, "bits", "w_bit", default=4, least=1)
         group = _number(stated, "group_size", "q_group_size", default=128)
         name = method.partition("_")[0]

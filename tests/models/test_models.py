@@ -62,6 +62,7 @@ def test_a_sliding_window_counts_only_where_it_is_used(config, sliding):
         ({"quant_method": "fp8", "weight_block_size": [128, 128]}, 1 + 4 / 128**2),
         ({"quant_method": "awq", "bits": 4, "group_size": 128}, 0.5 + 20 / 128 / 8),
         ({"quant_method": "gptq", "bits": 8, "group_size": -1}, 1.0),
+        ({"quant_method": "auto-round", "bits": 2, "group_size": 64}, 2 / 8 + 18 / 64 / 8),
         ({"quant_method": "gptq", "bits": -8, "group_size": 32}, 0.5 + 20 / 32 / 8),
         ({"quant_method": "bitsandbytes", "load_in_4bit": True}, 0.5 + 4 / 64),
         ({"quant_method": "bitsandbytes", "bnb_4bit_use_double_quant": True}, 0.5 + 1 / 64),
