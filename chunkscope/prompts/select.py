@@ -229,6 +229,7 @@ _PAIRS = (
 )
 # These names often hold a label, or the name of a file, beside a prompt of another name.
 _OFTEN_LABELS = {"task", "content", "goal", "text", "input", "document", "context", "intent"}
+_LIST_LINES = 10  # of a text without empty ones: each may be a prompt
 # Inside an object called `question` or `prompt`, what is asked.
 _TEXT_KEYS = ("text", "stem", "content", "question", "prompt", "value", "body")
 _QUESTIONS = {"question", "query", "prompt", "instruction", "problem"}
@@ -448,8 +449,11 @@ class _Guess:
 
     def candidates(self) -> Iterator[Candidate]:
         whole = "whole file" if len(self.head) == 1 else "line"
-        lines = sum(isinstance(record, str) for record in self.head)
-        yield lines, text_of(RECORD, label=whole)
+        plain = [record for record in self.head if isinstance(record, str)]
+        lines = plain[0].strip().split("\n") if len(self.head) == len(plain) == 1 else []
+        is_list = len(lines) >= _LIST_LINES and all(map(str.strip, lines))
+        about = [note("lines_together", count=len(lines))] if is_list else []
+        yield len(plain), text_of(RECORD, label=whole, notes=about)
         # OpenAI's messages, and request bodies of its batch files: of /v1/responses also a text.
         given = FieldPath(BATCH_INPUT)
         urls = [str(record.get("url")) for record in self.head if given.find(record)]
@@ -489,7 +493,8 @@ class _Guess:
         yield from [self._text(leaf) for leaf in texts if _sounds_like_a_prompt(leaf)][:1]
         # The only text in most records, or the only likely one, unless it is there to name them.
         common = [leaf for leaf in self.common if not are_identifiers(leaf.texts)]
-        if self.head[1:] and self.likely and self.likely == self.prose[:1]:
+        is_longest = self.head[1:] and self.likely == self.prose[:1]
+        if self.likely and (is_longest or len(common) == 1):
             common = [leaf for leaf in common if leaf in self.likely]
         if len(common) == 1 and not are_labels(common[0].texts):
             leaf = common[0]
@@ -551,12 +556,20 @@ class _Guess:
         texts = [leaf.path.steps for leaf in self.likely if not leaf.chats]
         for steps in self.leaves if not self.asks - {"input"} else ():
             last = max((n for n, step in enumerate(steps) if step is ...), default=0)
-            beside = [s for s in texts if s[:last] != steps[:last]] if last else []
+            beside = [s for s in texts if s[:last] != steps[:last] and self._is_about(steps, s)]
             count = sum(_holds_questions(steps, record) for record in self.head) if beside else 0
             if count * 2 > len(self.head):
                 lists = [_of_one(steps[:n], steps) for n, step in enumerate(steps) if step is ...]
                 prompt = text_of(*(_of_one(path, steps) for path in (beside[0], steps)))
                 yield count, each_of(lists, prompt)
+
+    def _is_about(self, questions: Steps, text: Steps) -> bool:
+        """Whether questions may be about a text: it is longer, and in no other list that asks."""
+        place = text.index(...) + 1 if ... in text else 0
+        inside = [one for one in self.leaves if place and one[:place] == text[:place]]
+        asks = any(str(one[-1]).lower() in _QUESTIONS for one in inside)
+        longest = [max(map(len, self.leaves[one].texts), default=0) for one in (text, questions)]
+        return longest[0] > longest[1] and (not asks or text[:place] == questions[:place])
 
     def _companions(
         self, own: Sequence[FieldPath], others: Sequence[Steps] = (), *, is_chat: bool = False

@@ -161,7 +161,7 @@ def rows_of(value: Any, under: str | None = None) -> tuple[str | None, list[Any]
     {"q": ["a", "b"], "n": [1, 2]}         columns of one length: {"q": "a", "n": 1}, ...
     {"q": {"0": "a", "1": "b"}}            pandas' columns, likewise; so is its "split"
     {"x1": {"q": "a"}, "x2": {"q": "b"}}   objects by number, or that all ask: the objects
-    {"canary": "...", "examples": [{}]}    the only list of objects: under "examples"
+    {"canary": "...", "examples": [{}]}    the only list of objects, or "rows"
     {"q": "a"}                             one row; so is one chat, {"history": [{}, {}]} or
                                            [{"role": "user", "content": "hi"}, ...]
     """
@@ -175,6 +175,7 @@ def rows_of(value: Any, under: str | None = None) -> tuple[str | None, list[Any]
     if rows := _from_columns(value):
         return None, rows
     lists = [key for key, held in value.items() if _are(dict, held)]
+    lists = ["rows"] if "rows" in lists else lists
     if len(lists) == 1 and not begins_a_chat(value[lists[0]]):
         return lists[0], value[lists[0]]
     return None, [value]

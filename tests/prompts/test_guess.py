@@ -267,9 +267,11 @@ def test_alpaca_rows_may_have_no_input() -> None:
         ([{"chosen": [user(1), answer(1)], "rejected": [user(1), answer(2)]}], "--field chosen"),
         ([{"id": f"q_{n}", "task": "GR", "history": [{"user": f"Who is {n}?", "bot": LONG}]}
           for n in range(5)], "--field 'history[].user'"),
-        ([{"train": [{"q": LONG}, {"q": LONG}], "test": [{}]}], "--field train.q --each train"),
+        ([{"train": [{"question": LONG, "context": LONG}] * 2, "test": [{"question": "Why?"}],
+           "tags": [{"name": "a b"}]}], "--field train.question --each train"),
+        ([{"state": "a", "data": {"rows": [{"q": LONG}]}}], "--field data.rows.q --each data.rows"),
     ],
-    ids=["NoLiMa", "tau2-bench", "preferences", "MT-Bench-101", "splits in one document"],
+    ids=["NoLiMa", "tau2-bench", "preferences", "MT-Bench-101", "splits in one document", "rows"],
 )  # fmt: skip
 def test_what_cannot_be_guessed_comes_with_the_likely_options(rows: list[Any], likely: str) -> None:
     with pytest.raises(InputError) as caught:
@@ -310,6 +312,8 @@ def test_an_answer_at_the_end_of_most_chats_is_noted_and_a_picture_beside_a_text
     assert codes(choose({"question": "Why?", "image_1": "a.png"}).notes) == ["media_beside"]
     for image in (None, "repo/name:1.2", "sha256:0af3"):  # Docker's
         assert not choose({"question": "Why?", "image": image}).notes
+    assert codes(choose("Why is it so?\n" * 10).notes) == ["lines_together"]
+    assert not choose("Why is it so?\n\n" * 10).notes
     flat = [{"role": role, "text": "It is so."} for role in ("prompter", "assistant")]
     assert codes(choose(*flat).notes) == ["turns_counted"]
 

@@ -48,9 +48,7 @@ def test_a_document_is_counted_once_whatever_the_filters(tmp_path: Path) -> None
     ]
     found = read_log(written(tmp_path, *rows))
     assert [request.prompt for request in found.requests] == [f"question {n}" for n in range(3)]
-    assert found.positions == [1, 2, 3]
-    assert found.log.documents == 3
-    assert not found.bad
+    assert (found.positions, found.log.documents, found.bad) == ([1, 2, 3], 3, [])
 
 
 def test_repeats_and_choices_are_requests(tmp_path: Path) -> None:
@@ -64,10 +62,8 @@ def test_repeats_and_choices_are_requests(tmp_path: Path) -> None:
 
 
 def test_messages_are_a_list_that_holds_one_text(tmp_path: Path) -> None:
-    messages = [
-        {"role": "user", "content": "hi", "type": "text"},
-        {"role": "assistant", "content": "The answer is", "type": "text"},
-    ]
+    said = {"user": "hi", "assistant": "The answer is"}
+    messages = [{"role": role, "content": said[role], "type": "text"} for role in said]
     row = sample(0, [[json.dumps(messages)], {"until": []}], resps=[["4"]])
     (request,) = read_log(written(tmp_path, row)).requests
     assert [message["content"] for message in request.prompt.messages] == ["hi", "The answer is"]

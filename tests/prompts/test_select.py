@@ -231,7 +231,6 @@ TRACE = {"input_length": 5, "output_length": 1}
         ({"ContextTokens": "374", "GeneratedTokens": "44"}, ("ContextTokens", "GeneratedTokens")),
         ({"num_prefill_tokens": 5.0, "num_decode_tokens": 2.0},
          ("num_prefill_tokens", "num_decode_tokens")),
-        ({"contexttokens": 5}, ("contexttokens", None)),
         ({"Request tokens": "4", "Response tokens": 1}, ("Request tokens", "Response tokens")),
         ({"Context Tokens": 5, "generated_tokens": 1}, ("Context Tokens", "generated_tokens")),
         ({"input_length": 5, "output_length": "n/a"}, ("input_length", None)),

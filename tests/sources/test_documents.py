@@ -36,6 +36,7 @@ SHAPES = [
         )
     ),
     pytest.param({"rows": [{"role": "user"}]}, [{"role": "user"}], id="rows of a role alone"),
+    pytest.param({"features": [{"n": 0}], "rows": [{"q": 1}]}, [{"q": 1}], id="the hub's viewer"),
     pytest.param([], [], id="empty array"),
 ]
 

@@ -180,7 +180,7 @@ class LmEvalLog(HarnessLog):
         if self._whole_texts:
             yield note("rolling_texts_whole", count=self._whole_texts)
         if self._with_media:
-            yield note("media_requests", count=self._with_media)
+            yield note("media_rows", count=self._with_media)
 
 
 def _argument_lists(value: Any) -> list[list[Any]]:

@@ -41,8 +41,6 @@ def _without_answer(messages: Any) -> tuple[Conversation, str | None]:
     return conversation(messages, {}), answer
 
 
-# --- HELM -----------------------------------------------------------------------------------------
-
 HELM_STATE = "scenario_state.json"
 
 
@@ -80,9 +78,6 @@ class HelmLog(HarnessLog):
             output=None if echoes else single(answers),
         )
         self.add_document(as_dict(row.get("instance")).get("id"))
-
-
-# --- OpenCompass ----------------------------------------------------------------------------------
 
 
 class OpenCompassLog(HarnessLog):
@@ -126,9 +121,6 @@ def _compass_prompt(value: Any) -> str | Conversation:
     return conversation(messages, {})
 
 
-# --- OpenAI Evals ---------------------------------------------------------------------------------
-
-
 class OpenAiEvalsLog(HarnessLog):
     """A line per event; the first has the `spec`, the last the `final_report`."""
 
@@ -161,9 +153,6 @@ class OpenAiEvalsLog(HarnessLog):
         yield _measured(prompt, *tokens, answer, special_tokens=True)
 
 
-# --- simple-evals and evalscope -------------------------------------------------------------------
-
-
 class SimpleEvalsLog(HarnessLog):
     """`convos`, each a conversation that ends in its answer."""
 
@@ -191,9 +180,6 @@ class EvalScopeLog(HarnessLog):
         sent, answer = _without_answer(row.get("messages"))
         yield _measured(sent, usage.get("input_tokens"), usage.get("output_tokens"), answer)
         self.add_document()
-
-
-# --- promptfoo ------------------------------------------------------------------------------------
 
 
 class PromptfooLog(HarnessLog):
@@ -225,9 +211,6 @@ class PromptfooLog(HarnessLog):
         usage, answer = as_dict(response.get("tokenUsage")), as_text(response.get("output"))
         tokens = usage.get("prompt"), usage.get("completion")
         yield _measured(prompt, *tokens, answer, special_tokens=True)
-
-
-# --- lighteval ------------------------------------------------------------------------------------
 
 
 class LightevalLog(HarnessLog):

@@ -18,6 +18,7 @@ SENTENCES: dict[str, Template] = {
     "no_tokenizer_config": "the local cache has no tokenizer_config.json: special tokens and "
     "the chat template may be missing; a run with a network downloads it",
     "no_header": 'the table has no header: counted "{field}", its longest text (--field chooses)',
+    "lines_together": "{count} lines counted as one prompt (per_line in chunkscope.toml: one each)",
     "nothing_to_score": "counted as generation: there are no choices to score",
     "unused_with_chat": "{what} was not used: it goes with text prompts only",
     "choices_uncounted": "counted without the choices, which an evaluation sends, too: use {use}",
@@ -35,7 +36,6 @@ SENTENCES: dict[str, Template] = {
     # Harness logs.
     "unused_with_log": "{option} was not used: a log has what was sent and answered",
     "rolling_texts_whole": "{count:text} of loglikelihood_rolling counted whole, not in windows",
-    "media_requests": "images or audio in {count:request}: only the text is counted",
     "several_models": "its requests went to several models: {models}",
     "counted_by_mock": "lengths from Inspect's mock model; --field messages counts them with yours",
 }
