@@ -1,7 +1,8 @@
 """quantization_config -> how many bytes a weight takes."""
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from chunkscope.models.fields import Config
 
@@ -24,21 +25,31 @@ class Quantization:
 
 
 def read_quantization(config: Config) -> Quantization:
-    """The quantization a config.json states; of one that is not known, 16 bits."""
+    """The quantization a config.json states: not of attention that it leaves out in most layers."""
     stated = config.get("quantization_config") or config.get("compression_config")
     if not isinstance(stated, Mapping):
         return Quantization()
+    found, left = _read(stated), str([stated.get(n) for n in ("ignore", "modules_to_not_convert")])
+    layers = set(re.findall(r"(\d*)[.*]*self_attn(?:\.o_proj)?[.*$]*'", left))  # "": all of them
+    leaves = "" in layers or len(layers) > 2
+    return replace(found, kinds=tuple(k for k in found.kinds if k != LINEAR[0] or not leaves))
+
+
+def _read(stated: Config) -> Quantization:
+    """Of one that is not known, 16 bits."""
     method = str(stated.get("quant_method") or stated.get("quant_algo") or "").lower()
-    if method.startswith(("fp8", "fbgemm_fp8")):
-        block = stated.get("weight_block_size")
-        sized = isinstance(block, list) and [type(n) for n in block] == [int, int]
-        scales = 32 / max(1, block[0] * block[1]) if block and sized else 0.0
+    if method.startswith("mxfp4"):
+        return Quantization(method="mxfp4", bits=4.0, extra_bits=8.0 / 32, kinds=("experts",))
+    if "fp4" in str(stated.get("quant_algo") or method).lower():
+        return Quantization(method="nvfp4", bits=4.0, extra_bits=8.0 / 16)
+    if method.startswith(("fp8", "fbgemm_fp8", "modelopt")):
+        scales = 32 / 128**2 if stated.get("weight_block_size") else 0.0
         return Quantization(method="fp8", bits=8.0, extra_bits=scales)
     if method.startswith(("awq", "gptq", "auto-round")):
         bits = _number(stated, "bits", "w_bit", default=4, least=1)
         group = _number(stated, "group_size", "q_group_size", default=128)
-        name = method.partition("_")[0]
-        return Quantization(method=name, bits=float(bits), extra_bits=_group_bits(bits, group))
+        extra = (16 + bits) / group if group > 0 else 0.0  # a 16-bit scale and a zero point
+        return Quantization(method=method.partition("_")[0], bits=float(bits), extra_bits=extra)
     if method.startswith("compressed-tensors"):
         return _compressed(stated)
     if method.startswith("bitsandbytes"):
@@ -47,18 +58,7 @@ def read_quantization(config: Config) -> Quantization:
         # A 32-bit scale per 64 weights; double quantization stores it in 8 bits.
         scale = 8 if stated.get("bnb_4bit_use_double_quant") else 32
         return Quantization(method="bitsandbytes", bits=4.0, extra_bits=scale / 64)
-    if method.startswith("mxfp4"):
-        return Quantization(method="mxfp4", bits=4.0, extra_bits=8.0 / 32, kinds=("experts",))
-    if method.startswith(("modelopt", "nvfp4")):
-        if "fp4" in str(stated.get("quant_algo") or method).lower():
-            return Quantization(method="nvfp4", bits=4.0, extra_bits=8.0 / 16)
-        return Quantization(method="fp8", bits=8.0)
     return Quantization(method=method)
-
-
-def _group_bits(bits: int, group: int) -> float:
-    """A 16-bit scale and a zero point per group; group -1 is a whole column: next to nothing."""
-    return (16 + bits) / group if group > 0 else 0.0
 
 
 def _compressed(stated: Config) -> Quantization:
@@ -67,7 +67,7 @@ def _compressed(stated: Config) -> Quantization:
         weights, inputs = first["weights"], first.get("input_activations") or {}
         bits = _number(weights, "num_bits", default=8, least=1)
         group = _number(weights, "group_size", default=0)
-        extra = 8 / group if group and weights.get("type") == "float" else _group_bits(bits, group)
+        extra = (8 if weights.get("type") == "float" else 16 + bits) / group if group > 0 else 0.0
         eight = ("fp8 " if weights.get("type") == "float" else "int8 ") * (bits == 8)
         eight *= inputs.get("num_bits") == 8
     except (KeyError, TypeError, AttributeError, StopIteration):

@@ -79,6 +79,14 @@ def test_quantized_weights_take_what_their_config_says(stated, bytes_per_weight)
     assert model.weight_bytes == pytest.approx(plain + (p.attention + p.mlp) * bytes_per_weight)
 
 
+def test_attention_that_a_quantization_leaves_out_has_16_bits():
+    each = [f"model.layers.{n}.self_attn.{x}_proj" for n in range(32) for x in "qkvo"]
+    every = (["lm_head", "re:.*self_attn"], ["model.layers.*.self_attn.*"], each)
+    for left in (*every, each[:8], ["model.layers.0.mlp.gate", "re:.*self_attn.kv_a_proj"], None):
+        found = shape(quantization_config={"quant_method": "awq", "ignore": left}).quantization
+        assert ("attention" in found.kinds) == (left not in every)
+
+
 def test_mxfp4_packs_the_experts_only():
     model = find_model("gpt-oss-20b")
     p = model.parameters
@@ -87,9 +95,11 @@ def test_mxfp4_packs_the_experts_only():
     assert model.weight_bytes == pytest.approx(14.58e9, rel=0.015)
 
 
-def test_an_unknown_quantization_is_taken_as_16_bit_and_said_so():
+def test_what_is_not_known_is_guessed_and_said_so():
+    assert not shape().notes
+    assert codes(shape(model_type="brand_new")) == {"unknown_model_type"}
     model = shape(quantization_config={"quant_method": "vodoo"})
-    assert model.weight_bytes == shape().weight_bytes
+    assert model.weight_bytes == shape().weight_bytes, "16 bits"
     assert codes(model) == {"unknown_quantization"}
 
 
@@ -173,22 +183,11 @@ def test_bytes_of_a_state_on_each_of_two_gpus(name, dtype, state):
     assert model.attention.state.bytes(2) == state
 
 
-def test_a_family_that_nobody_compared_is_said_to_be_guessed():
-    assert not shape().notes
-    assert codes(shape(model_type="brand_new")) == {"unknown_model_type"}
-
-
-def test_a_model_that_generates_no_text_with_a_decoder_alone_is_refused():
-    stated = {"is_encoder_decoder": True, "model_type": "bert", "architectures": ["XForMaskedLM"]}
-    for key, value in stated.items():
-        with pytest.raises(InputError, match="generates no text"):
-            shape(**{key: value})
-
-
-def test_layers_that_are_not_all_described_are_an_input_error():
-    stated = {"hybrid_override_pattern": "M*" * 15, "layers_block_type": ["mlp", "what"] * 16}
-    for key, value in stated.items():
-        with pytest.raises(InputError, match="32 layers"):
+def test_no_decoder_or_layers_that_are_not_all_described_are_an_input_error():
+    silent = {"is_encoder_decoder": True, "model_type": "bert", "architectures": ["XForMaskedLM"]}
+    signs = {"hybrid_override_pattern": "M*" * 15, "layers_block_type": ["mlp", "what"] * 16}
+    for key, value in (silent | signs).items():
+        with pytest.raises(InputError, match="generates no text" if key in silent else "32 layers"):
             shape(**{key: value})
 
 
