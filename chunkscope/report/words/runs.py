@@ -12,7 +12,7 @@ from chunkscope.report.words.plan import NAMES, listed, where
 from chunkscope.simulation.result import SimulatedRun, Simulation
 from chunkscope.verification.outputs import is_noise, reference_run
 from chunkscope.verification.result import DEFAULT, PLAN, Conclusion, EngineKind, Run, Verification
-from chunkscope.verification.verdict import arguments, value, worse_figures
+from chunkscope.verification.verdict import TIE_OF_ONE, arguments, value, worse_figures
 from chunkscope.vllm.settings import Settings
 
 MOST_WORSE = 3  # figures that got worse, in a sentence
@@ -242,12 +242,12 @@ def measured_on(v: Verification) -> str:
 
 
 def method(v: Verification) -> str:
-    workload = v.workload
-    left = f", {workload.left_out:,} too long and left out" if workload.left_out else ""
+    left = f", {v.workload.left_out:,} too long and left out" if v.workload.left_out else ""
     prompts = "real prompts" if v.source.datasets else "random tokens"
+    noise = "within the spread of repeats" if v.repeats > 1 else f"of less than {share(TIE_OF_ONE)}"
     return (
-        f"{workload.input_tokens:,} tokens in, {workload.output_tokens:,} out; {prompts}, seed "
-        f"{workload.seed}{left}. A difference within the spread of repeats is a tie."
+        f"{v.workload.input_tokens:,} tokens in, {v.workload.output_tokens:,} out; {prompts}, seed "
+        f"{v.workload.seed}{left}. A difference {noise} is a tie."
     )
 
 
