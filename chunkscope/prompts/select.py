@@ -246,7 +246,7 @@ _NOT_PROMPT = re.compile(
     "|metadata|meta|id|uid|uuid|url|hash|canonical|cot|ideal|annotation|hint|exp|revision|revised"
     "|patch|diff|score|summary|highlight|critique|feedback|file|filename|path|uri|sha|md5|digest"
     "|date|timestamp|version|type|difficulty|title|tag|author|license|log|observation|concept"
-    "|template|bot|assistant|gpt|truth|replie)s?"
+    "|template|bot|assistant|gpt|truth|replie|error)s?"
 )
 _WORD = re.compile(r"[\w./:@#~%&=+-]+", re.ASCII)
 _MARK = re.compile(r"[\d_/]|::|\.\w{1,5}$", re.ASCII)
@@ -493,9 +493,9 @@ class _Guess:
         yield from [self._text(leaf) for leaf in texts if _sounds_like_a_prompt(leaf)][:1]
         # The only text in most records, or the only likely one, unless it is there to name them.
         common = [leaf for leaf in self.common if not are_identifiers(leaf.texts)]
-        is_longest = self.head[1:] and self.likely == self.prose[:1]
-        if self.likely and (is_longest or len(common) == 1):
-            common = [leaf for leaf in common if leaf in self.likely]
+        likely = self.likely if self.head[1:] else self.likely[:1]  # a message beside the rows?
+        if likely and (len(common) == 1 or (self.head[1:] and likely == self.prose[:1])):
+            common = [leaf for leaf in common if leaf in likely]
         if len(common) == 1 and not are_labels(common[0].texts):
             leaf = common[0]
             if not is_no_prompt(leaf.path.text) or _sounds_like_a_prompt(leaf):

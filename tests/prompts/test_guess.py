@@ -269,9 +269,10 @@ def test_alpaca_rows_may_have_no_input() -> None:
           for n in range(5)], "--field 'history[].user'"),
         ([{"train": [{"question": LONG, "context": LONG}] * 2, "test": [{"question": "Why?"}],
            "tags": [{"name": "a b"}]}], "--field train.question --each train"),
-        ([{"state": "a", "data": {"rows": [{"q": LONG}]}}], "--field data.rows.q --each data.rows"),
+        ([{"say": "a b", "data": {"rows": [{"q": LONG}]}}], "--field data.rows.q --each data.rows"),
+        ([{"error": "The set does not exist, or not for you."}], "--field error"),
     ],
-    ids=["NoLiMa", "tau2-bench", "preferences", "MT-Bench-101", "splits in one document", "rows"],
+    ids=["NoLiMa", "tau2-bench", "preferences", "MT-Bench-101", "splits", "rows", "a refusal"],
 )  # fmt: skip
 def test_what_cannot_be_guessed_comes_with_the_likely_options(rows: list[Any], likely: str) -> None:
     with pytest.raises(InputError) as caught:

@@ -22,9 +22,7 @@ NESTED = {
     "odd [key]": "odd",
     "key:with!marks": "marks",
     "score": 3,
-    "empty": None,
     "messages": CHAT,
-    "tools": None,
 }
 
 
