@@ -10,7 +10,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
 from itertools import accumulate, islice
-from math import inf, nan
+from math import inf
 from operator import add, sub
 
 from chunkscope.hardware.step_time import StepModel
@@ -18,7 +18,7 @@ from chunkscope.simulation.requests import RequestState, Step
 
 # Of a step, in seconds: on the GPU; on the host to prepare it, to launch it, to hand out tokens.
 StepTimes = Callable[[Step], tuple[float, float, float, float]]
-CLEARLY_S, CLEARLY = 1e-9, 1e-4  # more than what is lost in rounding: at all, of a gap
+CLEARLY_S = 1e-9  # more than what is lost in rounding
 
 
 class Arrivals:
@@ -59,19 +59,17 @@ class Clock:
     """`launch` a step, `finish` the oldest that is launched.
 
     `gpu_s`: what the GPU computed in all; where all requests come at once, as long as the run would
-    take with a host that takes no time. With `late_s`, which is faster, it is not known, and gaps
-    are rounded otherwise, unless they are near one of these.
+    take with a host that takes no time.
     """
 
-    def __init__(self, times: StepTimes, start: float, late_s: Sequence[float] | None) -> None:
-        self.now, self._late_s = start, late_s
+    def __init__(self, times: StepTimes, start: float) -> None:
+        self.now = self._gpu_free = start
         self.ends: dict[int, float] = {}  # of steps by number: of those that are alike, the last
         self.num_steps = 0
         self.gaps: defaultdict[int, list[float]] = defaultdict(list)  # by how many wait for each
         self.gpu_s = 0.0
         self.tokens = 0
         self._times = times
-        self._gpu_free = start
         # Steps that are not finished: when they were launched, are computed, and handing them out.
         self.launched: deque[tuple[Step, float, float, float]] = deque()
 
@@ -127,14 +125,13 @@ class Clock:
                 done = list(accumulate(following, initial=gpu_free))
                 taken = min(bisect_left(done, until, key=hand_out.__add__) + 1, len(following))
                 del following[taken:], done[taken + 1 :]
-                low, high = gpu_s * (1 - CLEARLY), (following or [gpu_s])[-1] * (1 + CLEARLY)
-                exact = self._late_s is None or any(low < late < high for late in self._late_s)
-                later = [now, *[end + hand_out for end in done[0 if exact else -3 : -1]]]
-                gaps += map(sub, later[1:], later) if exact else [gpu_s, *following][:taken]
-                self.gpu_s = reduce(add, following, self.gpu_s) if exact else nan
+                later = [now, *[end + hand_out for end in done[:-1]]]
+                gaps += map(sub, later[1:], later)
+                self.gpu_s = reduce(add, following, self.gpu_s)
                 before, now, gpu_free = (before, *later)[-2], later[-1], done[-1]
                 break
         taken = len(gaps) - first
+        self.gaps.pop(0, None)  # nobody waits for them
         if lags and taken:
             self.launched[0] = (step, before, gpu_free, hand_out)
         self.num_steps += taken

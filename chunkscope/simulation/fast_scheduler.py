@@ -9,7 +9,7 @@ import sys
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator
-from itertools import takewhile
+from itertools import count, islice, takewhile
 from operator import attrgetter
 from typing import Any
 
@@ -32,6 +32,8 @@ class FastScheduler(Scheduler):
         # Chunks do not change, and who finds no room needs as many blocks later on, or more.
         is_fixed = type(self.policy) is Policy and bool(self.settings.enable_chunked_prefill)
         self._is_steady = is_fixed and (self.rules.reserves_full_prompt or not self.has_windows)
+        adapts = self.settings.long_prefill_token_threshold_adaptive
+        self.is_queue = not (self.policy.by_priority or adapts)  # one more that waits is only that
 
     @property
     def _can_come(self) -> bool:
@@ -41,8 +43,16 @@ class FastScheduler(Scheduler):
         """Where nobody must be asked and nobody can come, the step only decodes."""
         if self.in_turn or self._can_come or self.decoding.blocks_to_come > self.kv_cache.num_free:
             return super().schedule()
-        step = Step(self.num_steps)
+        return self.schedule_alike()
+
+    def schedule_alike(self) -> Step:
+        """All decode on, and one prompt at the most is read on."""
+        step, size = Step(self.num_steps), self.read_in_step
         self._take_turns()
+        for request in self.in_turn:
+            self.kv_cache.allocate_slots(request, size)
+            step.count(request, size, self.window)
+            request.num_computed_tokens += size
         self._decode(step)
         self.num_steps += bool(step)
         return step
@@ -50,9 +60,9 @@ class FastScheduler(Scheduler):
     def steps_alike(self) -> int:
         """Until somebody ends, is preempted, or may come; with windows at the most: `contexts`."""
         others = len(self.running) - len(self.decoding)  # are read, or have ended and make room
-        is_read_on = self._is_steady and not self.has_windows and others == 1
+        is_read_on = self._is_steady and not self.has_windows and len(self.in_turn) == 1
         goes_on = is_read_on if self.in_turn else self._goes_on() and not (others and self.waiting)
-        if not goes_on:
+        if not (goes_on and (self.in_turn or self.decoding)):
             return 0
         steps = self.decoding.steps_to_end
         for request in self.in_turn:  # one that is read on, if all that is left of a step is its
@@ -60,7 +70,7 @@ class FastScheduler(Scheduler):
             self.policy.start_step(len(self.running) + len(self.waiting))
             size = self.read_in_step = min(self._num_new_tokens(request), left)
             steps = min(steps, (request.num_tokens - request.num_computed_tokens - 1) // size)
-            if self._can_come and size < left:
+            if size < left and (others > 1 or self._can_come):
                 return 0
         if self.has_windows or self._new_blocks(steps) <= self.kv_cache.num_free:
             return steps
@@ -83,7 +93,7 @@ class FastScheduler(Scheduler):
         a step is taken when it is asked for, as long as they are alike."""
         if not self.has_windows:
             each, last = len(self.decoding), int(self.decoding.context)
-            yield from range(last + each, last + (steps + 1) * each, each)
+            yield from islice(count(last + each, each), steps)
         while self.has_windows and steps and self._goes_on():
             steps -= 1
             self._take_turns()
@@ -99,7 +109,6 @@ class FastScheduler(Scheduler):
             for request in self.in_turn:
                 request.num_computed_tokens += steps * self.read_in_step
                 request.chunks += 0 if request.num_output_tokens else steps
-                request.scheduled_at = self.num_steps - 1
                 self.kv_cache.cache_full_blocks(request, request.num_computed_tokens)
 
     def _take_turns(self, taken: int = 0) -> None:
@@ -109,10 +118,14 @@ class FastScheduler(Scheduler):
             self.kv_cache.give_back(left)
 
     def _schedule_running(self, step: Step, token_budget: int) -> int:
-        taken = 0
+        taken, each = 0, self.kv_cache.groups.per_row
         if not self._all_can_go_on(token_budget):
             self._ask_each()
-            taken = self._make_room(step)
+            # The first have taken the free blocks when the last of all give way.
+            while self.decoding.blocks_to_come - taken > (free := self.kv_cache.num_free):
+                self.kv_cache.get_new_blocks(free - free % each)
+                taken += free - free % each
+                self._preempt(self._victim(), step)
         self._take_turns(taken)
         left = super()._schedule_running(step, token_budget - len(self.decoding))
         self._decode(step)
@@ -125,10 +138,9 @@ class FastScheduler(Scheduler):
         last = next(reversed(self.running), None)
         for request in self.in_turn:
             tokens = self._num_new_tokens(request)
-            if tokens > left:
-                if request is not last:
-                    return False
-                tokens = left  # nobody is behind it
+            if tokens > left and request is not last:
+                return False
+            tokens = min(tokens, left)  # nobody is behind it
             left -= tokens
             blocks += self.kv_cache.groups.to_read(request.num_computed_tokens, tokens)
         return left >= 0 and blocks <= self.kv_cache.num_free
@@ -144,15 +156,6 @@ class FastScheduler(Scheduler):
                 self.decoding.leave(request, self.num_steps - 1)
                 asked.append(request)
         self.in_turn = dict.fromkeys(sorted(asked, key=attrgetter("admission")))
-
-    def _make_room(self, step: Step) -> int:
-        """The first have taken the free blocks when the last of all give way."""
-        taken, each = 0, self.kv_cache.groups.per_row
-        while self.decoding.blocks_to_come - taken > (free := self.kv_cache.num_free):
-            self.kv_cache.get_new_blocks(free - free % each)
-            taken += free - free % each
-            self._preempt(self._victim(), step)
-        return taken
 
     def _decode(self, step: Step) -> None:
         """One token for each request that goes on decoding."""
@@ -260,7 +263,7 @@ class DecodingGroup(dict[RequestState, None]):
     @property
     def steps_to_end(self) -> int:
         """That all of them take before the first ends."""
-        return min(self._ends, default=self._clock + 1) - self._clock - 1
+        return min(self._ends, default=sys.maxsize) - self._clock - 1
 
     def new_blocks(self, steps: int) -> int:
         """That they begin in the next steps."""

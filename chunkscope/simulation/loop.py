@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, count, pairwise, repeat
+from math import inf
 from typing import Any
 
 from chunkscope.artefacts.figures import Figures
@@ -25,7 +26,7 @@ from chunkscope.vllm.rules import Rules
 from chunkscope.vllm.settings import KvPool, Settings, check_sizes
 
 FEW_STEPS = 8  # more of them are faster computed together
-LATER = 1.4  # times as many steps until one looks again what is sure
+LATER = 1.2  # times as many steps until one looks again what is sure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,35 +58,37 @@ def simulated(
     fast: bool = True,
     times: StepTimes | None = None,
     give_up: float | None = None,
-    figures: bool = True,
 ) -> tuple[Outlook, Callable[[], SimulatedRun]]:
     """One setting: what is sure of its limits, and its figures, which take some time. The first
     `watch` steps are kept to be shown. `fast` changes nothing else.
 
     `times` say how long steps take: those of reference/ are measured. Of several replicas in data
     parallel each gets every n-th request. It ends when a limit is broken, `give_up` times over.
-    Without `figures` one learns sooner what is sure; they would take a second run.
     """
     check_sizes(settings)
     check_requests(scenario, settings, pool)
-    states, model = _states(scenario, pool.block_size), _step_model(scenario, settings)
+    states = _states(scenario, pool.block_size)
+    # Blocks that neighbours share are read faster; CUDA graphs end at twice max_num_seqs.
+    shares = settings.enable_prefix_caching and len(scenario.scored) < len(scenario.requests)
+    share = read_together(scenario.requests, scenario.stretches) if shares else 0.0
+    graphed_tokens = min(scenario.step.graphed_tokens, 2 * settings.step_requests)
+    model = replace(scenario.step.sharing(share), graphed_tokens=graphed_tokens)
     start, name, engines, known = states[0].arrival_s, scenario.policy, [], Outlook()
     concurrency = scenario.concurrency or len(states)
     replicas = min(settings.parallel.data, len(states), concurrency)
     look = partial(outlook_of, scenario.slo, is_open=scenario.concurrency is None)
-    late_s = [limit.seconds * (give_up or 1) for limit in scenario.slo if limit.metric == "itl"]
     for number in range(replicas):
         kind, scheduler = EXPERIMENTS.get(name, Policy), FastScheduler if fast else Scheduler
         own, share = states[number::replicas], -(-(concurrency - number) // replicas)
         engine = _Replica(
             scheduler(kind(name, settings, scenario.rules), pool, scenario.step.window),
-            Clock(times or partial(step_times, model), start, None if figures else late_s),
+            Clock(times or partial(step_times, model), start),
             Arrivals(own, share),
             model,
             watch=0 if number else watch,
         )
         known = engine.run(look(give_up, states, own) if give_up else None)
-        if known.broken or not figures:
+        if known.broken:
             return known, partial(run_setting, scenario, settings, pool)
         engines.append(engine)
     return known, partial(_result, scenario, settings, pool, states, engines)
@@ -131,14 +134,6 @@ def _states(scenario: Scenario, block_size: int) -> list[RequestState]:
         )
         for place, request in enumerate(scenario.requests)
     ]
-
-
-def _step_model(scenario: Scenario, settings: Settings) -> StepModel:
-    """Blocks that neighbours share are read faster; CUDA graphs end at twice max_num_seqs."""
-    shares = settings.enable_prefix_caching and len(scenario.scored) < len(scenario.requests)
-    share = read_together(scenario.requests, scenario.stretches) if shares else 0.0
-    graphed_tokens = min(scenario.step.graphed_tokens, 2 * settings.step_requests)
-    return replace(scenario.step.sharing(share), graphed_tokens=graphed_tokens)
 
 
 class _Replica:
@@ -191,10 +186,10 @@ class _Replica:
         """Steps in which the same requests decode on, and one prompt is read on, until something
         happens or one comes."""
         clock, coming, model = self.clock, self._coming, self._model
-        most = scheduler.steps_alike()
-        if not most or coming.next_s <= clock.now:
+        most, is_queue = scheduler.steps_alike(), scheduler.is_queue and bool(scheduler.waiting)
+        if not most or (coming.next_s <= clock.now and not is_queue):
             return
-        step = scheduler.schedule()
+        step = scheduler.schedule_alike()
         clock.launch(step)
         self._finish()  # the one before them, whatever it was
         # What `gpu_s` computes, in its order.
@@ -204,11 +199,17 @@ class _Replica:
         seconds = (fixed_s + c * context_s + last_s for c in contexts)
         for request in scheduler.in_turn:  # one at the most
             size, pair_s, mixed = scheduler.read_in_step, model.per_prefill_pair_s, model.mixed
-            pairs = map(model.window.pairs, repeat(size), count(request.num_computed_tokens, size))
-            read = zip(pairs, contexts, strict=False)
-            seconds = (fixed_s + p * pair_s + c * mixed * context_s + last_s for p, c in read)
+            half, expanding = size * (size + 1) // 2, model.window.expanding
+            read = zip(count(request.num_computed_tokens, size), contexts, strict=False)
+            seconds = (
+                fixed_s
+                + (size * n + half + expanding * n) * pair_s
+                + c * mixed * context_s
+                + last_s
+                for n, c in read
+            )
         ahead = most >= FEW_STEPS and not scheduler.has_windows
-        scheduler.skip_ahead(clock.repeat(seconds, coming.next_s, ahead=ahead))
+        scheduler.skip_ahead(clock.repeat(seconds, inf if is_queue else coming.next_s, ahead=ahead))
 
 
 def _timeline_step(step: Step, waiting: int) -> TimelineStep:

@@ -3,7 +3,7 @@ no queue grows. From one rate to the next only the arrivals are slower or faster
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from math import inf, log2
 
 from chunkscope.simulation.loop import Scenario, run_setting, simulated
@@ -52,11 +52,10 @@ def find_rate(
     def run(place: int) -> tuple[Outlook, Figures]:
         tick()
         coming = replace(scenario, rate=2.0 ** (place / PER_DOUBLING))
-        several = settings.parallel.data > 1
-        known, figures = simulated(coming, settings, pool, give_up=1.0, figures=several)
-        if not known.broken and (known.pressure >= 1 or several):
+        known, figures = simulated(coming, settings, pool, give_up=1.0)
+        if not known.broken and (known.pressure >= 1 or settings.parallel.data > 1):
             known = known._replace(broken=figures().breaks)
-        return known, figures
+        return known, partial(run_setting, coming, settings, pool)  # less to hold than figures
 
     steps = 2
     if start is None:

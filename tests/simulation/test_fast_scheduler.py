@@ -21,7 +21,7 @@ from chunkscope.vllm.enums import ChunkPolicy
 from chunkscope.vllm.flags import release
 from chunkscope.vllm.rules import Rules
 from chunkscope.vllm.settings import UNUSUAL
-from tests.simulation.common import parts_of, simulate
+from tests.simulation.common import arriving, parts_of, simulate
 from tests.simulation.generated import Workload, closed_loop, crowd, with_windows, workload
 from tests.simulation.twin import trace
 
@@ -84,7 +84,7 @@ def both(
         host=Host(fixed_s=pace / 2, per_request_s=pace / 100, ungraphed_s=pace / 2),
         experts_s=pace / 2,
         expert_share=0.1,
-        window=AttentionWindow(tokens=window, share=0.5),
+        window=AttentionWindow(tokens=window, share=0.5 if window else 0.0),
     )
     stretches = tuple(Stretch(**stretch) for stretch in asked["stretches"])
     settings, pool, rules = parts_of(known(asked["engine"], rules), rules)
@@ -196,10 +196,11 @@ def test_the_figures_of_generated_workloads(kind, policy):
         ([(100, 200)] * 6, {"kv_cache_tokens": 1_000}),
         ([(100, 200)] * 6, {"num_blocks": 60, "kv_groups": (1, 1, 64)}),
         ([(10, 400), (80_000, 5), (9, 9)], {"kv_cache_tokens": 100_000}),
+        (arriving((80_000, 5, 0), *((9, 9, 15 * n) for n in range(60))), {"num_blocks": 9_000}),
     ],
 )
 def test_steps_that_are_alike_are_not_scheduled_one_by_one(monkeypatch, requests, room):
-    """Even where some wait for room, and while a prompt leaves nothing of a step to others."""
+    """Even where some wait for room, and while a prompt leaves nothing of a step to who comes."""
     scheduled, plain = [], FastScheduler.schedule
     monkeypatch.setattr(
         FastScheduler, "schedule", lambda self: scheduled.append(self) or plain(self)
