@@ -48,7 +48,7 @@ _CONTENTS = ("content", "value", "text")  # where a message has its text; OpenAI
 TOOL_FIELDS = ("tools", "functions", "function")
 # Row-level fields that change what is rendered.
 _PASSED_ON = ("documents", "add_generation_prompt", "reasoning_effort")
-SYSTEMS = ("system", "system_prompt", "instructions")  # what goes before messages without one
+SYSTEMS = ("system", "system_prompt")  # what goes before messages without one
 ROW_FIELDS = (*TOOL_FIELDS, *SYSTEMS, *_PASSED_ON, "chat_template_kwargs", "continue_final_message")
 FUNCTION_KEYS = ("name", "description", "parameters")
 _REFUSED_KWARGS = {"chat_template", "tokenize", "conversation", "messages", "tools"}

@@ -130,13 +130,16 @@ def select(head: Sequence[Any], options: SelectOptions, *, prefix: str = "") -> 
         choices, unasked = unasked, choices
     answers = [path.steps for path in (*choices, *unasked, *output)]
     selection = _chosen(head, options, answers)
-    notes, uncounted, answered = [*selection.notes], [*selection.uncounted], 0
+    notes, uncounted, answered, systems = [*selection.notes], [*selection.uncounted], 0, 0
     is_text, used = selection.kind == "text", selection.columns
     names = [path.text for path in unasked]
     selection = replace(selection, output=[selection.output, *output][-1])
     for record in head if selection.kind == "chat" else ():
         with suppress(DataError, RecursionError):
-            answered += selection.prompt(record).messages[-1]["role"] == "assistant"
+            sent = selection.prompt(record).messages
+            answered += sent[-1]["role"] == "assistant"
+            systems += sent[0]["content"] in filter(None, map(as_dict(record).get, chat.SYSTEMS))
+    notes += [note("system_counted")] if systems else []
     notes += [note("answers_counted")] if answered * 2 > len(head) else []
     turns = FieldPath(("role",)) if is_text else RECORD
     notes += [note("turns_counted")] if "assistant" in map(turns.find, head) else []
@@ -583,7 +586,7 @@ class _Guess:
         apart, first = (*self.answers, *others, *chosen), own[0].steps
         above = first[: -2 if first[-1:] == (0,) else -1]
         asks = str(*first[-1:]).lower() in _QUESTIONS - {"prompt"}
-        names = set() if is_chat else {*chat.SYSTEMS, *(_GIVEN if asks else ())}
+        names = set() if is_chat else {*chat.SYSTEMS, "instructions", *(_GIVEN if asks else ())}
         companions: dict[str, str] = {}
         for leaf in self.likely:
             steps, text, place = leaf.path.steps, printable(leaf.path.text), len(above)

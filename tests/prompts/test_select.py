@@ -201,6 +201,9 @@ def test_what_a_request_says_to_the_system_beside_its_messages_is_the_first_of_t
     others = [{"messages": CHAT, "system": "Be kind."}, {"messages": whole, "system": "Be good."}]
     for row in (*others, {"params": {"messages": CHAT, "system_prompt": parts}}):
         assert [string_content(chat.messages) for chat in items(choose(row), row)] == [whole]
+    told = [choose(row) for row in (*others, {"messages": CHAT, "instructions": "Say why. " * 9})]
+    assert [[n.code for n in one.notes] for one in told] == [["system_counted"], [], []]
+    assert told[2].uncounted[0].values["beside"] == ["instructions"]
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ SENTENCES: dict[str, Template] = {
     "first_counted": 'only "{counted}" was counted, not the others of that list: use {use}',
     "left_out": 'probably miscounted, as only "{counted}" was counted, not "{beside}": use {use}',
     "answers_counted": "most chats end in an assistant's turn, counted as part of the prompt",
+    "system_counted": "a system prompt beside the messages was counted as the first of them",
     "turns_counted": "each message was counted as a prompt by itself, also the assistant's",
     "empty_prompts": "{count:prompt} of no tokens, which vLLM refuses",
     "media_beside": 'counted without "{field}": only text is counted',
@@ -33,7 +34,6 @@ SENTENCES: dict[str, Template] = {
     "begun_twice": "{count:prompt} begin with {begin} twice (special_tokens = false adds none)",
     "date_in_template": "the chat template prints the date ({day}); chat_date sets another one",
     "blocks_unused": "{blocks} were not used: no block size fits them and {field}",
-    # Harness logs.
     "unused_with_log": "{option} was not used: a log has what was sent and answered",
     "rolling_texts_whole": "{count:text} of loglikelihood_rolling counted whole, not in windows",
     "several_models": "its requests went to several models: {models}",
