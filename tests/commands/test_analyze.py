@@ -93,16 +93,16 @@ def test_a_trace_is_exported_and_the_next_commands_name_what_was_written(place) 
 
 def test_a_field_that_was_probably_left_out_is_said_first_and_counted_next(place) -> None:
     law = [{"document": "long " * 3000, "query": f"Why {n}?", "gold": "so"} for n in range(4)]
-    write_jsonl(place / "law.jsonl", law)
-    run = analyze(place, "law.jsonl", "data.jsonl")
-    assert run.out.startswith('law: probably miscounted, as only "query" was counted, not')
+    write_jsonl(place / "law=eu.jsonl", law)
+    run = analyze(place, "law=eu.jsonl", "data.jsonl")
+    assert run.out.startswith('law=eu: probably miscounted, as only "query" was counted, not')
     assert "matters" not in run.out
-    words = "analyze law.jsonl data.jsonl --field law=document --field law=query"
+    words = "analyze law=eu.jsonl data.jsonl --field 'law?eu=document' --field 'law?eu=query'"
     assert run.err.endswith(f"next: chunkscope {words}\n")
-    again = chunkscope(place, *words.split())
+    again = chunkscope(place, *words.replace("'", "").split())
     assert "67 % are longer than 2,048 tokens, where chunked prefill matters" in again.out
     assert again.err.endswith("next: chunkscope recommend\n")
-    assert chunkscope(place, "recommend", "--max-output", "law=9,data=7").code == 0
+    assert chunkscope(place, "recommend", "--max-output", "law=eu=9,data=7").code == 0
 
 
 # -- bad input -----------------------------------------------------------------------------------

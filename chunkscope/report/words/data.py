@@ -97,7 +97,8 @@ def _missing(profile: Profile, *codes: str) -> Iterator[tuple[Note, list[str], l
         for one in (one for one in dataset.uncounted if one.code in codes):
             missing.setdefault(repr(one), (one, []))[1].append(dataset.name)
     for one, names in list(missing.values())[:MOST_NOTES]:
-        yield one, names, [f"{n}=" for n in names] if len(names) < len(profile.datasets) else [""]
+        owners = [name.replace("=", "?") + "=" for name in names]  # by a pattern: = ends a name
+        yield one, names, owners if len(names) < len(profile.datasets) else [""]
 
 
 def _options(one: Note, names: Sequence[str]) -> str:
