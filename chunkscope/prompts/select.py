@@ -453,9 +453,10 @@ class _Guess:
     def candidates(self) -> Iterator[Candidate]:
         whole = "whole file" if len(self.head) == 1 else "line"
         plain = [record for record in self.head if isinstance(record, str)]
-        lines = plain[0].strip().split("\n") if len(self.head) == len(plain) == 1 else []
-        is_list = len(lines) >= _LIST_LINES and all(map(str.strip, lines))
-        about = [note("lines_together", count=len(lines))] if is_list else []
+        text = plain[0].strip() if len(self.head) == len(plain) == 1 else ""
+        lines = text.count("\n") + 1
+        is_list = lines >= _LIST_LINES and not re.search(r"\n\s*\n", text)
+        about = [note("lines_together", count=lines)] if is_list else []
         yield len(plain), text_of(RECORD, label=whole, notes=about)
         # OpenAI's messages, and request bodies of its batch files: of /v1/responses also a text.
         given = FieldPath(BATCH_INPUT)
