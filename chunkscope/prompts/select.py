@@ -232,7 +232,7 @@ _PAIRS = (
 )
 # These names often hold a label, or the name of a file, beside a prompt of another name.
 _OFTEN_LABELS = {"task", "content", "goal", "text", "input", "document", "context", "intent"}
-_LIST_LINES = 10  # of a text without empty ones: each may be a prompt
+_FEWEST_BREAKS = 9  # between lines, of a text without empty ones: each may be a prompt
 # Inside an object called `question` or `prompt`, what is asked.
 _TEXT_KEYS = ("text", "stem", "content", "question", "prompt", "value", "body")
 _QUESTIONS = {"question", "query", "prompt", "instruction", "problem"}
@@ -454,9 +454,8 @@ class _Guess:
         whole = "whole file" if len(self.head) == 1 else "line"
         plain = [record for record in self.head if isinstance(record, str)]
         text = plain[0].strip() if len(self.head) == len(plain) == 1 else ""
-        lines = text.count("\n") + 1
-        is_list = lines >= _LIST_LINES and not re.search(r"\n\s*\n", text)
-        about = [note("lines_together", count=lines)] if is_list else []
+        is_list = text.count("\n") >= _FEWEST_BREAKS and not re.search(r"\n\s*\n", text)
+        about = [note("lines_together", count=text.count("\n") + 1)] if is_list else []
         yield len(plain), text_of(RECORD, label=whole, notes=about)
         # OpenAI's messages, and request bodies of its batch files: of /v1/responses also a text.
         given = FieldPath(BATCH_INPUT)
