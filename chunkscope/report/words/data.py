@@ -83,11 +83,10 @@ def compared(reuse: PrefixReuse) -> str:
 
 
 def counted_with(profile: Profile) -> str:
-    tokenizer = profile.tokenizer
-    if tokenizer.kind == "none":
+    if profile.tokenizer.kind == "none":
         return "The lengths came with the data; no tokenizer was needed."
     hint = "" if profile.options.tokenizer else " For your model's own tokenizer, add --model NAME."
-    return f"Counted with the tokenizer {tokenizer.name}.{hint}"
+    return f"Counted with the tokenizer {profile.tokenizer.name}.{hint}"
 
 
 def _missing(profile: Profile, *codes: str) -> Iterator[tuple[Note, list[str], list[str]]]:
