@@ -57,13 +57,11 @@ def test_what_does_not_fit_the_datasets_is_a_usage_error(
 ) -> None:
     words = [word for file in given for word in ("--prefix-file", file)]
     run = analyze(place, "a.jsonl", "b.jsonl", "c.jsonl", *words)
-    assert run.code == 2
-    assert named in run.err
+    assert (run.code, named in run.err) == (2, True), run.err
 
 
 @pytest.mark.parametrize("file", ["gone.txt", "a=gone.txt", "latin.txt", "."])
 def test_a_prefix_that_cannot_be_read_is_an_error(place: Path, file: str) -> None:
     (place / "latin.txt").write_bytes(b"\xe9t\xe9")
     run = analyze(place, "a.jsonl", "--prefix-file", file)
-    assert run.code == 3
-    assert file.rpartition("=")[2] in run.err
+    assert (run.code, file.rpartition("=")[2] in run.err) == (3, True), run.err

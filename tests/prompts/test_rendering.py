@@ -324,9 +324,7 @@ def test_a_task_that_hangs_is_ended(hanging: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(subprocess.Popen, "wait", until_it_hangs)
     (hanging / "chunkscope.toml").write_text("[analyze]\ntimeout = 12345\n")
     run = analyze(hanging, "lm-eval:any")
-    assert run.code == 3
-    assert "timeout" in run.err
-    assert "thinking" in run.err
+    assert (run.code, "timeout" in run.err, "thinking" in run.err) == (3, True, True), run.err
     wait_until(lambda: not members(int((hanging / "group").read_text())))
 
 
