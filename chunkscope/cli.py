@@ -27,7 +27,7 @@ COMMANDS = (
 
 
 def _past_typer(command: Callable[..., None]) -> Callable[..., None]:
-    """Typer would answer Ctrl-C with silence, and `| head` with the exit code of a broken gate."""
+    """Typer would answer Ctrl-C with silence."""
 
     @wraps(command)
     def run(**given: Any) -> None:
@@ -35,14 +35,10 @@ def _past_typer(command: Callable[..., None]) -> Callable[..., None]:
             signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
             command(**given)
-            sys.stdout.flush()
         except KeyboardInterrupt:
             console.say("interrupted; what was counted or measured is kept")
             # Not sys.exit: that would wait for threads, one of which may be waiting for a pipe.
             os._exit(EXIT_INTERRUPTED)
-        except BrokenPipeError:  # whoever read our output went away: `| head` has seen enough
-            _drop_output()
-            sys.exit(0)
 
     return run
 
@@ -94,7 +90,7 @@ def main() -> NoReturn:
         sys.exit(error.exit_code)
     except Exception as error:
         if isinstance(error, OSError) and error.errno in _DISK_FULL:
-            _drop_output()
+            console.drop_output()
             console.say(f"error: cannot write the output: {error.strerror}")
             console.say("\nhint: what was counted or measured is kept; free disk space and repeat")
             sys.exit(InputError.exit_code)
@@ -102,11 +98,6 @@ def main() -> NoReturn:
         console.say("\nerror: this is a bug in chunkscope; please report it with the lines above")
         sys.exit(EXIT_BUG)
     sys.exit(0)
-
-
-def _drop_output() -> None:
-    """Python would try once more while closing stdout, and complain."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _mend_streams() -> None:

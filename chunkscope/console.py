@@ -5,7 +5,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import count
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -56,19 +56,28 @@ def show(render: "Callable[[Console], None]") -> None:
     console = rich_console(sys.stdout)
     with console.capture() as shown:
         render(console)
-    lines = shown.get().replace(NO_BREAK, " ").split("\n")
-    sys.stdout.write(_COMMAND.sub(r"\1\\", "\n".join(line.rstrip(" ") for line in lines)))
+    text = re.sub(" +$", "", shown.get().replace(NO_BREAK, " "), flags=re.MULTILINE)
+    emit(_COMMAND.sub(r"\1\\", text).encode(sys.stdout.encoding, "replace"))
 
 
 def say(text: str = "") -> None:
     """One line of talk: no markup, no wrapping."""
-    print(_cleaned(text), file=sys.stderr)  # noqa: T201
+    with suppress(BrokenPipeError):
+        print(_cleaned(text), file=sys.stderr)  # noqa: T201
 
 
 def emit(data: bytes) -> None:
-    """Data for a machine, and nothing else."""
-    sys.stdout.buffer.write(data)
-    sys.stdout.buffer.flush()
+    """Whoever reads may have seen enough (`| head`): the command goes on, its exit code counts."""
+    try:
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        drop_output()
+
+
+def drop_output() -> None:
+    """Python would try once more while closing stdout, and complain."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def command() -> tuple[str, ...]:
