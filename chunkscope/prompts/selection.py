@@ -369,7 +369,7 @@ def chat_of(
         row, steps = as_dict(holder.find(record) if holder else None), path.steps
         if steps in (BATCH_MESSAGES, BATCH_INPUT):  # a file may hold requests of both kinds
             steps = BATCH_MESSAGES if "messages" in row else BATCH_INPUT
-            row = {**row, "system": row.get("instructions")}
+            row = {"system" if key == "instructions" else key: row[key] for key in row}
         messages = json_in(FieldPath(steps).get(record))
         if steps == BATCH_INPUT and isinstance(messages, str):
             messages = [{"role": "user", "content": messages}]
