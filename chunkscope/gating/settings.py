@@ -157,7 +157,8 @@ def _as_good(evidence: Evidence, there: Deployment, actual: Settings) -> Iterato
         yield _check("as-good", "simulation", passed=same, **about)
         return
     contexts = [s.max_model_len for s in (planned, actual) if s.max_model_len]
-    workload = draw(plan.request, datasets, min(contexts, default=1))  # what either of them takes
+    room = min(contexts, default=1)  # what either of them takes
+    workload = draw(plan.request, there, datasets, room)
     simulator = Simulator(request=plan.request, deployment=there, workload=workload)
     yield _simulated(simulator, planned, actual)
 

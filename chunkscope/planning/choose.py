@@ -17,7 +17,7 @@ from chunkscope.planning.problem import FEWEST_SEARCHED, FEWEST_SEQS, LADDER, Pr
 from chunkscope.planning.rule import Decision
 from chunkscope.planning.simulator import NEAR, Simulator
 from chunkscope.simulation.result import SimulatedRun
-from chunkscope.simulation.sweep import UNIT_RATE, lone_run_that_breaks
+from chunkscope.simulation.sweep import UNIT_RATE, broken_alone
 from chunkscope.vllm.enums import Mode
 from chunkscope.vllm.flags import flags_of
 from chunkscope.vllm.settings import NAMES, OWN, Settings
@@ -62,11 +62,11 @@ def by_simulation(p: Problem) -> tuple[Advice, Settings]:
 
     It comes back, too, whether it is advised or not."""
     every, default = p.simulator(), p.default
-    hopeless = p.request.slo and lone_run_that_breaks(*every.engine(default))
+    hopeless = p.request.slo and broken_alone(*every.engine(default))
     best = default if hopeless or _floods(p) else _finalist(p)
     kept, rate, gpus = any(map(every.keeps_limits, (default, best))), None, None
     if p.request.slo and not hopeless and not kept:
-        best, rate = _fastest_instead(p, best)
+        best, rate = _fastest_instead(p)
     gain, least, doubt, chosen = None, None, None, best
     if p.request.slo and not every.keeps_limits(default):  # what keeps them is better, surely
         chosen = best if every.keeps_limits(best) else default
@@ -154,7 +154,7 @@ def _finalist(p: Problem) -> Settings:
             best = without
     others = sorted(part.running(), key=lambda one: part.against(one, default))
     candidates = [one for one in dict.fromkeys((best, *others)) if one != default]
-    if not candidates or not p.request.slo or not part.keeps_limits(candidates[0]):
+    if not p.request.slo:
         return next(iter(candidates), default)
     keeping, doubtful = [one for one in candidates if part.keeps_limits(one)], list[Settings]()
     for _ in range(2 * MOST_CHECKED):
@@ -165,11 +165,11 @@ def _finalist(p: Problem) -> Settings:
         if is_new and not part.keeps_limits(default) and _breaks_with(p, settings):
             doubtful.append(settings)  # only where no other does
             keeping = [*keeping, settings] if len(doubtful) < MOST_CHECKED else [*doubtful]
-        elif every.keeps_limits(settings, None if settings == candidates[0] else 1.0):
+        elif every.keeps_limits(settings, 1.0):
             return settings
         else:  # all have a longer tail than a part: the next has to have more room
             keeping = [one for one in keeping if part.used(one) < part.used(settings)]
-    return candidates[0]
+    return default
 
 
 def _floods(p: Problem) -> bool:
@@ -222,14 +222,14 @@ def fastest(p: Problem) -> tuple[Settings, float]:
     return best, rate
 
 
-def _fastest_instead(p: Problem, best: Settings) -> tuple[Settings, float | None]:
+def _fastest_instead(p: Problem) -> tuple[Settings, float | None]:
     """Where neither the default nor the best keeps the limits: the fastest setting if that does,
-    else the best, and the highest rate a second at which some setting would."""
+    else the default, and the highest rate a second at which some setting would."""
     fast, rate = fastest(p)
     if (p.request.rate or 0.0) < FAR * rate and p.simulator().keeps_limits(fast, 1.0):
         return fast, None
     every = _at(p, UNIT_RATE).simulator()
-    return best, every.highest_rate(fast, start=rate)[0].rate_per_s
+    return p.default, every.highest_rate(fast, start=rate)[0].rate_per_s
 
 
 def _at(p: Problem, arrivals: str) -> Problem:

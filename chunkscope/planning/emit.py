@@ -40,7 +40,7 @@ def emit(plan: Plan, target: Target | str, *, anyway: bool = False) -> Emission:
     target = one_of(Target, target, "target")
     breaks_limits = plan.advice.kind is AdviceKind.NO_SETTING
     limits = ", ".join(map(str, plan.request.slo))
-    if breaks_limits and plan.nearest_run and (slo := plan.nearest_run.slo):
+    if breaks_limits and plan.run and (slo := plan.run.slo):
         first = slo.tightest
         limits += f" ({first.name} breaks first: {SECONDS.brief(slo.found_of(first))}, simulated)"
     if breaks_limits and not anyway:

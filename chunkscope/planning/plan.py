@@ -196,12 +196,6 @@ class Plan(Artefact):
     def default_run(self) -> SimulatedRun | None:
         return next((run for run in self.tried if run.setting == DEFAULT), None)
 
-    @property
-    def nearest_run(self) -> SimulatedRun | None:
-        """The simulated run that is nearest to the limits."""
-        limited = (run for run in self.tried if run.slo)
-        return min(limited, key=lambda run: run.figures.slo_use or 0.0, default=None)
-
     def requests_of(self, prompt_tokens: float) -> int | None:
         """How many requests with such a prompt the KV caches hold at once, if they share nothing;
         None if nobody knows."""

@@ -94,9 +94,8 @@ def predict(
         for name in ("arrivals", "concurrency", "sweep", "timeline", "policy"):
             if getattr(options, name) != getattr(SimulateOptions(), name):
                 raise UsageError(f"--find-rate tries rates itself: leave {name} out")
-        if (options.requests or OPEN_REQUESTS) < OPEN_REQUESTS:
-            few = f"--find-rate needs at least {OPEN_REQUESTS:,} requests to see a queue"
-            raise UsageError(few)
+        if options.requests and options.requests < (least := OPEN_REQUESTS[0]):
+            raise UsageError(f"--find-rate needs at least {least:,} requests to see a queue")
         request = replace(request, arrivals=UNIT_RATE, concurrency=None)
     if options.trace is not None:
         workload, notes = _of_trace(options.trace, options, request, full.max_model_len)
@@ -234,7 +233,7 @@ def _of_profile(
             "there is no profile to draw requests from", hint="count the data: `chunkscope analyze`"
         )
     datasets = chosen_datasets(profile, request.dataset)
-    workload = draw(request, datasets, context or 1 << 30)
+    workload = draw(request, plan.deployment, datasets, context or 1 << 30)
     notes = []
     if profile.digest() != plan.source.profile_digest:
         notes.append(Note(code="other_profile"))

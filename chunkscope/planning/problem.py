@@ -155,10 +155,10 @@ class Problem:
         """On so many of the requests (None: all), as they are or varied."""
         key = count, variation
         if key not in self._simulators:
-            how = VARIATIONS.get(variation, {})
-            workload = draw(self.request, self.datasets, self.context, count=count, **how)
+            there, how = self.deployment, VARIATIONS.get(variation, {})
+            workload = draw(self.request, there, self.datasets, self.context, count=count, **how)
             self._simulators[key] = Simulator(
-                request=self.request, deployment=self.deployment, workload=workload, tick=self.tick
+                request=self.request, deployment=there, workload=workload, tick=self.tick
             )
         return self._simulators[key]
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from chunkscope.errors import InputError, MissingError
 from chunkscope.hardware.step_time import StepModel, step_model
-from chunkscope.lengths.profile import DatasetProfile
+from chunkscope.lengths.profile import DatasetProfile, together
 from chunkscope.planning.request import PlanRequest
 from chunkscope.simulation.loop import Scenario, run_setting, simulated
 from chunkscope.simulation.result import SimulatedRun, SustainedRate
@@ -24,13 +24,13 @@ from chunkscope.vllm.rules import Rules
 from chunkscope.vllm.settings import KvPool, Settings
 
 MOST_REQUESTS = 20_000  # a profile may hold millions of prompts; so many show what a setting does
-OPEN_REQUESTS = 4_096  # at a rate: with as few as may run at once nobody would ever wait
+# At a rate: so many times as many as may run at once; with no more nobody would ever wait.
+TURNS, OPEN_REQUESTS = 4, (2_048, 4_096)
 NEAR = 0.01  # of two settings that differ by less, the first is as good
 NEVER = float("inf")
 BROKEN_S = 1e9  # longer than any run that keeps its limits
 
-# What is assumed may turn out otherwise: another draw, longer prompts, longer outputs where nobody
-# knows them. By code, what of `draw` is another.
+# What is assumed may turn out otherwise. By code, what of `draw` is another.
 VARIATIONS: dict[str, dict[str, Any]] = {
     "second_draw": {"draw_number": 1},
     "longer_prompts": {"prompt_times": 1.1},
@@ -42,6 +42,7 @@ VARIATIONS: dict[str, dict[str, Any]] = {
 
 def draw(
     request: PlanRequest,
+    there: Deployment,
     datasets: Sequence[DatasetProfile],
     room: int,
     *,
@@ -52,8 +53,14 @@ def draw(
     """The requests that are sent: all prompts that fit `room` tokens with their output, up to a
     limit; or `count` of them. Prompts, and outputs that are assumed, are so many times as long."""
     outputs = request.outputs(datasets)
-    rate = request.rate
-    most = OPEN_REQUESTS if rate else min(MOST_REQUESTS, served_prompts(datasets, outputs, room))
+    most = min(MOST_REQUESTS, served_prompts(datasets, outputs, room))
+    if request.rate:
+        settings = there.effective(request.settings)
+        held, memory = settings.most_running, there.memory(settings)
+        if memory is not None:
+            mean = round(together(datasets).mean or 0) + max(output.tokens for output in outputs)
+            held = min(held, there.requests_of(mean, memory, settings))
+        most = sorted((*OPEN_REQUESTS, TURNS * held * settings.parallel.data))[1]
     wanted = request.requests or most
     drawn = draw_workload(
         datasets,

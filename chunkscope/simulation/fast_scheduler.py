@@ -85,20 +85,27 @@ class FastScheduler(Scheduler):
     def _goes_on(self) -> bool:
         """Do all that decode find room for their next token, and surely none that waits?"""
         free = self.kv_cache.num_free - self.decoding.blocks_to_come
-        wanted = self._is_steady * self.kv_cache.wanted if self._can_come else sys.maxsize
-        return 0 <= free < wanted - self.decoding.blocks_to_leave
+        return 0 <= free < self._wanted() - self.decoding.blocks_to_leave
+
+    def _wanted(self) -> int:
+        return self._is_steady * self.kv_cache.wanted if self._can_come else sys.maxsize
 
     def contexts(self, steps: int) -> Iterator[float]:
         """Of the group in each of the next steps. Where there are windows, which only move forward,
         a step is taken when it is asked for, as long as they are alike."""
+        cache, group, wanted = self.kv_cache, self.decoding, self._wanted()
         if not self.has_windows:
-            each, last = len(self.decoding), int(self.decoding.context)
+            each, last = len(group), int(group.context)
             yield from islice(count(last + each, each), steps)
-        while self.has_windows and steps and self._goes_on():
-            steps -= 1
-            self._take_turns()
-            self.decoding.advance()
-            yield self.decoding.context
+        for _ in range(steps if self.has_windows else 0):
+            blocks, left = group.blocks_to_come, group.blocks_to_leave
+            if not 0 <= cache.num_free - blocks < wanted - left:
+                break
+            cache.get_new_blocks(blocks)
+            if left:
+                cache.give_back(left)
+            group.advance()
+            yield group.context
 
     def skip_ahead(self, steps: int) -> None:
         """So many of them are over."""

@@ -330,7 +330,7 @@ def workload_for(
         )
     request = plan.request.asked_as(options)
     datasets = chosen_datasets(profile, plan.request.dataset)
-    workload = draw(request, datasets, _max_model_len(plan))
+    workload = draw(request, plan.deployment, datasets, _max_model_len(plan))
     long_over = plan.decision.threshold or plan.request.rule.conservative_threshold
     workload = replace(workload, long_over=long_over)
     if not options.data:

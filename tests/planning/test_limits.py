@@ -153,7 +153,7 @@ IMPOSSIBLE = "--model qwen3-8b --gpu h100 --max-output 2 --slo itl_p50=0.1ms --a
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     for module in ("simulator", "predict"):
-        monkeypatch.setattr(f"chunkscope.planning.{module}.OPEN_REQUESTS", 100)
+        monkeypatch.setattr(f"chunkscope.planning.{module}.OPEN_REQUESTS", (100, 100))
     DATA.save(tmp_path / "reports" / "profile.json")
     return tmp_path
 

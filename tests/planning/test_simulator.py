@@ -35,7 +35,7 @@ def test_recommend_simulate_verify_and_the_gate_give_the_same_figures_for_every_
     assert plan.run is not None
     assert named["plan"].figures == plan.run.figures
     assert named["default"].figures == plan.default_run.figures
-    workload = draw(plan.request, DATA.datasets, plan.effective.max_model_len)
+    workload = draw(plan.request, plan.deployment, DATA.datasets, plan.effective.max_model_len)
     gate = Simulator(request=plan.request, deployment=plan.deployment, workload=workload)
     assert gate.attempt(plan.effective).figures == plan.run.figures
     run = build.run("plan", settings=plan.settings, engine=plan.effective.given())
@@ -66,7 +66,7 @@ def test_what_was_asked_of_the_plan_holds_for_its_simulation(options):
 
 def test_a_setting_is_simulated_once_and_what_cannot_run_is_none():
     plan = advised(SHORT)
-    workload = draw(plan.request, DATA.datasets, 16_384)
+    workload = draw(plan.request, plan.deployment, DATA.datasets, 16_384)
     simulator = Simulator(request=plan.request, deployment=plan.deployment, workload=workload)
     base = Settings(max_model_len=16_384)
     assert simulator.attempt(base) is simulator.attempt(base)

@@ -100,7 +100,7 @@ def test_a_limit_that_even_a_lone_request_breaks_is_kept_at_no_rate():
 def test_requests_that_are_tried_alone_stay_scored_or_not():
     c = coming("itl_p50=5ms")
     requests, stretches = with_shared_prefix(c.requests, 16)
-    odd = frozenset(range(1, len(requests), 2))  # of every sixth, which are tried, none
+    odd = frozenset(range(1, len(requests), 2))  # of every second, which are tried, none
     scored = dataclasses.replace(c, requests=requests, stretches=stretches, scored=odd)
     run = find_rate(scored, SETTINGS, POOL)[1]()
     assert run.cached_tokens == 16 * (run.requests - 1)

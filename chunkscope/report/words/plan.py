@@ -264,7 +264,7 @@ def because(plan: Plan) -> str:
         rate = f"About {choice.rate:,.3g} requests a second would do" if choice.rate else ""
         gpus = f"; {plan.request.arrivals} needs about {choice.gpus} GPUs" if choice.gpus else ""
         needs = f" To start, vLLM needs {listed(choice.needed)}." if choice.needed.given() else ""
-        nearest = limit_state(plan.nearest_run or default, at_a_rate=bool(choice.rate))
+        nearest = limit_state(default, at_a_rate=bool(choice.rate))
         return f"{nearest} (simulated). {rate or 'No lower rate helps'}{gpus}.{needs}"
     doubt = VARIATIONS.get(choice.doubt or "", ("",))[0]
     if plan.request.slo and choice.kind is AdviceKind.KEEP:
