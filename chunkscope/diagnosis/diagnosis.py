@@ -84,9 +84,9 @@ class Diagnosis(Artefact):
 
     @property
     def symptoms(self) -> tuple[Symptom, ...]:
-        """Those of all engines, the worst first."""
+        """Those of all engines, the worst first: of equal ones what ended an engine."""
         symptoms = [symptom for engine in self.engines for symptom in engine.symptoms]
-        return tuple(sorted(symptoms, key=lambda symptom: -symptom.effect))
+        return tuple(sorted(symptoms, key=lambda one: (-one.effect, one.rule != "ended")))
 
     @property
     def refused_prompts(self) -> int:

@@ -96,16 +96,16 @@ def _ended(engine: Engine) -> Symptom | None:
     if failure is None:
         return None
     evidence = [note(f"failure_{name}", value=value) for name, value in failure.figures.items()]
-    if failure.error:
+    if failure.error and not failure.reason:
         evidence.append(note("failure_error", error=failure.error))
     change = note(f"change_{failure.kind}")
     if failure.kind in (Failure.NO_CACHE_BLOCKS, Failure.CONTEXT_TOO_LONG):
         change = engine.more_room(change)
     elif engine.on_cpu and failure.kind.status == "out_of_memory":
         change = note("change_oom_cpu")
-    values = {"reason": failure.reason} if failure.kind is Failure.REFUSED else {}
     title = f"ended_{failure.kind}"
-    return _symptom("ended", evidence, change, 1.0, (failure.line,), title, **values)
+    reason = {"reason": failure.reason}
+    return _symptom("ended", evidence, change, 1.0, (failure.line,), title, **reason)
 
 
 def _refused(engine: Engine) -> Symptom | None:

@@ -45,10 +45,6 @@ def well_used() -> list[str]:
     ]
 
 
-def test_a_log_without_figures_is_not_said_to_be_fine() -> None:
-    assert not doctor(LOGS / "vllm-0.24-h200-fits.log").symptoms
-
-
 # -- real logs -----------------------------------------------------------------------------------
 
 
@@ -149,6 +145,7 @@ BUDGET = "Chunked prefill is enabled with max_num_batched_tokens={}."
 )
 def test_a_budget_that_is_not_known_is_not_said_to_be_fine(lines, changes) -> None:
     assert [s.change.code for s in report(*lines, *WAITING).symptoms] == changes
+    assert report(*lines, *well_used()).symptoms == (), "nor blamed where no prompt waited"
 
 
 def test_an_fp8_kv_cache_is_predicted_as_one() -> None:
@@ -219,12 +216,6 @@ def test_several_engines_are_as_long_busy_as_each_of_them() -> None:
     assert found.peak_running == 2  # as the rates, which are of both
     idle = [re.sub(r": [1-9][\d.]*", ": 0", line.replace("Engine 000", "Engine 2")) for line in one]
     assert report(*both, *idle).symptoms[0].evidence == found.symptoms[0].evidence
-
-
-def test_a_small_budget_counts_only_where_prompts_waited() -> None:
-    args = stamped(ARGS.format(seqs=64, budget=512))
-    assert "small-budget" in rules(report(args, BEGUN, *WAITING))
-    assert rules(report(args, BEGUN, *well_used())) == []
 
 
 def test_eager_auto_fit_and_refusals() -> None:
@@ -310,11 +301,13 @@ def test_the_plan_is_laid_beside_it() -> None:
 
 
 def test_a_diagnosis_is_read_back_as_it_was_written(tmp_path: Path) -> None:
-    found = doctor(LOGS / "vllm-0.28-cpu-kv-bound.log", LOGS / "vllm-0.28-cpu-does-not-fit.log")
+    full = [periodic(at(10 * n), running=4, waiting=9, kv=100.0) for n in range(4)]
+    (tmp_path / "full.log").write_text("\n".join(full))
+    found = doctor(tmp_path / "full.log", LOGS / "vllm-0.28-cpu-does-not-fit.log")
     found.save(tmp_path / "doctor.json")
     again = Diagnosis.load(tmp_path / "doctor.json")
     assert (again.engines, again.symptoms) == (found.engines, found.symptoms)
-    assert len(again.engines) == 2
+    assert (len(again.engines), again.symptoms[0].rule) == (2, "ended")
 
 
 @pytest.mark.parametrize(

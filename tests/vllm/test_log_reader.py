@@ -354,21 +354,27 @@ DIED = "torch.AcceleratorError: CUDA error: an illegal memory access was encount
 DEAD = "vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue. See stack trace"
 
 
+CORE = "Engine core proc EngineCore_DP0 died unexpectedly, shutting down client."
+KILLS = [
+    *("Killed", "a.sh: line 2: 48 Killed      vllm serve m", "Out of memory: Killed process 48"),
+    *("Detected 1 oom_kill event in StepId=1.0.", CORE, "died unexpectedly (exit code: -9), x"),
+]
+
+
 @pytest.mark.parametrize(
-    ("lines", "error", "at"),
+    ("kind", "lines", "reason", "at"),
     [
-        (["EngineCore failed to start.", "Traceback (most recent call last):", DIED, DEAD],
-         "AcceleratorError", 5),
-        ([DEAD], None, 3),
+        (Failure.DIED, ["EngineCore failed to start.", "Traceback", DIED, DEAD], DIED[6:], 5),
+        (Failure.DIED, [DEAD], None, 3),  # no more is left of the log
+        (Failure.DIED, ["OSError: port is in use"], "OSError: port is in use", 3),
+        *((Failure.KILLED, [text, DEAD], None, 3) for text in KILLS),
+        (Failure.DIED, [DIED, DEAD, CORE], DIED[6:], 3),
     ],
-    ids=["its traceback follows", "no more is left of the log"],
-)  # fmt: skip
-def test_an_engine_that_died_of_something_else(lines: list[str], error: str, at: int) -> None:
-    """Its kind of error is named, and nothing else of its text."""
-    args = stamped("non-default args: {'max_num_seqs': 8}")
-    text = [stamped(line, level="ERROR") for line in lines]
-    failure = engine(args, stamped("Using max model len 64"), *text).failure
-    assert (failure.kind, failure.error, failure.line) == (Failure.DIED, error, at)
+)
+def test_an_engine_that_died_of_something_else(kind, lines: list[str], reason, at: int) -> None:
+    text = [stamped(line, level="ERROR") if "Killed" not in line else line for line in lines]
+    failure = engine(stamped("Using max model len 64"), stamped("x"), *text).failure
+    assert (failure.kind, failure.reason, failure.line) == (kind, reason, at)
 
 
 @pytest.mark.parametrize(
@@ -404,6 +410,7 @@ FRAME = '  File "a.py", line 9, in '  # of either model runner
     [
         (Failure.OOM_LOADING, [BEGUN]),  # not a matter of the budget
         (Failure.OOM_RUNNING, [SERVING]),
+        (Failure.OOM_RUNNING, [BEGUN, stamped(SAID[8][0])]),  # ready; the LLM class says no more
         (Failure.OOM_LOGPROBS, [SERVING, FRAME + "_get_prompt_logprobs_dict", "    x = y"]),
         (Failure.OOM_LOGPROBS, [SERVING, FRAME + "compute_prompt_logprobs_with_chunking"]),
     ],
@@ -448,9 +455,9 @@ def test_nothing_of_a_prompt_or_a_key_is_kept() -> None:
         stamped(f"Request cmpl-1 details: prompt: '{secret} GPU KV cache size: 5 tokens', "
                 "prompt_token_ids: None", level="DEBUG"),
         stamped(f"something unheard of {secret}"),
-        BEGUN,
+        *(BEGUN, stamped(SAID[8][0]), stamped(f"ValueError: {secret}"), stamped(DEAD)),
     )  # fmt: skip
-    assert secret not in repr(life)
+    assert (secret not in repr(life), life.failure.error) == (True, "ValueError")
     assert (life.arguments, life.facts.kv_cache_tokens) == ({"max_num_seqs": 8}, None)
 
 

@@ -29,7 +29,7 @@ SENTENCES: dict[str, Template] = {
     "ended_oom_running": "out of memory while serving",
     "ended_refused_arguments": "vLLM refused its arguments: {reason}",
     "ended_killed": "the engine process was killed",
-    "ended_died": "the engine died",
+    "ended_died": "the engine died[reason?: {reason}]",
     "refused_prompts": "prompts were too long and refused: their samples are missing from scores",
     "bad_requests": "the server refused requests (HTTP 400): their samples are missing from scores",
     "auto_fit": "vLLM reduced max_model_len to what the KV cache holds, and refuses longer prompts",
@@ -73,7 +73,7 @@ SENTENCES: dict[str, Template] = {
     "change_oom_start": f"lower {_BUDGET} or {_SHARE}",
     "change_oom_running": f"lower {_SHARE}: a step took more memory than vLLM had set aside",
     "change_refused_arguments": "change the argument that the message names",
-    "change_killed": "look for the system's reason: most often it ran out of memory (dmesg)",
+    "change_killed": "find the system's reason: most often the machine or job had too little RAM",
     "change_died": "read the log around this line: the first error of its traceback is the cause",
     "change_fixed_size": lambda argument, or_on_cpu: (
         f"leave {spelled(argument)} out: it sets the size of the KV cache"

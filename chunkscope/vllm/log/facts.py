@@ -92,7 +92,7 @@ SIGNS = (  # in a line, and the message that it is a sign of
     *((sign.encode(), sign) for sign in MESSAGES),
     *((sign.encode(), FAILURE) for _, sign in failures.SIGNS),
     *((sign.encode(), FAILURE) for sign in failures.LOGPROB_FRAMES),
-    *((sign.encode(), ERROR) for sign in ("Error: ", failures.STOPPING)),
+    *((sign.encode(), ERROR) for sign in ("Error: ", failures.STOPPING, *failures.KILLS)),
 )
 
 

@@ -5,7 +5,7 @@ The lines differ by version; each pattern was read in 0.10.2 to 0.32.0.
 
 import re
 import textwrap
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 # What an engine does before it is ready, by the last line that tells. Bars end in a return.
@@ -73,37 +73,35 @@ class Failure(StrEnum):
 # Of a line with several, the first counts. Frames of the two model runners tell what ran out.
 SIGNS = (
     (Failure.OOM_SAMPLER, "when warming up sampler"),
-    (Failure.NO_FREE_MEMORY, "is less than desired GPU memory utilization"),
-    (Failure.NO_FREE_MEMORY, "less than desired CPU memory"),
+    (Failure.NO_FREE_MEMORY, "less than desired "),
     (Failure.NO_CACHE_BLOCKS, "No available memory for the cache blocks"),
     (Failure.CONTEXT_TOO_LONG, "To serve at least one request with the model"),
     (Failure.OOM_START, "ut of memory"),  # or while loading or serving, or in prompt_logprobs
-    (Failure.OOM_START, "OutOfMemoryError"),
     (Failure.OOM_START, "DefaultCPUAllocator: "),
     (Failure.OOM_START, "std::bad_alloc"),
     (Failure.OOM_START, "Cannot allocate memory"),
     (Failure.REFUSED, "Value error, "),
-    (Failure.REFUSED, "error: unrecognized arguments: "),
+    (Failure.REFUSED, ".py: error: "),
     (Failure.REFUSED, "vllm: error: "),
     (Failure.REFUSED, "vllm serve: error: "),
-    (Failure.KILLED, "engine core exited unexpectedly"),
-    (Failure.DIED, "EngineCore encountered a fatal error"),
+    (Failure.DIED, "EngineCore encountered a"),  # fatal error, or its server: an issue
     (Failure.DIED, "EngineCore failed to start"),
-    (Failure.DIED, "EngineDeadError"),
 )
 LOGPROB_FRAMES = ("_get_prompt_logprobs_dict", "compute_logprobs", "compute_prompt_logprobs")
 STOPPING = "[shutdown] "
+# By the system: as a shell, dmesg and SLURM say it, and how vLLM misses a process.
+KILLS = ("Killed", "oom_kill", "oom-kill", "died unexpectedly")
+_KILLED = re.compile(r"\bKilled(?:$| {2}| process )|oom[_-]kill|core .*unexpectedly|code: -9\b")
 # A parent process tells a cause after its consequence, and the sampler's after the error it came
 # from: of several kinds the lowest counts, then the first.
-_RANKS = {Failure.OOM_SAMPLER: 0, Failure.DIED: 2}
+_RANKS = {Failure.OOM_SAMPLER: 0, Failure.KILLED: 2, Failure.DIED: 2}
 # What the parent process raises when a child of its died: true, and no cause.
-CONSEQUENCES = ("Engine core initialization failed", "EngineDeadError", "EngineCore encountered")
+CONSEQUENCES = ("Engine core initialization failed", "EngineCore encountered a")
 # Raised by vLLM when arguments or the model do not go together.
 REFUSALS = ("ValueError", "ValidationError", "AssertionError", "NotImplementedError", "TypeError")
 _DEPTH = 60  # lines of a traceback before the line that names the error
 _ERROR = re.compile(r"(?:^|[\s.])([A-Z]\w{0,40}(?:Error|Exception|Interrupt))(?:: (.+))?$", re.M)
 _REASON = re.compile(r"(?:Value error, |error: )(.+?)(?: \[type=|$)", re.M)
-_LONGEST_REASON = 240
 _SIZE = r"(\d+(?:\.\d+)?) ([GM])iB"
 _FIGURES = {
     "asked_gib": rf"Tried to allocate {_SIZE}",
@@ -120,12 +118,12 @@ _FIGURES = {
 class LoggedFailure:
     """`figures` are the numbers of its line, in GiB or tokens; `error` the kind of error raised.
 
-    `reason` is vLLM's own sentence, of arguments that it refuses: nothing else of a line is kept.
+    `reason` is vLLM's own sentence, from before it could have a prompt: no other text is kept.
     """
 
     kind: Failure
     line: int
-    figures: dict[str, float]
+    figures: dict[str, float] = field(default_factory=dict)
     error: str | None = None
     reason: str | None = None
 
@@ -143,6 +141,7 @@ class FailureReader:
         if any(frame in text for frame in LOGPROB_FRAMES):
             self._frame_line = line
         kind = next((kind for kind, sign in SIGNS if sign in text), None)
+        kind = Failure.KILLED if _KILLED.search(text) else kind
         if kind is Failure.OOM_START and line - self._frame_line < _DEPTH:
             kind = Failure.OOM_LOGPROBS
         elif kind is Failure.OOM_START and (loading or serving):
@@ -157,7 +156,8 @@ class FailureReader:
         error, before = _ERROR.search(text), self._error.line if self._error else -1
         first = self.failure is None or before < self.failure.line
         if error and first and not any(word in text for word in CONSEQUENCES):
-            self._error = LoggedFailure(kind=Failure.DIED, line=line, figures={}, error=error[1])
+            words = None if serving else shortened(error[0].lstrip("."))
+            self._error = LoggedFailure(kind=Failure.DIED, line=line, error=error[1], reason=words)
 
     def _failure(self, kind: Failure, text: str, line: int) -> LoggedFailure:
         figures = dict(self.failure.figures) if self.failure else {}
@@ -194,4 +194,4 @@ def cause_in(log: str, *, started: bool) -> tuple[Status, str] | None:
 
 def shortened(text: str) -> str:
     """The first sentence or two: torch's goes on with advice."""
-    return textwrap.shorten(text, _LONGEST_REASON, placeholder="\N{HORIZONTAL ELLIPSIS}")
+    return textwrap.shorten(text, 240, placeholder="\N{HORIZONTAL ELLIPSIS}")

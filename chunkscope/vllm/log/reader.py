@@ -243,7 +243,7 @@ class _Engine(EngineStart):
 
     def fail(self, line: LogLine) -> None:
         loading = bool(self.started) and self.facts.weights_gib is None
-        self.failures.add(line.text, line.number, loading=loading, serving=bool(self.timelines))
+        self.failures.add(line.text, line.number, loading=loading, serving=self.ready)
 
     def settle(self) -> EngineStart:
         windows = [window for timeline in self.timelines.values() for window in timeline.windows]
