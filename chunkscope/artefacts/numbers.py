@@ -84,7 +84,7 @@ def seconds(value: float | None, like: float | None = None) -> str:
 
 
 def per_second(value: float | None) -> str:
-    return "-" if value is None else f"{_three_digits(value)}/s"
+    return "-" if value is None else f"{float(f'{value:.3g}'):,g}/s"
 
 
 def gib(value: float | None) -> str:

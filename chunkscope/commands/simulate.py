@@ -58,6 +58,6 @@ def simulate(
     files = [word for file in profile or () for word in ("--profile", file)]
     which = opt.quoted(*filter(None, [plan]), *files)
     after = f"chunkscope verify{which}" if sweep else f"chunkscope simulate{which} --sweep"
-    if find_rate:
-        after = "chunkscope recommend with the rate as --arrivals and the same --slo"
+    if any(run.rate and run.rate.rate_per_s for run in simulation.runs):
+        after = "chunkscope recommend, with --slo and the rate as --arrivals"
     opt.finish(simulation, output, details=details, json=json, after=after)

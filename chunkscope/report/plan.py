@@ -24,7 +24,7 @@ def sections(plan: Plan) -> list[Section]:
         Section(table=tried, notes=tuple(words.cautions(plan))),
         Section(sentences=(f"Flags: {flags}",) if flags else (), top=True),
         Section(title="Each dataset alone", table=_alone(plan), details=True),
-        Section(title="Why", table=_reasons(plan), details=True),
+        Section(title="Why", table=None if is_broken else _reasons(plan), details=True),
         Section(title="Memory", table=memory, details=True),
     ]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from chunkscope.artefacts.figures import ITL_MAX
 from chunkscope.artefacts.note import Note
-from chunkscope.artefacts.numbers import as_written, by, number, plural, seconds, share
+from chunkscope.artefacts.numbers import as_written, by, number, per_second, plural, seconds, share
 from chunkscope.planning.plan import AdviceKind, Basis, Cost, Plan, Saving
 from chunkscope.report.words import Template, sentence
 from chunkscope.simulation.result import SimulatedRun
@@ -84,7 +84,7 @@ SENTENCES: dict[str, Template] = {
     "{enough} (lm-eval: num_concurrent or --batch_size, Inspect: --max-connections)",
     # arguments
     "why_default_is_best": "default; no other value that was tried was faster",
-    "why_gains": "{gain:+%} throughput over the default {own} (simulated)",
+    "why_gains": "{gain:+%} throughput, all flags together (simulated)",
     "why_gain_in_doubt": lambda best, gain, least, doubt, **_: (
         f"default; {as_written(best)} would gain {by(gain)}, but {by(least)} with "
         f"{VARIATIONS[doubt][0]} (simulated)"
@@ -261,11 +261,11 @@ def because(plan: Plan) -> str:
         rule = " The rule counts cached tokens, too." if cached else ""
         return f"whether that pays is not known {missing}.{rule}"
     if is_broken(plan):
-        rate = f"About {choice.rate:,.3g} requests a second would do" if choice.rate else ""
+        rate = f"About {per_second(choice.rate)} would do" if choice.rate else "No lower rate helps"
         gpus = f"; {plan.request.arrivals} needs about {choice.gpus} GPUs" if choice.gpus else ""
         needs = f" To start, vLLM needs {listed(choice.needed)}." if choice.needed.given() else ""
-        nearest = limit_state(default, at_a_rate=bool(choice.rate))
-        return f"{nearest} (simulated). {rate or 'No lower rate helps'}{gpus}.{needs}"
+        state = limit_state(default, at_a_rate=bool(choice.rate))
+        return f"with vLLM's default {state} (simulated). {rate}{gpus}.{needs}"
     doubt = VARIATIONS.get(choice.doubt or "", ("",))[0]
     if plan.request.slo and choice.kind is AdviceKind.KEEP:
         return f"with them {limit_state(default)} (simulated)."
@@ -384,8 +384,7 @@ def _time(plan: Plan, cost: Cost) -> tuple[str, str]:
 def after_plan(plan: Plan, typed: list[str]) -> str:
     """The command that usually comes next; `typed` are the words of this one."""
     if is_broken(plan):
-        rates = "chunkscope simulate --find-rate, with the same --slo"
-        return rates if plan.advice.rate else "a faster --gpu, or another --slo"
+        return "chunkscope simulate --find-rate" if plan.advice.rate else "another --gpu or --slo"
     if plan.deployment.entry is not Entry.SERVE:
         return "chunkscope verify, or --emit python or lm-eval"
     serve = f"vllm serve {shlex.quote(plan.model.load_name if plan.model else 'MODEL')}"
@@ -397,7 +396,7 @@ def after_plan(plan: Plan, typed: list[str]) -> str:
 
 def tried_name(plan: Plan, run: SimulatedRun) -> str:
     """What it is; of one that is better and not advised, why not."""
-    if run in (plan.run, plan.default_run) or is_broken(plan):
+    if run in (plan.run, plan.default_run):
         return NAMES[run.setting]
     why_not = "not in every case" if plan.advice.doubt else "gain under 3 %"
     better = (plan.advice.gain or 0) > 0 and not plan.request.is_open

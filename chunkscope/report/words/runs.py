@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from chunkscope.artefacts.figures import BY_KEY, MAKESPAN, TTFT_P95, Figure
+from chunkscope.artefacts.figures import BY_KEY, ITL_MAX, ITL_P99, MAKESPAN, TTFT_P95, Figure
 from chunkscope.artefacts.numbers import change, per_second, plural, seconds, share
 from chunkscope.planning.plan import Plan
 from chunkscope.reference.demo import Demonstration
@@ -93,7 +93,7 @@ def simulated_answer(simulation: Simulation) -> str:
     theirs = axis.value(other.figures) or 0.0
     if abs(ours - theirs) < WORTH * theirs:
         return f"{text}; with vLLM's default the same, within {share(WORTH)}."
-    return f"{text}; with vLLM's default {seconds(theirs)} ({change(theirs, ours)})."
+    return f"{text}, {change(theirs, ours)} against vLLM's default ({seconds(theirs)})."
 
 
 def _best_rate(runs: Sequence[SimulatedRun]) -> str:
@@ -113,18 +113,19 @@ def _best_rate(runs: Sequence[SimulatedRun]) -> str:
 
 
 def _best_of_sweep(simulation: Simulation) -> str:
-    """The fastest setting, and the one with the shortest gaps."""
-    is_open = any(run.backlog for run in simulation.runs)  # then arrivals decide the makespan
-    keys = ("ttft_s.p95", "itl_s.p99") if is_open else ("makespan_s", "itl_s.max")
-    axes = [BY_KEY[key] for key in keys]
-    points = [([axis.value(run.figures) or 0.0 for axis in axes], run) for run in simulation.runs]
+    """The fastest setting, and the one with the shortest gaps, of those that keep the limits."""
+    kept = [run for run in simulation.runs if not run.slo or run.slo.is_met]
+    none = "" if kept else "No setting that was tried keeps the limits. "
+    fastest = "Fastest that keeps the limits" if kept and kept[0].slo else "Fastest"
+    axes = (TTFT_P95, ITL_P99) if simulation.runs[0].backlog else (MAKESPAN, ITL_MAX)
+    points = [([x.value(run.figures) or 0.0 for x in axes], run) for run in kept or simulation.runs]
     ends = [min(points, key=lambda p: p[0]), min(points, key=lambda p: p[0][::-1])]
     parts = [
         f"{title}: {run_name(run)}, {seconds(time)}, {axes[1].title} {seconds(gap)}"
-        for title, ((time, gap), run) in zip(("Fastest", "Smoothest"), ends, strict=True)
+        for title, ((time, gap), run) in zip((fastest, "Smoothest"), ends, strict=True)
     ]
     shown = parts if ends[1][0][1] < ends[0][0][1] else parts[:1]
-    return f"{'. '.join(shown)} (simulated)."
+    return f"{none}{'. '.join(shown)} (simulated)."
 
 
 def simulated_setup(simulation: Simulation) -> str:
