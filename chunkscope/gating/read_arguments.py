@@ -17,17 +17,21 @@ from chunkscope.artefacts.files import read_text
 from chunkscope.errors import InputError
 from chunkscope.vllm.deployment import Refusal
 from chunkscope.vllm.enums import Entry
-from chunkscope.vllm.flags import ServeFlag, flags_of, parse_words, why_unknown
+from chunkscope.vllm.flags import ServeFlag, WordParser, flags_of, parse_words, why_unknown
 from chunkscope.vllm.rules import Version
 from chunkscope.vllm.settings import NAMES, OWN, Settings
 
 SERVE = re.compile(r"\bvllm(?:\s+serve|\.entry\S+api_server)\b|\bdocker run .*/vllm-openai\S*")
 COMMENT = re.compile(r"(?m)(?:^|(?<=[ \t]))#.*$")
-ENDS = re.compile(r"[|;&<>]|\d?>")  # a shell's word after which the arguments are over
+# A variable that is set to a plain value on a line of its own; what goes to or comes from a file;
+# and a shell's word after which the arguments are over.
+PLAIN = r"""(?m)^(?:export )?(\w+)=(?:"([^"$`\\\n]*)"|'([^'$`\\\n]*)'|([\w./:@+,=-]*))[ \t]*$"""
+REDIRECT = re.compile(r"(?<=\s)[\d&]?(?:>>?|<)(?:&\d|\s*[^\s<>|;&]+)")
+ENDS = re.compile(r"[|;&<>]|\d?>")
 # A `vllm` that is another command; what of the environment may change memory or speed.
 REDEFINED = re.compile(r"\bvllm *\(\)|\b(?:alias|function) vllm\b")
-VARIABLE = re.compile(r"\b(VLLM_(?!LOG|API_KEY|HOST|PORT)\w+)=")
-HARNESS_COMMAND = re.compile(r"\blm[_-]eval\b")
+VARIABLE = re.compile(r"(?<![\w${])(VLLM_(?!LOG|API_KEY|HOST|PORT)\w+)")
+HARNESS_COMMAND = re.compile(r"\blm[_-]eval\s")
 
 
 def refusal(argument: str, code: str, **values: Any) -> Refusal:
@@ -73,10 +77,18 @@ def form_of(path: Path, text: str) -> str:
 
 
 def _commands(text: str) -> str:
-    """As a shell reads them: without comments, and then lines that go on joined."""
+    """As a shell reads them: without comments, and then lines that go on joined.
+
+    A variable is replaced if its name stands nowhere but where it is set, once, and used.
+    """
     if "\\\r\n" in text or REDEFINED.search(text):
         raise ValueError("a `\\` stands before a Windows line end, or it redefines `vllm`")
-    return COMMENT.sub("", text).replace("\\\n", " ")
+    text = COMMENT.sub("", text).replace("\\\n", " ")
+    for name, *values in re.findall(PLAIN, text):
+        use = rf"\$(?:{name}\b|{{{name}}})"
+        if len(re.findall(rf"\b{name}\b", text)) == 1 + len(re.findall(use, text)):
+            text = re.sub(use, "".join(values), text)
+    return text
 
 
 # -- words ---------------------------------------------------------------------------------------
@@ -88,7 +100,7 @@ def from_words(text: str, version: Version) -> CommittedArguments:
     _, *started = SERVE.split(text)
     if len(started) > 1:
         raise ValueError("it starts vLLM more than once")
-    words = shlex.split(started[0].partition("\n")[0] if started else text)
+    words = shlex.split(REDIRECT.sub("", started[0].partition("\n")[0]) if started else text)
     if started:
         words = list(itertools.takewhile(lambda word: not ENDS.match(word), words))
     return _from_list(words, version)
@@ -204,8 +216,8 @@ def from_model_args(text: str, version: Version) -> CommittedArguments:
 
     What lm-eval hands on to vLLM's `LLM` class are the engine's arguments, written out.
     """
-    text = _model_args(_commands(text).strip())
-    pairs = json.loads(text) if text.startswith("{") else _pairs(text)
+    text, options = _harness_command(_commands(text).strip())
+    pairs = (json.loads(text) if text.startswith("{") else _pairs(text)) | options
     words: list[str] = []
     refusals: list[Refusal] = []
     others: dict[str, str] = {}
@@ -237,14 +249,20 @@ def _keyword(flag: ServeFlag, value: str) -> list[str]:
     return [f"--no-{flag.spellings[0][2:]}"] if flag.takes == "switch" else []
 
 
-def _model_args(text: str) -> str:
-    if not HARNESS_COMMAND.search(text.split("=", 1)[0]):
-        return text
-    words = shlex.split(text)
-    places = [n for n, word in enumerate(words, start=1) if word in ("--model_args", "-a")]
-    if len(places) != 1:
-        raise ValueError("it has to have --model_args once")
-    return ",".join(itertools.takewhile(lambda word: not word.startswith("-"), words[places[0] :]))
+def _harness_command(text: str) -> tuple[str, dict[str, str]]:
+    """The model_args, and what a command with them says besides: one request at once by default."""
+    if not HARNESS_COMMAND.search(text):
+        return text, {}
+    parser = WordParser(add_help=False)
+    parser.add_argument("--model", "-M")
+    parser.add_argument("--model_args", "-a", nargs="+", action="append", default=[])
+    parser.add_argument("--batch_size", "-b", default="1 (the default; auto sends all)")
+    parser.add_argument("--max_batch_size")
+    options = vars(parser.parse_known_args(shlex.split(text))[0])
+    model, given = options.pop("model"), options.pop("model_args")
+    if len(given) != 1 or model != "vllm":
+        raise ValueError("it has to have `--model vllm` and --model_args once")
+    return ",".join(given[0]), {name: value for name, value in options.items() if value}
 
 
 def _pairs(text: str) -> dict[str, str]:

@@ -196,7 +196,7 @@ class ServeFlag:
         raise ValueError(f"{text[:40]!r} is not a value that vLLM accepts")
 
 
-class _Parser(argparse.ArgumentParser):
+class WordParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise ValueError(message)
 
@@ -217,8 +217,8 @@ def parse_words(words: Sequence[str], version: Version) -> tuple[dict[str, Any],
 
 
 @cache
-def _parser(version: Version) -> _Parser:
-    parser = _Parser(prog="vllm", add_help=False, argument_default=argparse.SUPPRESS)
+def _parser(version: Version) -> WordParser:
+    parser = WordParser(prog="vllm", add_help=False, argument_default=argparse.SUPPRESS)
     actions = {"switch": argparse.BooleanOptionalAction, "on": "store_true"}
     for flag in flags_of(version).values():
         several = {"nargs": {"maybe": "?", "texts": "*"}.get(flag.takes)}

@@ -27,7 +27,6 @@ V28 = (0, 28, 0)
         ("--max-model-len 8 --max-model-len auto", {}),
         ("-tp 2", {"tensor_parallel_size": 2}),
         ("--gpu-memory-utilization 0.85", {"gpu_memory_utilization": 0.85}),
-        ("vllm serve org/model --max-num-seqs 8", {"max_num_seqs": 8}),
         ("org/m \\\n  --max-num-seqs 8 # few\n", {"max_num_seqs": 8}),
         ("--port 1 --api-key a b --max-num-seqs 8", {"max_num_seqs": 8}),
         ("--max-num-b 256", {"max_num_batched_tokens": 256}),
@@ -46,7 +45,8 @@ def test_words_are_read_as_vllm_reads_them(text, values):
         "VLLM_USE_V1=1 exec vllm serve org/m --max-num-seqs 8",
         "#!/bin/sh\nset -e\nexport HF_HOME=/cache\nvllm serve org/m \\\n  --max-num-seqs 8\n",
         "vllm serve org/m --max-num-seqs 8 2>&1 | tee log",
-        "vllm serve org/m --max-num-seqs 8 > log &",
+        "vllm serve org/m > log 2>&1 --max-num-seqs 8 </dev/null &",
+        'M=org/m\nexport S="8"  # few\nvllm serve "$M" --max-num-seqs ${S}',
         "# a comment goes on for no line \\\nvllm serve org/m --max-num-seqs 8",
         "vllm serve org/m --max-num-seqs 8 \\\n # --max-num-seqs 2\n--max-num-seqs 3",
         "python3 -m vllm.entrypoints.openai.api_server --model org/m --max-num-seqs 8",
@@ -65,7 +65,7 @@ REFUSED = (
     *("--max-model-len 8,192", "--gpu-memory-utilization 90%", "--gpu-memory-utilization nan"),
     *(f"--max-num-seqs {'9' * 400}", "--max-num-seqs", "--max-num-seqs --enable-chunked-prefill"),
     *("--max-num 64", "--Max-Num-Seqs 2", "--bogus-flag-xyz 3", "--scheduling-policy x"),
-    *("--eplb-config x", "--help", "org/m --max-num-seqs 8 -- stray"),
+    *("--eplb-config x", "--help", "org/m --max-num-seqs 8 -- stray", "N=8\nread N\n--seed $N"),
 )
 
 
@@ -110,11 +110,9 @@ def test_what_is_taken_depends_on_the_version():
     ("text", "values"),
     [
         ("pretrained=a/b,max_model_len=4096", {"max_model_len": 4096}),
-        (
-            "lm_eval --model vllm --model_args 'pretrained=a b,max_num_seqs=8' \\\n  --tasks t",
-            {"max_num_seqs": 8},
-        ),
-        ("lm-eval run --model_args pretrained=a max_num_seqs=8 --tasks t", {"max_num_seqs": 8}),
+        ("A=b\nlm_eval -M vllm --model_args='pretrained=a b,max_num_seqs=8'", {"max_num_seqs": 8}),
+        ("lm-eval run -M vllm \\\n -a pretrained=a max_num_seqs=8 --tasks t", {"max_num_seqs": 8}),
+        ("lm_eval --model vllm -a dtype=auto --max_batch_size 8", {"max_num_seqs": 8}),
         ("max_length=4096,\n max_batch_size=8", {"max_model_len": 4096, "max_num_seqs": 8}),
         (
             '{"max_model_len": 4096, "enable_chunked_prefill": false}',
@@ -136,16 +134,18 @@ def test_model_args_that_neither_the_harness_nor_vllm_has_are_faults():
     faults = [refusal.argument for refusal in read.refusals]
     assert faults == ["port", "bogus", "max_num_s", "max_length", "max_num_seqs"]
     assert (read.model, read.others) == ("m", {"max_gen_toks": "9"})
+    assert [*from_model_args("lm_eval -M vllm -a dtype=auto", V28).others] == ["batch_size"]
 
 
 YAML = (b"- 1", b"", b"services:", b"a: [", b"a: " + b"[" * 5000, b"!!python/object:os.system {}")
 TEXT = (b"--x 'open", b"a=1,b", b"a=1,=2", b"{", b"\xff\xfe\x00", None, b"lm_eval --tasks t")
 TEXT += (b"vllm serve a\nvllm serve b", b"sh -c 'vllm serve a'", b"vllm() { :; }\nvllm serve a")
-TEXT += (b"vllm serve a \\\r\n--seed 1", b"alias vllm=x\nvllm serve a")
 TEXT += (
-    b"cd b && vllm serve a; vllm serve b",
-    b"lm_eval --model_args a=1\nlm_eval --model_args a=2",
+    b"vllm serve a \\\r\n--seed 1",
+    b"alias vllm=x\nvllm serve a",
+    b"lm_eval -M hf -a pretrained=a",
 )
+TEXT += (b"cd b && vllm serve a; vllm serve b", b"lm_eval -M vllm -a a=1\nlm_eval -M vllm -a a=2")
 
 
 @pytest.mark.parametrize(
@@ -163,6 +163,8 @@ def test_the_form_can_be_said_and_what_the_environment_sets_has_to_be_allowed(tm
     (tmp_path / "args.conf").write_text("max-num-seqs: 8")
     read = read_arguments(tmp_path / "args.conf", V28, "vllm-yaml")
     assert read.settings.given() == {"max_num_seqs": 8}
-    script = "# VLLM_A=1\nexport VLLM_USE_V1=0 VLLM_LOGGING_LEVEL=INFO\nVLLM_B=sk-1 vllm serve m"
+    script = (
+        "# VLLM_A=1\nexport VLLM_USE_V1 VLLM_LOGGING_LEVEL=INFO\nVLLM_B=sk-1 vllm serve $VLLM_M"
+    )
     (tmp_path / "start.sh").write_text(script)
     assert read_arguments(tmp_path / "start.sh", V28).others == {"VLLM_USE_V1": "", "VLLM_B": ""}

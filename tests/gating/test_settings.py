@@ -155,7 +155,7 @@ def test_what_is_offered_writes_yaml_and_overwrites_no_script(place):
     for name, text, end in (
         ("vllm.yaml", "max-num-seqs: 2", "--emit vllm-yaml > {}"),
         ("start.sh", "vllm serve llama-3.1-8b --max-num-seqs 2", "--emit vllm-args"),
-        ("eval.sh", "lm_eval --model_args max_num_seqs=2", "--emit lm-eval"),
+        ("eval.sh", "lm_eval -M vllm -b auto -a max_num_seqs=2", "--emit lm-eval"),
     ):
         path = place.write(name, text)
         offered = {check.remedy for check in place.gate(f'[settings]\nfile = "{name}"').failed}
