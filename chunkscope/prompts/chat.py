@@ -194,7 +194,7 @@ def _tools(row: Mapping[str, Any], vllm: Release) -> list[dict[str, Any]] | None
 
 def has_functions(name: str, row: Any) -> bool:
     """Whether a row has tools in that field, by their shape: a `function` may be something else."""
-    value = row.get(name) if isinstance(row, dict) else None
+    value = json_in(row.get(name)) if isinstance(row, dict) else None
     functions = value if isinstance(value, list) else [value]
     return bool(value) and all(
         isinstance(tool, dict) and ("name" in tool or "function" in tool) for tool in functions

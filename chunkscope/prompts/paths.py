@@ -63,6 +63,7 @@ class FieldPath:
         """The value. Raises DataError where there is none."""
         for place, step in enumerate(self.steps[start:], start=start + 1):
             container: type[Any] = dict if isinstance(step, str) else list
+            value = value if isinstance(value, container) else json_in(value)  # a table's cell
             if not isinstance(value, container):
                 found, wanted = json_type(value), _TYPES[container]
                 raise DataError("no_way_to_field", field=self.text, found=found, wanted=wanted)

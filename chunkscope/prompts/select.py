@@ -24,7 +24,6 @@ from chunkscope.prompts.selection import (
     Selection,
     SelectOptions,
     chat_of,
-    each_of,
     find_choices,
     labelled,
     lengths_of,
@@ -116,7 +115,7 @@ def select(head: Sequence[Any], options: SelectOptions, *, prefix: str = "") -> 
     for name in options.each:
         path = _resolve(name, "--each", head=head)
         lists.append(path)
-        having = [record for record in head if isinstance(path.find(record), list)]
+        having = [record for record in head if isinstance(json_in(path.find(record)), list)]
         elements = [element for record in having for element in spread(record, [path])]
         if head and not elements:
             raise UsageError(f"no record has a list at {name}", hint="--each takes a list")
@@ -124,16 +123,18 @@ def select(head: Sequence[Any], options: SelectOptions, *, prefix: str = "") -> 
     resolve = partial(_resolve, head=head)
     output = [resolve(name, "--output-field") for name in options.output_field or ()]
     given = [name.strip() for text in options.choices for name in text.split(",")]
-    choices = tuple(resolve(name, "--choices") for name in given)
     unasked = () if given else find_choices(head)
-    if options.task == "loglikelihood" and not given:
-        choices, unasked = unasked, choices
-    answers = [path.steps for path in (*choices, *unasked, *output)]
+    answers = [path.steps for path in (*map(parse_path, given), *unasked, *output)]
     selection = _chosen(head, options, answers)
+    if selection.lists:  # by a guess: as if they had been named, for choices and the like inside
+        each, fields = (tuple(p.text for p in some) for some in (selection.lists, selection.paths))
+        return select(head, replace(options, each=each, fields=fields), prefix=prefix)
+    choices = tuple(resolve(name, "--choices") for name in given)
+    if options.task == "loglikelihood" and not given:
+        choices, unasked = unasked, ()
     notes, uncounted, answered, systems = [*selection.notes], [*selection.uncounted], 0, 0
     is_text, used = selection.kind == "text", selection.columns
     names = [path.text for path in unasked]
-    selection = replace(selection, output=[selection.output, *output][-1])
     for record in head if selection.kind == "chat" else ():
         with suppress(DataError, RecursionError):
             sent = selection.prompt(record).messages
@@ -154,7 +155,7 @@ def select(head: Sequence[Any], options: SelectOptions, *, prefix: str = "") -> 
         selection = with_choices(selection, choices)
     elif names and not options.template and used is not None and not used & {*names}:
         uncounted.append(note("choices_uncounted", fields=",".join(names)))
-    selection = replace(selection, prefix=prefix)
+    selection = replace(selection, prefix=prefix, output=[selection.output, *output][-1])
     if options.task == "loglikelihood" and choices:
         log = ScoredRows(selection, choices)
         selection = replace(
@@ -163,7 +164,8 @@ def select(head: Sequence[Any], options: SelectOptions, *, prefix: str = "") -> 
     elif options.task == "loglikelihood":
         notes.append(note("nothing_to_score"))
     selection = replace(selection, notes=tuple(notes), uncounted=tuple(uncounted))
-    return each_of(lists, selection) if lists else selection
+    label = selection.label + ", each of " * bool(lists) + ", ".join(path.text for path in lists)
+    return replace(selection, lists=tuple(lists), label=label)
 
 
 def _chosen(head: Sequence[Any], options: SelectOptions, answers: Sequence[Steps]) -> Selection:
@@ -238,7 +240,7 @@ _TEXT_KEYS = ("text", "stem", "content", "question", "prompt", "value", "body")
 _QUESTIONS = {"question", "query", "prompt", "instruction", "problem"}
 # A part of a longer name that says as much: `question_content`, `user_input`.
 _PROMPT_WORDS = {*_QUESTIONS, "task", "intent", "statement", "input"}
-_GIVEN = {"context", "contexts", "passage", "history"}  # what goes before a question
+_GIVEN = {"context", "contexts", "passage", "history", "body"}  # what goes before a question
 _MEDIA = re.compile(r"(image|img|audio|video)s?(_?(\d+|path|url|file))?", re.IGNORECASE)
 _CONTAINER = re.compile(r"[a-z\d][\w./-]*:[\w.-]+(@sha256:\w+)?")  # Docker's kind of image
 _RUNS = {"traj", "trajectory", "trajectories", "messages", "chat"}  # whatever stands beside them
@@ -249,7 +251,7 @@ _NOT_PROMPT = re.compile(
     "|metadata|meta|id|uid|uuid|url|hash|canonical|cot|ideal|annotation|hint|exp|revision|revised"
     "|patch|diff|score|summary|highlight|critique|feedback|file|filename|path|uri|sha|md5|digest"
     "|date|timestamp|version|type|difficulty|title|tag|author|license|log|observation|concept"
-    "|template|bot|assistant|gpt|truth|replie|error)s?"
+    "|template|bot|assistant|gpt|truth|replie|error|continuation|pass|fail)s?"
 )
 _WORD = re.compile(r"[\w./:@#~%&=+-]+", re.ASCII)
 _MARK = re.compile(r"[\d_/]|::|\.\w{1,5}$", re.ASCII)
@@ -337,18 +339,18 @@ def _below(steps: Steps, value: Any, levels: int = 4) -> Iterator[tuple[Steps, A
     """The leaves of a value, and whether they are conversations. A list is opened where its first
     elements are of one kind; of a list of conversations it is the first.
     """
-    elements = value[:_MOST_ELEMENTS] if isinstance(value, list) else []
+    is_cell = isinstance(value, str) and value[:2] in ("[{", '["', "['")  # a table's
+    listed = json_in(value) if is_cell else value
+    elements = listed[:_MOST_ELEMENTS] if isinstance(listed, list) else []
     kinds = {type(element) for element in elements[:3]}
-    may_be_chat = kinds == {dict} or (isinstance(value, str) and value.startswith("[{"))
-    messages = json_in(value) if may_be_chat else None
-    if messages and begins_a_chat(messages):
+    if kinds == {dict} and begins_a_chat(elements):
         yield steps, value, True
     elif kinds == {list} and begins_a_chat(elements[0]):
         yield (*steps, 0), elements[0], True
     elif levels and isinstance(value, dict) and value:
         for key, child in value.items():
             yield from _below((*steps, key), child, levels - 1)
-    elif (levels and kinds in ({dict}, {list})) or kinds == {str}:
+    elif (levels and kinds in ({dict}, {list}) and not is_cell) or kinds == {str}:
         for element in elements:
             yield from _below((*steps, ...), element, levels - (kinds == {list}))
     else:
@@ -499,15 +501,13 @@ class _Guess:
         likely = self.likely if self.head[1:] else self.likely[:1]  # a message beside the rows?
         if likely and (len(common) == 1 or (self.head[1:] and likely == self.prose[:1])):
             common = [leaf for leaf in common if leaf in likely]
-        if len(common) == 1 and not are_labels(common[0].texts):
-            leaf = common[0]
+        for leaf in common if len(common) == 1 and not are_labels(common[0].texts) else ():
             if not is_no_prompt(leaf.path.text) or _sounds_like_a_prompt(leaf):
                 yield self._text(leaf)
 
     def _chats(self, *fields: Steps) -> Iterator[Candidate]:
-        for steps in fields:
-            if leaf := self.leaves.get(steps):
-                yield leaf.chats, self._chat(leaf.path)
+        for leaf in filter(None, map(self.leaves.get, fields)):
+            yield leaf.chats, self._chat(leaf.path)
 
     def _chat(self, path: FieldPath) -> Selection:
         uncounted = []
@@ -518,7 +518,9 @@ class _Guess:
         beside = [path.steps[:1], *((name,) for name in chat.ROW_FIELDS)]
         if more := self._companions([path], beside, is_chat=True):
             uncounted.append(_left_out(path.text, more, [f"{path.text}|json"]))
-        return self.chat_of(path, uncounted=uncounted)
+        lists = _lists_in(path.steps) if ... in path.steps else ()
+        one = _of_one(path.steps, path.steps) if lists else path
+        return replace(self.chat_of(one, uncounted=uncounted), lists=lists)
 
     def _texts(self, *fields: Steps) -> Iterator[Candidate]:
         """Fields of likely names, apart from those that hold labels or ids."""
@@ -538,8 +540,9 @@ class _Guess:
                 first = FieldPath((*steps, 0))
                 texts = sum(isinstance(first.find(record), str) for record in self.head)
                 longer = self._companions([path := FieldPath(steps)])
-                uncounted = _left_out(first.text, longer, [path.text], f"--each={path.text}")
-                yield texts, text_of(first, uncounted=(uncounted,))
+                rest = _left_out(first.text, longer, [path.text], f"--each={path.text}")
+                has_more = longer or any(map(FieldPath((*steps, 1)).find, self.head))
+                yield texts, text_of(first, uncounted=(rest,) if has_more else ())
 
     def _text(self, *fields: Leaf) -> Candidate:
         own = [leaf.path for leaf in fields]
@@ -549,8 +552,7 @@ class _Guess:
         beside += self._companions(own, [(name,) for name in tools])
         names = [path.text for path in own]
         uncounted = [_left_out(" + ".join(names), beside, names)] if beside else []
-        selection = text_of(*own, asks=0, uncounted=uncounted)
-        return len(fields[0].texts), selection
+        return len(fields[0].texts), text_of(*own, asks=0, uncounted=uncounted)
 
     def _one_by_one(self) -> Iterator[Candidate]:
         """A document and questions about it: L-Eval's with as many answers, or objects that ask,
@@ -562,9 +564,8 @@ class _Guess:
             beside = [s for s in texts if s[:last] != steps[:last] and self._is_about(steps, s)]
             count = sum(_holds_questions(steps, record) for record in self.head) if beside else 0
             if count * 2 > len(self.head):
-                lists = [_of_one(steps[:n], steps) for n, step in enumerate(steps) if step is ...]
                 prompt = text_of(*(_of_one(path, steps) for path in (beside[0], steps)))
-                yield count, each_of(lists, prompt)
+                yield count, replace(prompt, lists=_lists_in(steps))
 
     def _is_about(self, questions: Steps, text: Steps) -> bool:
         """Whether questions may be about a text: it is longer, and in no other list that asks."""
@@ -614,6 +615,10 @@ def _of_one(steps: Steps, lists: Steps) -> FieldPath:
     """The path where an element stands in the place of each list that `lists` has, too."""
     kept = (s for n, s in enumerate(steps) if s is not ... or steps[: n + 1] != lists[: n + 1])
     return FieldPath(tuple(kept))
+
+
+def _lists_in(steps: Steps) -> tuple[FieldPath, ...]:
+    return tuple(_of_one(steps[:n], steps) for n, step in enumerate(steps) if step is ...)
 
 
 def _holds_questions(steps: Steps, record: Any) -> bool:

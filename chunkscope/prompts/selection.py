@@ -121,8 +121,8 @@ def find_choices(head: Sequence[Any]) -> Choices:
     keys = list(dict.fromkeys(key for record in objects for key in record))
     likely = [[FieldPath((key,))] for key in keys if key.lower() in _LIST_NAMES]
     for key, inner in objects[0].items() if objects else ():
-        if isinstance(inner, dict):  # ARC's own files: the question is an object that has them
-            likely += [[FieldPath((key, name))] for name in inner if name in _LIST_NAMES]
+        # ARC's own files: the question is an object that has them.
+        likely += [[FieldPath((key, name))] for name in as_dict(inner) if name in _LIST_NAMES]
     # MMLU's own files have no header: a question, its choices, and the letter of the answer.
     letters = [*ascii_uppercase[: len(keys) - 2]]
     is_bare = len(keys) > 2 and keys == [f"column{place}" for place in range(len(keys))]
@@ -159,6 +159,8 @@ _PAIRS = {
     "prompttokens": "completiontokens",
     "inputtokens": "outputtokens",
     "promptlen": "outputlen",
+    "prompttokenids": "outputtokenids",
+    "inputids": "outputids",
 }
 _BLOCKS = "hashids"  # Mooncake's: numbers that stand for blocks of a prompt's tokens
 
@@ -178,19 +180,21 @@ def trace_columns(head: Sequence[Any]) -> TraceColumns | None:
     # `Context Tokens`, `context_tokens` and `ContextTokens` are one name.
     keys = {_BLANKS.sub("", key).lower(): key for record in objects for key in record}
     for prompt, output in _PAIRS.items():
-        if prompt not in keys:
-            continue
         names: list[str | None] = []
         for name in (prompt, output, _BLOCKS):
             values = [record[keys[name]] for record in objects if record.get(keys.get(name))]
-            fits = sum(are_blocks(v) if name == _BLOCKS else _number(v) is not None for v in values)
+            fits = sum(
+                are_blocks(v) if name == _BLOCKS else _number(v, name) is not None for v in values
+            )
             names.append(keys[name] if fits * 2 > len(values) else None)
         if names[0]:
             return TraceColumns(names[0], *names[1:])
     return None
 
 
-def _number(value: Any) -> float | None:
+def _number(value: Any, name: str) -> float | None:
+    if name.endswith("ids") and are_blocks(value):
+        return len(value)  # the tokens themselves
     with suppress(ValueError):
         value = float(value) if isinstance(value, str) else value
     return value if isinstance(value, int | float) and not isinstance(value, bool) else None
@@ -209,7 +213,7 @@ def trace_length(value: Any, name: str) -> int:
     >>> trace_length("4808", "ContextTokens")
     4808
     """
-    number = _number(value)
+    number = _number(value, name.lower())
     if number is None or not 0 <= number <= MOST_TOKENS or number != int(number):
         raise DataError("not_a_length", field=name, given=shorten(value))
     return int(number)
@@ -420,12 +424,6 @@ def lengths_of(columns: TraceColumns) -> Selection:
 # --- one prompt for each element of a list --------------------------------------------------------
 
 
-def each_of(lists: Sequence[FieldPath], one: Selection) -> Selection:
-    """What `one` selects, of every record that is left when each list becomes an element."""
-    label = f"{one.label}, each of {', '.join(path.text for path in lists)}"
-    return replace(one, label=label, lists=tuple(lists))
-
-
 def spread(record: Any, lists: Sequence[FieldPath], answers: Steps = ()) -> Iterator[Any]:
     """The record once for each element, which stands where the list was, beside its answer.
 
@@ -436,7 +434,7 @@ def spread(record: Any, lists: Sequence[FieldPath], answers: Steps = ()) -> Iter
         yield record
         return
     path = lists[0]
-    elements = path.get(record)
+    elements = json_in(path.get(record))
     if not isinstance(elements, list):
         raise wrong_type(elements, path.text, "list")
     answer: Any = record.get(answers[0]) if len(answers) == 1 and answers != path.steps else None

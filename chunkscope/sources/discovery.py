@@ -50,8 +50,8 @@ _SEARCH_HINT = (
 )
 _MOST_SKIPPED = 5  # files that are named
 _ABOUT_THE_DATA = re.compile(
-    r"(readme|licen[sc]e|changelog)(\.md|\.txt|[_-][^.]*(\.md|\.txt)?)?|dataset_(dict|infos?)\.json",
-    re.IGNORECASE,
+    r"(?i)(readme|licen[sc]e|changelog|data(set)?[_-]?card)(\.md|\.txt|[_-][^.]*(\.md|\.txt)?)?"
+    r"|(dataset_(dict|infos?)|(\w+_)?config|tokenizer|vocab|special_tokens_map|added_tokens)\.json"
 )
 _ARTEFACT = re.compile(rb'\s*\{\s*"schema":\s*"chunkscope/')
 
@@ -313,7 +313,7 @@ class _Search:
 def _why_no_data(source: Source, below: str) -> str | None:
     """What lies in a folder or an archive beside the data."""
     if _ABOUT_THE_DATA.fullmatch(below.rpartition("/")[2]):
-        return "a description of the data"
+        return "about the data or a model"
     if source.format == "archive":
         return "an archive inside an archive"
     if source.file is not None and source.member is None:

@@ -67,7 +67,7 @@ SETS: dict[str, tuple[Callable[[int], Row], str, tuple[str, ...]]] = {
     ),
     "SWE-bench": (
         lambda n: {"repo": "astropy/astropy", "instance_id": f"astropy__astropy-{n}",
-                   "base_commit": "d16bfe05a744909de4b27f5875fe0d4ed41ce607", "patch": CODE,
+                   "base_commit": "d16bfe05a744909d", "patch": CODE, "PASS_TO_PASS": LONG,
                    "problem_statement": f"The matrix is wrong for {n}", "hints_text": LONG},
         "problem_statement", (),
     ),
@@ -96,9 +96,9 @@ SETS: dict[str, tuple[Callable[[int], Row], str, tuple[str, ...]]] = {
                    "path": ["FS.find"], "involved_classes": ["FS"]},
         "question[0] (chat)", ("first_counted --each=question",),
     ),
-    "BFCL as text": (
-        lambda n: {"question": f"What is the area of {n}?", "function": TOOL},
-        "question", ("left_out --field=function|json --field=question",),
+    "xLAM": (
+        lambda n: {"query": f"What is the area of {n}?", "tools": str([TOOL]), "answers": "[]"},
+        "query", ("left_out --field=tools|json --field=query",),
     ),
     "L-Eval": (
         lambda n: {"instructions": [f"How many are {n}?", f"Why are there {n}?"],
@@ -166,6 +166,8 @@ SQUAD = "paragraphs.context + paragraphs.qas.question, each of paragraphs, parag
         ({"custom_id": "1", "body": {"messages": CHAT}}, "chat", "body.messages (chat)"),
         ({"custom_id": "1", "url": "u", "body": {"prompt": "p"}}, "text", "body.prompt"),
         ({"custom_id": "1", "body": {"input": CHAT}}, "chat", "body.input (chat)"),
+        ({"payload": [{"messages": CHAT}]}, "chat", "payload.messages (chat), each of payload"),
+        ({"id": 3, "prompt": '["Why?", "And then?"]'}, "text", "prompt[0]"),
         ({"url": "/v1/responses", "body": {"input": "p"}}, "chat", "body.input (chat)"),
         ({"url": "/v1/embeddings", "body": {"input": "p"}}, "text", "body.input"),
         ({"prompt": {"text": "a b", "replies": [answer(1)]}}, "text", "prompt.text"),
@@ -181,12 +183,11 @@ SQUAD = "paragraphs.context + paragraphs.qas.question, each of paragraphs, parag
         ({"text": "x"} | LENGTHS, "text", "text"),
         ({"Behavior": "How is it?", "Tags": "", "BehaviorID": "a_1"}, "text", "Behavior"),
         ({"cluster": "A b", "turns": [{"content": "How is it?"}]}, "text", "turns[0].content"),
-        ({"timestamp": 3, "input_length": 1}, "lengths", "input_length (lengths)"),
+        ({"timestamp": 3, "prompt_token_ids": [1]}, "lengths", "prompt_token_ids (lengths)"),
         ({"instruction": "i", "input": "x", "output": "o"}, "text", "instruction + input"),
         ({"premise": "a b", "hypothesis": "c d", "label": 0}, "text", "premise + hypothesis"),
         ({"sentence1": "a b", "sentence2": "c d", "idx": 1}, "text", "sentence1 + sentence2"),
         ({"question1": "a b", "question2": "c d"}, "text", "question1 + question2"),
-        ({"id": 3, "stem": "x"}, "text", "stem"),
         ("all of a text", "text", "whole file"),
         ({"id": 1, "test_question": "Why is that so?"}, "text", "test_question"),
         ({"trajectory": [{"role": "ai", "text": "Go."}], "task": "a"}, "chat", "trajectory (chat)"),
@@ -205,7 +206,6 @@ def test_the_prompt_is_found(record: Any, kind: str, label: str) -> None:
 @pytest.mark.parametrize(
     ("values", "labels"),
     [
-        (["a b"] * 4, True),
         (["a b"] * 3, False),
         (["a", "b"] * 2, True),
         (["a", "b", "c", "a"], False),
@@ -314,9 +314,9 @@ def test_an_answer_at_the_end_of_most_chats_is_noted_and_a_picture_beside_a_text
     for image in (None, "repo/name:1.2", "sha256:0af3"):  # Docker's
         assert not choose({"question": "Why?", "image": image}).notes
     assert codes(choose("Why is it so?\n" * 10).notes) == ["lines_together"]
-    assert not choose("Why is it so?\n\n" * 10).notes
+    alone = choose("Why is it so?\n\n" * 10).notes, choose({"turns": ["Why?"]}).uncounted
     flat = [{"role": role, "text": "It is so."} for role in ("prompter", "assistant")]
-    assert codes(choose(*flat).notes) == ["turns_counted"]
+    assert (alone, codes(choose(*flat).notes)) == (((), ()), ["turns_counted"])
 
 
 def test_bfcl_is_counted_with_its_functions_big_bench_with_its_prefix(tmp_path: Path) -> None:

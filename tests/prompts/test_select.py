@@ -267,15 +267,15 @@ def test_each_puts_an_element_where_its_list_was() -> None:
 
 def test_each_question_has_its_own_choices() -> None:
     quality = {
-        "article": "A story about rivers.",
+        "article": "A story.",
         "questions": [{"question": f"Why {n}?", "options": ["a", f"b{n}"]} for n in range(2)],
     }
-    selection = choose(quality, each=("questions",), fields=("questions.question",),
-                       choices=("questions.options",))  # fmt: skip
-    assert items(selection, quality) == [f"Why {n}?\nA. a\nB. b{n}\nAnswer:" for n in range(2)]
+    (note,) = choose(quality).uncounted
+    prompts = items(choose(quality, choices=(str(note.values["fields"]),)), quality)
+    assert prompts == [f"A story.\n\nWhy {n}?\nA. a\nB. b{n}\nAnswer:" for n in range(2)]
 
 
 def test_a_row_without_the_list_is_a_bad_row() -> None:
     row = {"q": ["a", "b"]}
-    prompts, bad = extract(choose(row, each=("q",)), row, {"q": "a"}, {})
-    assert (prompts.positions, bad) == ([1, 1], [2, 3])
+    prompts, bad = extract(choose(row, each=("q",)), row, {"q": "a"}, {}, {"q": "['c']"})
+    assert (prompts.positions, bad) == ([1, 1, 4], [2, 3])

@@ -62,7 +62,7 @@ def test_a_folder_is_walked_in_order_and_each_folder_is_a_group(tree):
 def test_what_is_left_out_of_a_folder_is_said(tree):
     picture = b"\x89PNG\r\n\x1a\n\0\0\0\r"
     others = {"README.md": b"about", "LICENSE": b"", "license-mit.txt": b"", "run.py": b"print()"}
-    others |= {"cat.png": picture, "fake.jsonl": picture, "dataset_infos.json": b"{}"}
+    others |= {"a.png": picture, "b.jsonl": picture, "dataset_infos.json": b"", "config.json": b""}
     hidden = {".hidden.jsonl": ROW, ".git/x.jsonl": ROW}
     files = {"x.jsonl": ROW, "licensed_drivers.txt": b"a prompt"} | others | hidden
     tree({f"data/{name}": data for name, data in files.items()})

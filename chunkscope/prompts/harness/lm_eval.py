@@ -24,7 +24,6 @@ from chunkscope.prompts.harness.log import (
     as_dict,
     as_list,
     as_text,
-    has,
 )
 from chunkscope.prompts.paths import json_in, wrong_type
 from chunkscope.sources.base import DataError, Source
@@ -49,7 +48,7 @@ def skip_reason(file: Path, start: bytes) -> str | None:
 def _results_in(file: Path) -> dict[str, Any] | None:
     with suppress(OSError, ValueError, RecursionError):
         value = orjson.loads(file.read_bytes()) if file.stat().st_size < _MOST_RESULTS_BYTES else {}
-        return value if has(value, *_RESULTS_KEYS) else None
+        return value if as_dict(value).keys() >= _RESULTS_KEYS else None
     return None
 
 
@@ -72,7 +71,7 @@ class LmEvalLog(HarnessLog):
     def __init__(self, head: Sequence[Any], reader: RecordReader) -> None:
         super().__init__(head, reader)
         source = reader.source
-        if any(has(record, *_RESULTS_KEYS) for record in head):
+        if any(as_dict(record).keys() >= _RESULTS_KEYS for record in head):
             raise DataError("only_results", path=source.path)
         self._whole_texts = self._with_media = 0
         file = results_file(source)
@@ -113,7 +112,7 @@ class LmEvalLog(HarnessLog):
         self._bos = as_text(bos) or as_text(next(iter(as_list(bos)), None))
 
     def requests(self, row: Any) -> Iterator[SentRequest]:
-        if not has(row, *_NEEDED):
+        if not as_dict(row).keys() >= {*_NEEDED}:
             raise DataError("no_sample", harness=self.harness, fields=[*_NEEDED])
         # Every filter has the same prompt and the same answers; a file of several tasks has others.
         document = str(hash(json.dumps([row[key] for key in _NEEDED])))

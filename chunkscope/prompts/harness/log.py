@@ -143,10 +143,6 @@ def rows_in(record: Any) -> list[Any]:
 # --- what logs have in common ---------------------------------------------------------------------
 
 
-def has(record: Any, *keys: str) -> bool:
-    return isinstance(record, dict) and record.keys() >= set(keys)
-
-
 def as_dict(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 

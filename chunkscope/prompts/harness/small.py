@@ -14,7 +14,6 @@ from chunkscope.prompts.harness.log import (
     as_list,
     as_prompt,
     as_text,
-    has,
     single,
 )
 from chunkscope.prompts.paths import json_in
@@ -88,14 +87,14 @@ class OpenCompassLog(HarnessLog):
     keys = ({"origin_prompt", "prediction"}, {"testing input", "prompt", "choices"}, {"labels"})
 
     def requests(self, row: Any) -> Iterator[SentRequest]:
-        by_next_token = has(row, "testing input", "prompt", "choices")
+        by_next_token = as_dict(row).keys() >= self.keys[1]
         labels = [row] if by_next_token else as_list(as_dict(row).get("labels"))
         for label in labels:
             prompt = _compass_prompt(as_dict(label).get("prompt"))
             yield SentRequest(prompt=prompt, kind="likelihood", special_tokens=True)
         if not labels:
-            if not has(row, *(fields := ["origin_prompt", "prediction"])):
-                raise DataError("no_sample", harness=self.harness, fields=fields)
+            if not as_dict(row).keys() >= self.keys[0]:
+                raise DataError("no_sample", harness=self.harness, fields=sorted(self.keys[0]))
             prompt, answers = row["origin_prompt"], row["prediction"]
             is_rounds = bool(as_list(prompt)) and all(isinstance(part, list) for part in prompt)
             texts = as_list(answers) if is_rounds else [answers]
@@ -129,7 +128,7 @@ class OpenAiEvalsLog(HarnessLog):
 
     def __init__(self, head: Sequence[Any], reader: RecordReader) -> None:
         super().__init__(head, reader)
-        spec = next((as_dict(record["spec"]) for record in head if has(record, "spec")), {})
+        spec = next((as_dict(record["spec"]) for record in head if "spec" in as_dict(record)), {})
         self.task = as_text(spec.get("eval_name")) or as_text(spec.get("base_eval"))
 
     def requests(self, row: Any) -> Iterator[SentRequest]:
