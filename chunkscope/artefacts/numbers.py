@@ -32,17 +32,16 @@ def plural(count: int, one: str, many: str | None = None) -> str:
 def share(value: float | None) -> str:
     """A share as a percentage; a little is never shown as nothing, nor nearly all as all.
 
-    >>> share(0.07), share(0.0), share(0.0004), share(0.9999), share(42.39), share(None)
-    ('7 %', '0 %', '<0.1 %', '>99.9 %', '4,239 %', '-')
+    >>> share(0.07), share(0.0), share(0.0004), share(0.9975), share(0.9999), share(42.39)
+    ('7 %', '0 %', '<0.1 %', '99.8 %', '>99.9 %', '4,239 %')
     """
     if value is None:
         return "-"
     percent = round(value * 100, 9)  # 0.07 is 7, not 7.000000000000001
-    if 0 < percent < 0.1:
-        return "<0.1 %"
-    if 99.9 < percent < 100:
-        return ">99.9 %"
-    return f"{percent:,.{int(0 < percent < 10 and percent != int(percent))}f} %"
+    if 0 < percent < 0.1 or 99.9 < percent < 100:
+        return "<0.1 %" if percent < 1 else ">99.9 %"
+    digits = int((percent < 10 or 99 < percent < 100) and percent != int(percent))
+    return f"{percent:,.{digits}f} %"
 
 
 def change(old: float | None, new: float | None) -> str:
