@@ -37,6 +37,7 @@ def shape_from_config(
         hint = "chunkscope plans for models that generate text with a decoder alone"
         raise InputError(f"{name} ({architecture}) has an encoder, or generates no text", hint=hint)
     layers, limit = read_layers(fields), _limit(fields)
+    stretched = "long_factor" in str([text.get("rope_scaling"), text.get("rope_parameters")])
     shape = ModelShape(
         name=name,
         source=source,
@@ -52,6 +53,7 @@ def shape_from_config(
         gated=family.gated,
         tied=bool(fields.config.get("tie_word_embeddings", family.tied)),
         limit=limit,
+        original=fields.maybe("original_max_position_embeddings") if stretched else None,
         file_bytes=file_bytes,
     )
     parameters = count_parameters(fields, layers, shape, _vision(config))
@@ -137,12 +139,11 @@ def _experts(fields: Fields, layers: tuple[Layer, ...]) -> Experts | None:
         shared = routed
     elif fields.says("enable_moe_block"):  # an MLP as wide as without experts
         shared = fields.number("intermediate")
-    elif fields.kind.startswith("granitemoe"):
-        shared = fields.maybe("shared_intermediate_size") or 0
     else:
         each = fields.maybe("moe_shared_expert_intermediate_size") or routed
         shared = (fields.maybe("shared_experts") or 0) * each
-        shared += fields.maybe("shared_expert_intermediate_size") or 0
+        beside = ("shared_expert_intermediate_size", "shared_intermediate_size")
+        shared += sum(fields.maybe(name) or 0 for name in beside)
     return Experts(
         count=count,
         active=min(fields.maybe("active") or 2, count),

@@ -15,27 +15,7 @@ from chunkscope.errors import InputError
 
 Config = Mapping[str, Any]
 
-NAMES = {
-    "layers": ("num_hidden_layers", "n_layer", "num_layers", "n_layers", "depth"),
-    "hidden": ("hidden_size", "n_embd", "d_model", "dim", "embed_dim"),
-    "heads": ("num_attention_heads", "n_head", "n_heads"),
-    "kv_heads": ("num_key_value_heads", "num_kv_heads", "n_head_kv", "multi_query_group_num"),
-    "intermediate": ("intermediate_size", "ffn_dim", "n_inner", "ffn_hidden_size"),
-    "vocab": ("vocab_size", "padded_vocab_size"),
-    "experts": ("num_local_experts", "n_routed_experts", "num_experts", "moe_num_experts"),
-    "active": ("num_experts_per_tok", "num_experts_per_token", "moe_topk", "moe_k",
-               "top_k_experts"),
-    "expert": ("moe_intermediate_size", "expert_ffn_hidden_size"),
-    "dense_first": ("first_k_dense_replace", "num_dense_layers", "moe_layer_start_index"),
-    "sparse_every": ("decoder_sparse_step", "interleave_moe_layer_step", "moe_layer_interval"),
-    "head_dim": ("head_dim", "attention_head_dim"),
-    "state_heads": ("mamba_num_heads", "mamba_n_heads", "n_mamba_heads"),
-    "state_head_dim": ("mamba_head_dim", "mamba_d_head", "mamba_headdim"),
-    "state_groups": ("n_groups", "mamba_n_groups", "mamba_ngroups"),
-    "state_size": ("ssm_state_size", "mamba_d_state"),
-    "state_kernel": ("conv_kernel", "mamba_d_conv"),
-    "shared_experts": ("n_shared_experts", "num_shared_experts", "moe_num_shared_experts"),
-}  # fmt: skip
+NAMES = json.loads(Path(__file__).with_name("names.json").read_bytes())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +74,8 @@ class Fields:
     def maybe(self, what: str) -> int | None:
         for key in NAMES.get(what, (what,)):
             value = self.config.get(key)
+            if isinstance(value, list) and value and value == value[:1] * len(value):
+                value = value[0]  # the same in each layer
             if value is None or value == "auto":
                 continue
             if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**53:

@@ -26,6 +26,7 @@ from chunkscope.models.shape import ModelShape
 from chunkscope.network import expect_hub
 
 INDEX = "model.safetensors.index.json"
+BESIDE = "hf_quant_config.json"  # where older ModelOpt says how the weights are quantized
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 
 
@@ -98,13 +99,11 @@ def built_in(name: str) -> ModelShape | None:
 
 def _from_path(path: Path, name: str) -> ModelShape:
     file = path / "config.json" if path.is_dir() else path
-    text, config = read_text(file, hint=_HINT), None
-    with suppress(ValueError):
-        config = json.loads(text)
-    if not isinstance(config, dict):
-        raise InputError(f"{file} is not a JSON object", hint=_HINT)
+    if not (config := _object(file)):
+        read_text(file, hint=_HINT)  # or it says why it cannot be read
+        raise InputError(f"{file} is not a JSON object, or empty", hint=_HINT)
     return shape_from_config(
-        config,
+        {"quantization_config": _object(file.with_name(BESIDE)).get("quantization"), **config},
         name=name,
         source=str(file),
         hub_id=str(file.parent),
@@ -112,15 +111,21 @@ def _from_path(path: Path, name: str) -> ModelShape:
     )
 
 
+def _object(file: Path) -> dict[str, Any]:
+    """Nothing where the file is not there, or is no JSON object."""
+    with suppress(OSError, ValueError, RecursionError):
+        content = json.loads(file.read_bytes())
+        return content if isinstance(content, dict) else {}
+    return {}
+
+
 def _loaded_bytes(folder: Path, config: Mapping[str, Any]) -> int | None:
     """What vLLM loads of the weight files, by their index; None where that does not say.
 
     32-bit weights are cast down; layers that predict further tokens are not loaded.
     """
-    try:
-        total = json.loads((folder / INDEX).read_bytes())["metadata"]["total_size"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
+    metadata = _object(folder / INDEX).get("metadata")
+    total = metadata.get("total_size") if isinstance(metadata, dict) else None
     if not isinstance(total, int) or total <= 0 or config.get("num_nextn_predict_layers"):
         return None
     is_wide = "float32" in (config.get("torch_dtype"), config.get("dtype"))
@@ -136,10 +141,13 @@ def _hub_config(hub_id: str) -> Path:
     if not constants.HF_HUB_OFFLINE:
         expect_hub()
     try:
-        return Path(hf_hub_download(hub_id, "config.json"))
+        config = Path(hf_hub_download(hub_id, "config.json"))
     except Exception as error:  # the hub's library raises its own, requests' and httpx' errors
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise MissingError(
             f"the config.json of {hub_id} could not be downloaded: {reason}",
             hint=suggestion(hub_id),
         ) from error
+    with suppress(Exception):  # most have none
+        hf_hub_download(hub_id, BESIDE)
+    return config

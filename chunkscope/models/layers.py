@@ -103,7 +103,8 @@ def _states(fields: Fields, count: int) -> set[int]:
         return {i for i in every if i + 1 in linear["kda_layers"]}
     if isinstance(kinds := config.get("attn_type_list"), list):  # MiniMax: 1 is attention
         return {i for i in every if 0 in kinds[i : i + 1]}
-    if isinstance(attending := config.get("attn_layer_indices"), list):
+    attending = config.get("attn_layer_indices", config.get("full_attn_idxs"))
+    if isinstance(attending, list):
         return {i for i in every if i not in attending}
     if period := fields.maybe("attn_layer_period"):
         offset = fields.maybe("attn_layer_offset") or 0

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from chunkscope.models.fields import Config
 
 LINEAR = ("attention", "mlp", "experts")
+LEFT_OUT = ("ignore", "modules_to_not_convert", "exclude_modules", "exclude")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,6 +18,7 @@ class Quantization:
     bits: float = 16.0
     extra_bits: float = 0.0
     kinds: tuple[str, ...] = LINEAR
+    kv_cache: str | None = None  # vLLM's kv_cache_dtype, where the weights ask for one
 
     @property
     def eight_bit_products(self) -> bool:
@@ -29,20 +31,24 @@ def read_quantization(config: Config) -> Quantization:
     stated = config.get("quantization_config") or config.get("compression_config")
     if not isinstance(stated, Mapping):
         return Quantization()
-    found, left = _read(stated), str([stated.get(n) for n in ("ignore", "modules_to_not_convert")])
+    found, left = _read(stated), str([stated.get(name) for name in LEFT_OUT])
     layers = set(re.findall(r"(\d*)[.*]*self_attn(?:\.o_proj)?[.*$]*'", left))  # "": all of them
     leaves = "" in layers or len(layers) > 2
-    return replace(found, kinds=tuple(k for k in found.kinds if k != LINEAR[0] or not leaves))
+    kinds = tuple(k for k in found.kinds if k != LINEAR[0] or not leaves)
+    keys = stated.get("kv_cache_scheme") or stated.get("kv_cache_quant_algo")
+    kv_cache = "fp8_e4m3" if stated.get("quant_algo") else "fp8"
+    eight = keys.get("num_bits") == 8 if isinstance(keys, Mapping) else str(keys).lower() == "fp8"
+    return replace(found, kinds=kinds, kv_cache=kv_cache if eight else None)
 
 
 def _read(stated: Config) -> Quantization:
     """Of one that is not known, 16 bits."""
-    method = str(stated.get("quant_method") or stated.get("quant_algo") or "").lower()
+    method = str(stated.get("quant_algo") or stated.get("quant_method") or "").lower()
     if method.startswith("mxfp4"):
         return Quantization(method="mxfp4", bits=4.0, extra_bits=8.0 / 32, kinds=("experts",))
-    if "fp4" in str(stated.get("quant_algo") or method).lower():
+    if "fp4" in method:
         return Quantization(method="nvfp4", bits=4.0, extra_bits=8.0 / 16)
-    if method.startswith(("fp8", "fbgemm_fp8", "modelopt")):
+    if method.startswith(("fp8", "fbgemm_fp8", "mxfp8", "modelopt")):
         scales = 32 / 128**2 if stated.get("weight_block_size") else 0.0
         return Quantization(method="fp8", bits=8.0, extra_bits=scales)
     if method.startswith(("awq", "gptq", "auto-round")):
@@ -67,7 +73,8 @@ def _compressed(stated: Config) -> Quantization:
         weights, inputs = first["weights"], first.get("input_activations") or {}
         bits = _number(weights, "num_bits", default=8, least=1)
         group = _number(weights, "group_size", default=0)
-        extra = (8 if weights.get("type") == "float" else 16 + bits) / group if group > 0 else 0.0
+        zero = 0 if weights.get("symmetric", True) else bits
+        extra = (8 if weights.get("type") == "float" else 16 + zero) / group if group > 0 else 0.0
         eight = ("fp8 " if weights.get("type") == "float" else "int8 ") * (bits == 8)
         eight *= inputs.get("num_bits") == 8
     except (KeyError, TypeError, AttributeError, StopIteration):

@@ -102,6 +102,7 @@ class ModelShape:
     gated: bool = True
     tied: bool = False
     limit: int | None = None
+    original: int | None = None  # of longrope: vLLM goes no further by itself
     hub_id: str | None = None
     file_bytes: int | None = None
     notes: tuple[Note, ...] = ()

@@ -79,17 +79,16 @@ def predict(
         there = replace(there, release=release(options.vllm_version))
     settings = _settings(plan, options, there)
     settings.parallel.check(plan.model)
-    target = None
+    full, target = there.effective(settings), None
     if there.shape is not None and there.gpu is not None:
         target = CostTarget(
             shape=there.shape,
-            kv_element_bytes=settings.kv_element_bytes,
+            kv_element_bytes=full.kv_element_bytes,
             gpu=there.gpu,
             vllm=there.release.text,
             parallel=settings.parallel,
         )
     cost = cost_model(target, calibration)
-    full = there.effective(settings)
     if options.find_rate:  # enough requests to see a queue, coming one by one
         for name in ("arrivals", "concurrency", "sweep", "timeline", "policy"):
             if getattr(options, name) != getattr(SimulateOptions(), name):

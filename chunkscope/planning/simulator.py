@@ -114,7 +114,7 @@ class Simulator:
                 raise _unknown("the size of the KV cache is not known without a model and a GPU")
             tokens = max(1, memory.kv_cache_tokens)
         pool = pool or self.deployment.kv_pool(full, tokens or 1)
-        return self.scenario(settings), full, pool
+        return self.scenario(full), full, pool
 
     def attempt(self, settings: Settings, give_up: float | None = None) -> SimulatedRun | None:
         """None where vLLM would not start with it, or a limit is broken, `give_up` times over."""

@@ -111,7 +111,7 @@ class Deployment:
         """
         shape, rules = self.shape, self.release.rules
         own = self.release.batch_defaults(self.gpu, self.entry) if self.gpu else OWN
-        context = settings.max_model_len or (shape.limit if shape else None)
+        context = settings.max_model_len or (shape.original or shape.limit if shape else None)
         budget, seqs = own.max_num_batched_tokens, settings.max_num_seqs or own.max_num_seqs
         if budget and context:
             budget = max(budget, context if settings.enable_chunked_prefill is False else 0)
@@ -128,29 +128,30 @@ class Deployment:
             enable_prefix_caching=not (shape and shape.hybrid) or rules.hybrid_caches_prefixes,
             gpu_memory_utilization=rules.gpu_memory_utilization,
             tensor_parallel_size=1,
+            kv_cache_dtype=shape.quantization.kv_cache if shape else None,
         )
         full = settings.over(usual)
         without = (False, full.max_num_seqs, 1, False, "auto")  # is to do without: not said
         unsaid = [n for n, v in zip(UNUSUAL, without, strict=True) if getattr(full, n) == v]
-        return replace(full, **dict.fromkeys(unsaid))
+        return replace(full, **{n: getattr(usual, n) for n in unsaid})
 
     def memory_model(self, settings: Settings = OWN) -> MemoryModel | None:
         """None without a model or a GPU."""
-        if self.shape is None or self.gpu is None:
+        shape, s, rules = self.shape, self.effective(settings), self.release.rules
+        if shape is None or self.gpu is None:
             return None
-        runner = self.release.runner(self.shape.architecture, dense=self.shape.dense)
-        rules = self.release.rules
+        runner = self.release.runner(shape.architecture, dense=shape.dense)
         return MemoryModel(
-            shape=self.shape,
+            shape=shape,
             gpu=self.gpu,
             runner=runner,
             counts_graphs=rules.v2_counts_graphs if runner is Runner.V2 else rules.v1_counts_graphs,
-            parallel=settings.parallel,
+            parallel=s.parallel,
             logprobs=self.logprobs,
             cuda_graphs=self.cuda_graphs,
             expert_tokens=rules.expert_tokens,
-            kv_element_bytes=settings.kv_element_bytes,
-            caches_prefixes=self.effective(settings).enable_prefix_caching is not False,
+            kv_element_bytes=s.kv_element_bytes,
+            caches_prefixes=s.enable_prefix_caching is not False,
         )
 
     def memory(self, settings: Settings = OWN, *, longest: int | None = None) -> Memory | None:
@@ -202,10 +203,9 @@ class Deployment:
     def notes(self, settings: Settings = OWN, *, simulated: bool = True) -> Iterator[Note]:
         """What of these settings nobody has measured, and what the simulator does otherwise."""
         s = self.effective(settings)
-        parallel = s.parallel
-        if self.shape and (unlike := unlike_measured(self.shape, self.gpu, parallel.gpus)):
+        if self.shape and (unlike := unlike_measured(self.shape, self.gpu, s.parallel.gpus)):
             yield unlike
-        if simulated and parallel.data > 1 and self.shape and self.shape.experts:
+        if simulated and s.parallel.data > 1 and self.shape and self.shape.experts:
             yield note("replicas_wait")
         if s.kv_cache_dtype:
             yield note("unmeasured_kv_cache", dtype=s.kv_cache_dtype)

@@ -9,7 +9,8 @@ from chunkscope.models.fields import FAMILIES
 
 # Not built by themselves: part of a model that sees, or another's under a name of its own.
 NOT_BUILT = {"qwen2_vl", "qwen2_vl_text", "qwen2_5_vl", "qwen2_5_vl_text", "qwen3_vl_text"}
-NOT_BUILT |= {"qwen3_vl_moe_text", "kimi_k2"}
+NOT_BUILT |= {"qwen3_vl_moe_text", "kimi_k2", "chatglm", "exaone", "baichuan", "bailing_moe"}
+NOT_BUILT |= {"internlm2", "internlm3", "minimax_m1", "minimax_text_01", "dots1", "hunyuan_v1_moe"}
 # What a family's default config leaves open.
 COMPLETED = {
     **{kind: {"head_dim": 128} for kind in ("hunyuan_v1_dense", "ministral")},

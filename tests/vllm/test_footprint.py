@@ -6,6 +6,7 @@ import chunkscope
 from chunkscope.artefacts.note import Label
 from chunkscope.hardware.gpus import find_gpu
 from chunkscope.models import find_model
+from chunkscope.models.quantization import Quantization
 from chunkscope.report.section import sections
 from chunkscope.report.words import sentence
 from chunkscope.vllm.deployment import Deployment, MeasuredFit
@@ -32,6 +33,9 @@ def test_what_nobody_sets_is_what_vllm_takes():
     assert served.settings.max_num_batched_tokens == 8_192
     assert offline.settings.max_num_batched_tokens == 16_384
     assert served.memory.kv_cache_tokens > offline.memory.kv_cache_tokens
+    asking = replace(served.shape, original=4_096, quantization=Quantization(kv_cache="fp8"))
+    own = replace(served.deployment, shape=asking).effective(Settings(kv_cache_dtype="auto"))
+    assert (own.max_model_len, own.kv_cache_dtype) == (4_096, "fp8")
 
 
 @pytest.mark.parametrize(
@@ -81,9 +85,8 @@ def test_a_model_that_does_not_fit_says_how_much_is_missing():
 
 
 def test_what_is_said_is_of_what_was_asked():
-    assert [why.code for why in memory(gpu_memory_utilization=1.5).refusals] == [
-        "refused_utilization"
-    ]
+    (refused,) = memory(gpu_memory_utilization=1.5).refusals
+    assert refused.code == "refused_utilization"
     assert "over 2 GPUs" in sentence(memory(tp=2, dp=3).memory.line("weights").note)
 
 
