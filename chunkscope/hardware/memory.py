@@ -13,6 +13,7 @@ from enum import StrEnum
 from chunkscope.artefacts.note import Fact, Label, Note, note
 from chunkscope.hardware.gpus import ALONE, GIB, Gpu, Parallel
 from chunkscope.hardware.kv_groups import KvLayout, kv_layout
+from chunkscope.hardware.step_time import GRAPHED_TOKENS
 from chunkscope.models.shape import BLOCK_TOKENS, BYTES, ModelShape
 
 
@@ -23,13 +24,10 @@ class Runner(StrEnum):
     V2 = "v2"
 
 
-# What a GPU loses besides: CUDA context and libraries (0.23 GiB in vLLM's own profile on an H200),
-# rotary tables and input buffers. 0.30 GiB closes the books of the Llama-3.1-8B run there.
-OVERHEAD_BYTES = round(0.30 * GIB)
-# Communication buffers per GPU once there are several: not measured.
-PARALLEL_OVERHEAD_BYTES = round(0.70 * GIB)
-# vLLM's estimate on an H200: 0.46 GiB for Qwen2.5-7B (28 layers), 0.54 for Gemma-2-9B (42) and 0.64
-# for Qwen3-30B-A3B (48).
+# CUDA context and libraries (0.23 GiB in vLLM's profile on an H200), rotary tables, input buffers.
+OVERHEAD_BYTES = round(0.30 * GIB)  # closes the books of the Llama-3.1-8B run there
+PARALLEL_OVERHEAD_BYTES = round(0.70 * GIB)  # to communicate with other GPUs: not measured
+# vLLM's estimate on an H200: 0.46 GiB (Qwen2.5-7B, 28 layers), 0.54 (Gemma-2-9B, 42), 0.64 (48).
 GRAPH_BYTES, LAYER_GRAPH_BYTES = round(0.20 * GIB), 9 << 20
 # With a latent attention 0.3 to 0.45 GiB more with 16 heads (Youtu-LLM-2B, Moonlight), 1.9 with 32
 # (20 layers of DeepSeek-V3's build); as much is taken for more.
@@ -45,12 +43,11 @@ GREEDY_BYTES = 6
 # V2, on slices of 1024 tokens: 0.51 GiB for 1024 x 128,256.
 LOGPROB_BYTES = {Runner.V1: 10, Runner.V2: 4}
 V2_SLICE_TOKENS = 1024
-# Tokens of context that latent attention expands at once (vLLM 0.24, `mla_attention.py`).
-MOST_EXPANDED = 64 * 1024
+MOST_EXPANDED = 64 * 1024  # tokens that latent attention expands at once (`mla_attention.py`)
 SMS = 132  # of an H200 (and H100): taken for every GPU
 KEYS_PER_BLOCK = 128  # that FlashAttention 3 reads at once, causal and with heads of 128
-# The share of what vLLM leaves free that an unprofiled allocation may count on: fragments.
-USABLE_HEADROOM = 0.9
+GRAPH_SPLITS = 32  # of keys, where a step is small enough for CUDA graphs (`flash_attn.py`)
+USABLE_HEADROOM = 0.9  # of what vLLM leaves free, by what it did not profile: fragments
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,10 +172,13 @@ class MemoryModel:
         shape, tp, a = self.shape, self.parallel.tensor, self.shape.attention
         heads, kv_heads = a.heads // tp, max(1, a.kv_heads // tp)
         splits = 1 if a.latent else key_splits(heads, kv_heads, a.head_dim, longest, keys)
+        beside = shape.attending_bytes_per_token(tp)
+        if self.cuda_graphs and tokens <= GRAPHED_TOKENS and not a.latent:
+            splits, beside = GRAPH_SPLITS, 0  # the rest is in the graphs' memory
         partial = 4 * splits * heads * (a.head_dim + 1)
         return max(
             self._forward_bytes(tokens),
-            tokens * (shape.attending_bytes_per_token(tp) + partial) if splits > 1 else 0,
+            tokens * (beside + partial) if splits > 1 else 0,
             shape.latent_bytes(tokens, min(context, MOST_EXPANDED), tp, copied=True),
         )
 
