@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from functools import wraps
 from importlib import import_module
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 import typer
 
@@ -78,7 +78,7 @@ def _common(
     pass
 
 
-def main() -> NoReturn:
+def main() -> None:
     """Run a command. The one place where errors become a sentence and an exit code."""
     _mend_streams()
     gc.set_threshold(1_000_000)  # next to nothing here has cycles: looking for them takes a tenth
@@ -97,7 +97,6 @@ def main() -> NoReturn:
         sys.excepthook(type(error), error, error.__traceback__)
         console.say("\nerror: this is a bug in chunkscope; please report it with the lines above")
         sys.exit(EXIT_BUG)
-    sys.exit(0)
 
 
 def _mend_streams() -> None:

@@ -65,7 +65,7 @@ def simulated(
     `times` say how long steps take: those of reference/ are measured. Of several replicas in data
     parallel each gets every n-th request. It ends when a limit is broken, `give_up` times over.
     """
-    check_sizes(settings)
+    check_sizes(settings, checks_threshold=scenario.rules.checks_threshold)
     check_requests(scenario, settings, pool)
     states = _states(scenario, pool.block_size)
     # Blocks that neighbours share are read faster; CUDA graphs end at twice max_num_seqs.

@@ -107,13 +107,15 @@ NAMES = tuple(field.name for field in fields(Settings))
 UNUSUAL = NAMES[-5:]
 
 
-def check_sizes(settings: Settings) -> None:
+def check_sizes(settings: Settings, *, checks_threshold: bool) -> None:
     """The sizes with which vLLM would not start; settings are complete."""
     budget, seqs, running = settings.step_tokens, settings.step_requests, settings.most_running
-    if not budget >= seqs >= running >= 1 or (settings.long_prefill_token_threshold or 0) < 0:
+    threshold = settings.long_prefill_token_threshold or 0
+    most = (settings.max_model_len if checks_threshold else None) or max(0, threshold)
+    if not (budget >= seqs >= running >= 1 and 0 <= threshold <= most):
         raise UsageError(
             f"vLLM needs max_num_batched_tokens ({budget:,}) >= max_num_seqs ({seqs:,}) >= "
-            f"max_num_active_seqs ({running:,}) >= 1, and long_prefill_token_threshold >= 0"
+            f"max_num_active_seqs ({running:,}) >= 1, 0 <= long_prefill_token_threshold <= {most:,}"
         )
 
 

@@ -99,6 +99,7 @@ def test_a_reader_that_goes_away_changes_no_exit_code(tmp_path: Path, words: lis
     with open(writing, "wb") as nobody:
         assert answered(tmp_path, nobody, "analyze", "a.jsonl", *words)[0] == 0
         assert answered(tmp_path, nobody, "analyze", "bad.jsonl", *words)[0] == 3
+        assert answered(tmp_path, nobody, "analyze", "--help")[0] == 0
 
 
 @on_linux

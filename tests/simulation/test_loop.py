@@ -101,6 +101,7 @@ def test_what_can_never_be_served_is_an_input_error(requests, setting, place):
         ({"max_num_batched_tokens": 4}, "max_num_seqs"),
         ({"max_num_batched_tokens": 0}, "max_num_seqs"),
         ({"long_prefill_token_threshold": -1}, "long_prefill"),
+        ({"long_prefill_token_threshold": 65, "max_model_len": 64}, "long_prefill.* 64"),
         ({"max_num_active_seqs": 4_000}, "max_num_active_seqs"),
     ],
 )

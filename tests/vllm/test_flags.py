@@ -118,8 +118,8 @@ def settings(**changed):
     [
         ({"enable_chunked_prefill": False}, "0.24", "unchunked_budget"),
         ({"max_num_batched_tokens": 64}, "0.24", "budget_below_seqs"),
-        ({"long_prefill_token_threshold": 40_000}, "0.28", "threshold_over_context"),
-        ({"long_prefill_token_threshold": -5}, "0.24", "negative_threshold"),
+        ({"long_prefill_token_threshold": 40_000}, "0.28", "threshold"),
+        ({"long_prefill_token_threshold": -5}, "0.24", "threshold"),
         ({"gpu_memory_utilization": 1.1}, "0.24", "utilization"),
         ({"max_num_seqs": 0}, "0.24", "below_one"),
         ({"tensor_parallel_size": 0}, "0.28", "below_one"),

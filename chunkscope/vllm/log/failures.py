@@ -188,8 +188,7 @@ def cause_in(log: str, *, started: bool) -> tuple[Status, str] | None:
     error = _ERROR.search(lines[failure.line])
     text = f"{error[1]}: {error[2]}" if error and error[2] else lines[failure.line]
     refused = failure.error in REFUSALS and not started
-    status = Status.REFUSED if refused else failure.kind.status
-    return status, failure.reason or shortened(text)
+    return Status.REFUSED if refused else failure.kind.status, failure.reason or shortened(text)
 
 
 def shortened(text: str) -> str:
