@@ -240,7 +240,7 @@ _TEXT_KEYS = ("text", "stem", "content", "question", "prompt", "value", "body")
 _QUESTIONS = {"question", "query", "prompt", "instruction", "problem"}
 # A part of a longer name that says as much: `question_content`, `user_input`.
 _PROMPT_WORDS = {*_QUESTIONS, "task", "intent", "statement", "input"}
-_GIVEN = {"context", "contexts", "passage", "history", "body"}  # what goes before a question
+_GIVEN = {"context", "contexts", "passage", "history", "body", "sentence"}  # beside a question
 _MEDIA = re.compile(r"(image|img|audio|video)s?(_?(\d+|path|url|file))?", re.IGNORECASE)
 _CONTAINER = re.compile(r"[a-z\d][\w./-]*:[\w.-]+(@sha256:\w+)?")  # Docker's kind of image
 _RUNS = {"traj", "trajectory", "trajectories", "messages", "chat"}  # whatever stands beside them
@@ -339,17 +339,18 @@ def _below(steps: Steps, value: Any, levels: int = 4) -> Iterator[tuple[Steps, A
     """The leaves of a value, and whether they are conversations. A list is opened where its first
     elements are of one kind; of a list of conversations it is the first.
     """
-    is_cell = isinstance(value, str) and value[:2] in ("[{", '["', "['")  # a table's
-    listed = json_in(value) if is_cell else value
-    elements = listed[:_MOST_ELEMENTS] if isinstance(listed, list) else []
+    is_cell = isinstance(value, str) and value[:2] in ("[{", '["', "['", '{"', "{'")  # a table's
+    parsed = json_in(value) if is_cell and (value[0] == "[" or "role" in value) else value
+    elements = parsed[:_MOST_ELEMENTS] if isinstance(parsed, list) else []
     kinds = {type(element) for element in elements[:3]}
     if kinds == {dict} and begins_a_chat(elements):
         yield steps, value, True
     elif kinds == {list} and begins_a_chat(elements[0]):
         yield (*steps, 0), elements[0], True
-    elif levels and isinstance(value, dict) and value:
-        for key, child in value.items():
-            yield from _below((*steps, key), child, levels - 1)
+    elif levels and isinstance(parsed, dict) and parsed:
+        inside = [x for key in parsed for x in _below((*steps, key), parsed[key], levels - 1)]
+        is_text = is_cell and not any(is_chat for _, _, is_chat in inside)  # else a request
+        yield from [(steps, value, False)] if is_text else inside
     elif (levels and kinds in ({dict}, {list}) and not is_cell) or kinds == {str}:
         for element in elements:
             yield from _below((*steps, ...), element, levels - (kinds == {list}))
@@ -590,7 +591,8 @@ class _Guess:
         names = set() if is_chat else {*chat.SYSTEMS, "instructions", *(_GIVEN if asks else ())}
         companions: dict[str, str] = {}
         for leaf in self.likely:
-            steps, text, place = leaf.path.steps, printable(leaf.path.text), len(above)
+            text = printable(leaf.path.text).removesuffix("[0]")  # of a list of chats all
+            steps, place = leaf.path.steps, len(above)
             name = str(*steps[place : place + 1]).lower() if steps[:place] == above else ""
             is_apart = any(steps[: len(one)] == one for one in apart) or (is_chat and "[]." in text)
             if name in names or (leaf.chars > chars and not (companions or is_apart)):

@@ -370,7 +370,7 @@ def chat_of(
     holder = FieldPath(path.steps[: keys[-1]]) if keys else None
 
     def prompt(record: Any) -> chat.Conversation:
-        row, steps = as_dict(holder.find(record) if holder else None), path.steps
+        row, steps = as_dict(holder and json_in(holder.find(record))), path.steps
         if steps in (BATCH_MESSAGES, BATCH_INPUT):  # a file may hold requests of both kinds
             steps = BATCH_MESSAGES if "messages" in row else BATCH_INPUT
             row = {"system" if key == "instructions" else key: row[key] for key in row}

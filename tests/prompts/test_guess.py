@@ -168,6 +168,7 @@ SQUAD = "paragraphs.context + paragraphs.qas.question, each of paragraphs, parag
         ({"custom_id": "1", "body": {"input": CHAT}}, "chat", "body.input (chat)"),
         ({"payload": [{"messages": CHAT}]}, "chat", "payload.messages (chat), each of payload"),
         ({"id": 3, "prompt": '["Why?", "And then?"]'}, "text", "prompt[0]"),
+        ({"id": 3, "request": str({"messages": CHAT})}, "chat", "request.messages (chat)"),
         ({"url": "/v1/responses", "body": {"input": "p"}}, "chat", "body.input (chat)"),
         ({"url": "/v1/embeddings", "body": {"input": "p"}}, "text", "body.input"),
         ({"prompt": {"text": "a b", "replies": [answer(1)]}}, "text", "prompt.text"),
@@ -184,7 +185,6 @@ SQUAD = "paragraphs.context + paragraphs.qas.question, each of paragraphs, parag
         ({"Behavior": "How is it?", "Tags": "", "BehaviorID": "a_1"}, "text", "Behavior"),
         ({"cluster": "A b", "turns": [{"content": "How is it?"}]}, "text", "turns[0].content"),
         ({"timestamp": 3, "prompt_token_ids": [1]}, "lengths", "prompt_token_ids (lengths)"),
-        ({"instruction": "i", "input": "x", "output": "o"}, "text", "instruction + input"),
         ({"premise": "a b", "hypothesis": "c d", "label": 0}, "text", "premise + hypothesis"),
         ({"sentence1": "a b", "sentence2": "c d", "idx": 1}, "text", "sentence1 + sentence2"),
         ({"question1": "a b", "question2": "c d"}, "text", "question1 + question2"),
@@ -246,9 +246,9 @@ def test_alpaca_rows_may_have_no_input() -> None:
     named = choose(*dolly, fields=("context", "instruction"))
     odd = ({"context": None, "instruction": "Go"}, {"context": LONG, "instruction": None})
     assert extract(named, *odd, dolly[3]) == (([1, 3], ["Go", "Add 3"], None, None), [2])
-    more = {"system": "Be kind.", "history": [["Hi, you.", "Hi, too."]], "context": "Kim ran."}
-    (note,) = choose(rows[0] | more).uncounted
-    assert note.values["beside"] == ["history[][]", "system", "context"]
+    more = dict.fromkeys(("system", "context", "body", "sentence"), "Be kind.")
+    (note,) = choose(rows[0] | more | {"history": [["Hi, you.", "Hi, too."]]}).uncounted
+    assert note.values["beside"] == ["history[][]", "system", "context", "body", "sentence"]
 
 
 @pytest.mark.parametrize(
@@ -295,11 +295,12 @@ def test_a_likely_name_does_not_make_an_id_a_prompt(name: str) -> None:
 
 
 def test_a_question_beside_what_was_said_before_is_the_prompt_and_the_rest_is_named() -> None:
-    row = {"history": [user(1), answer(1), user(2), answer(2)], "question": "And the third?"}
-    selection = choose(row)
-    assert selection.label == "question"
-    (history,) = selection.uncounted
-    assert history.values["use"] == ["--field=history|json", "--field=question"]
+    said = [user(1), answer(1), user(2), answer(2)]
+    for history in (said, [said, said]):
+        selection = choose({"history": history, "question": "And the third?"})
+        (before,) = selection.uncounted
+        assert before.values["use"] == ["--field=history|json", "--field=question"]
+        assert selection.label == "question"
     (system,) = choose({"prompt": LONG, "system": "Be kind."}).uncounted
     assert system.values["use"] == ["--field=system", "--field=prompt"]
     (longer,) = choose({"messages": [user(1)], "file": LONG, "memo": LONG}).uncounted

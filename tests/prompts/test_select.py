@@ -35,7 +35,6 @@ NESTED = {
         (["turns[-1]"], "turns[-1]", "two"),
         (["turns"], "turns", "one\n\ntwo"),
         (["ctxs[].text"], "ctxs[].text", "x\n\ny"),
-        (["meta.source"], "meta.source", "s"),
         (['meta["odd key"]'], "meta.odd key", "o"),
         (["a.b"], '["a.b"]', "dots"),
         (["odd [key]"], '["odd [key]"]', "odd"),
