@@ -78,7 +78,7 @@ CASES: dict[str, tuple[str, ...]] = {
     "prefixes-zoo": ("analyze zoo --skip-bad-rows", "prefixes"),
     "prefixes-lm-eval-log": ("analyze lm_eval", "prefixes"),
     "recommend": (ANALYZE, RECOMMEND),
-    "recommend-details": (ANALYZE, f"{RECOMMEND} --details"),
+    "recommend-details": (ANALYZE, f"{RECOMMEND.replace('h100', 'l4')} --details"),
     "recommend-pays": (ANALYZE, PAYS),
     "recommend-limits-kept": (ANALYZE, f"{PAYS} --slo itl_max=1s"),
     "recommend-limits-broken": (ANALYZE, f"{FAILS} --details"),

@@ -49,11 +49,11 @@ def _alone(plan: Plan) -> Table | None:
 
 def _reasons(plan: Plan) -> Table | None:
     """Of the arguments that are set, or whose default was weighed against something."""
-    default, rows = plan.default.given(), []
-    given = default | plan.settings.given()
+    rows = []
     for reason in plan.reasons:
-        values = (as_written(one.get(reason.argument, "-")) for one in (given, default))
-        rows.append((reason.argument, *values, sentence(reason)))
+        values = (reason.values.get(name) for name in ("value", "own"))
+        written = ("-" if one is None else as_written(one) for one in values)
+        rows.append((reason.argument, *written, sentence(reason)))
     return table_of(("argument", "value", "default", "why"), rows, words=("why",))
 
 

@@ -89,7 +89,7 @@ SENTENCES: dict[str, Template] = {
         f"default; {as_written(best)} would gain {by(gain)}, but {by(least)} with "
         f"{VARIATIONS[doubt][0]} (simulated)"
     ),
-    "why_too_little_gain": "default; {best} would gain {gain:+%} (simulated)",
+    "why_too_little_gain": "default; {best} changes throughput by {gain:+%} (simulated)",
     "why_needed_max_num_batched_tokens": "the default {own} does not fit; {value} does (predicted)",
     "why_keeps_limits": "for the limits (simulated); vLLM's default is {own}",
     "why_length_rule": "by the length rule",
@@ -276,7 +276,7 @@ def because(plan: Plan) -> str:
         return f"{gain}{limit_state(ours)}{beside}"
     if choice.kind is AdviceKind.KEEP:
         if choice.alternative is None or choice.gain is None or choice.gain < 0.001:
-            return "no other setting that was tried is faster (simulated)."
+            return "no other setting that was tried is clearly faster (simulated)."
         best = f"{listed(choice.alternative)}, {by(choice.gain)}"
         if doubt:
             return f"the next best ({best}) may not pay: {by(choice.least_gain)} with {doubt}."
