@@ -27,7 +27,6 @@ WORTH_ROOM = 0.1  # of a limit: settings with less between them keep it about as
 BUDGET_STEPS = (0.25, 0.5, 1, 2, 4, 8)  # as multiples of vLLM's own
 LEAST_BUDGET = 64  # with less, steps are so many that nothing is gained
 MOST_ROUNDS = 3  # of looking near the best of the grid, and at its rate
-FAR = 1.5  # times the rate that some of the requests find: more is not kept with all of them
 THRESHOLDS = (512, 2_048)  # tried against gaps, where requests come while others decode
 MOST_CHECKED = 4  # settings that keep the limits with a part of the requests, tried with all
 NO_CPU_TIME = "no_cpu_time"  # a host that takes no time: every variation tries it, too
@@ -226,7 +225,7 @@ def _fastest_instead(p: Problem) -> tuple[Settings, float | None]:
     """Where neither the default nor the best keeps the limits: the fastest setting if that does,
     else the default, and the highest rate a second at which some setting would."""
     fast, rate = fastest(p)
-    if (p.request.rate or 0.0) < FAR * rate and p.simulator().keeps_limits(fast, 1.0):
+    if p.simulator().keeps_limits(fast, 1.0):
         return fast, None
     every = _at(p, UNIT_RATE).simulator()
     return p.default, every.highest_rate(fast, start=rate)[0].rate_per_s
