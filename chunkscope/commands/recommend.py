@@ -85,7 +85,7 @@ def recommend(
         return opt.finish(plan, output, details=details, json=json, after=after)
     emission = emitted(plan, emit, anyway=anyway)  # an error where no setting keeps the limits
     plan.save(output)
-    above = [sentence(emission.comment)] if emission.comment else []
+    above = [f"# {sentence(emission.comment)}"] if emission.comment else []
     console.emit("\n".join((*above, emission.text.rstrip("\n"), "")).encode())
     for note in told((*emission.notes, *plan.notes)):
         console.say(f"note: {note}")

@@ -50,9 +50,10 @@ def emit(plan: Plan, target: Target | str, *, anyway: bool = False) -> Emission:
             f"no setting that was tried keeps the limits: {limits}",
             hint=f"{less}; use more GPUs, or pass --anyway to write it nevertheless",
         )
-    says_so = breaks_limits and target not in WITHOUT_COMMENTS
-    comment = note("emit_breaks_limits", limits=limits) if says_so else None
-    return Emission(text=EMITTERS[target](plan), comment=comment, notes=tuple(_notes(plan, target)))
+    broken = note("emit_breaks_limits", limits=limits) if breaks_limits else None
+    comment = None if target in WITHOUT_COMMENTS else broken
+    notes = (*([broken] if broken and not comment else ()), *_notes(plan, target))
+    return Emission(text=EMITTERS[target](plan), comment=comment, notes=notes)
 
 
 WITHOUT_COMMENTS = (Target.VLLM_ARGS, Target.JSON)

@@ -146,7 +146,7 @@ SENTENCES: dict[str, Template] = {
     "refused_failed": "it did not fit when it was tried: {why} ({log}, line {line})",
     # emitted forms
     "emit_spelled_out": "planned for --entry {entry}: defaults that differ here are spelled out",
-    "emit_breaks_limits": "# does NOT keep the limits: {limits}",
+    "emit_breaks_limits": "this does NOT keep the limits: {limits}",
     "emit_in_flight": "send at least {requests} requests at once to fill the server",
     "emit_fill_in": "replace {names} with your own",
     "emit_config_blank": "write `--config FILE` with a space: vLLM ignores `--config=FILE`",
