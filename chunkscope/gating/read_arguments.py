@@ -26,6 +26,7 @@ COMMENT = re.compile(r"(?m)(?:^|(?<=[ \t]))#.*$")
 # A variable that is set to a plain value on a line of its own; what goes to or comes from a file;
 # and a shell's word after which the arguments are over.
 PLAIN = r"""(?m)^(?:export )?(\w+)=(?:"([^"$`\\\n]*)"|'([^'$`\\\n]*)'|([\w./:@+,=-]*))[ \t]*$"""
+BRANCH = re.compile(r"(?m)^\s*(?:if|for|while|until|case|select|function)\b|\(\)|<<|[&|]$")
 REDIRECT = re.compile(r"(?<=\s)[\d&]?(?:>>?|<)(?:&\d|\s*[^\s<>|;&]+)")
 ENDS = re.compile(r"[|;&<>]|\d?>")
 # A `vllm` that is another command; what of the environment may change memory or speed.
@@ -77,14 +78,12 @@ def form_of(path: Path, text: str) -> str:
 
 
 def _commands(text: str) -> str:
-    """As a shell reads them: without comments, and then lines that go on joined.
-
-    A variable is replaced if its name stands nowhere but where it is set, once, and used.
-    """
+    """As a shell reads them: without comments, and then lines that go on joined. A variable is
+    replaced if its name stands nowhere but where it is set, once and in any case, and used."""
     if "\\\r\n" in text or REDEFINED.search(text):
         raise ValueError("a `\\` stands before a Windows line end, or it redefines `vllm`")
     text = COMMENT.sub("", text).replace("\\\n", " ")
-    for name, *values in re.findall(PLAIN, text):
+    for name, *values in () if BRANCH.search(text) else re.findall(PLAIN, text):
         use = rf"\$(?:{name}\b|{{{name}}})"
         if len(re.findall(rf"\b{name}\b", text)) == 1 + len(re.findall(use, text)):
             text = re.sub(use, "".join(values), text)

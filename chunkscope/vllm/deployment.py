@@ -111,7 +111,8 @@ class Deployment:
         """
         shape, rules = self.shape, self.release.rules
         own = self.release.batch_defaults(self.gpu, self.entry) if self.gpu else OWN
-        context = settings.max_model_len or (shape.original or shape.limit if shape else None)
+        original = shape.original if shape and rules.stays_unstretched else None
+        context = settings.max_model_len or original or (shape.limit if shape else None)
         budget, seqs = own.max_num_batched_tokens, settings.max_num_seqs or own.max_num_seqs
         if budget and context:
             budget = max(budget, context if settings.enable_chunked_prefill is False else 0)
@@ -128,7 +129,7 @@ class Deployment:
             enable_prefix_caching=not (shape and shape.hybrid) or rules.hybrid_caches_prefixes,
             gpu_memory_utilization=rules.gpu_memory_utilization,
             tensor_parallel_size=1,
-            kv_cache_dtype=shape.quantization.kv_cache if shape else None,
+            kv_cache_dtype=shape.quantization.kv_cache if shape and rules.own_kv_cache else None,
         )
         full = settings.over(usual)
         without = (False, full.max_num_seqs, 1, False, "auto")  # is to do without: not said

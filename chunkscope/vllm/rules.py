@@ -3,8 +3,7 @@
 tests/simulation/test_scheduler_twin.py agreed with the schedulers of 0.11.2, 0.12, 0.14, 0.16,
 0.18, 0.19.1, 0.22.1, 0.24, 0.28, 0.30, 0.31 and 0.32. 0.10.2 differs in two corners: it goes on
 computing for a request that it has just preempted by priority, and with async scheduling, which is
-not its default, it schedules one token too many. The rest was read and executed in 0.10.2 to 0.32.0
-(docs/VLLM.md of the project's notes, sections 1, 2 and 4).
+not its default, it schedules one token too many. The rest was read or executed in these versions.
 """
 
 from dataclasses import dataclass, field, fields
@@ -52,14 +51,14 @@ class Rules:
     off_is_ignored: bool = _rule(True, ((0, 11, 1), False))  # chunking cannot be switched off
     gpu_memory_utilization: float = _rule(0.9, ((0, 20, 0), 0.92))
     checks_threshold: bool = _since((0, 27, 0))
+    stays_unstretched: bool = _since((0, 11, 1))  # longrope's original context (PR 27431)
+    own_kv_cache: bool = _since((0, 15, 0))  # 8 bits if they say so (PRs 30785 and 30141)
     hybrid_refuses_off: bool = _since((0, 26, 0))
     hybrid_caches_prefixes: bool = _since((0, 26, 0))
-    # Tokens that the experts' kernel takes at once; read in 0.11.2, 0.14, 0.19.1, 0.24 and 0.32.
-    expert_tokens: int | None = _rule(32_768, ((0, 14, 0), 16_384), ((0, 19, 0), None))
+    expert_tokens: int | None = _rule(32_768, ((0, 14, 0), 16_384), ((0, 19, 0), None))  # at once
     # Whom the second model runner serves: nobody, a list of architectures, dense models too, all.
     v2_runner: int = _rule(0, ((0, 22, 0), 1), ((0, 28, 0), 2), ((0, 29, 0), 3))
-    # Is the memory of CUDA graphs taken off the KV cache (or captured outside the budget)?
-    v1_counts_graphs: bool = _since((0, 20, 0))
+    v1_counts_graphs: bool = _since((0, 20, 0))  # takes their memory off the KV cache
     v2_counts_graphs: bool = _since((0, 32, 0))
 
 

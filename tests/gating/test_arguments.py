@@ -65,7 +65,8 @@ REFUSED = (
     *("--max-model-len 8,192", "--gpu-memory-utilization 90%", "--gpu-memory-utilization nan"),
     *(f"--max-num-seqs {'9' * 400}", "--max-num-seqs", "--max-num-seqs --enable-chunked-prefill"),
     *("--max-num 64", "--Max-Num-Seqs 2", "--bogus-flag-xyz 3", "--scheduling-policy x"),
-    *("--eplb-config x", "--help", "org/m --max-num-seqs 8 -- stray", "N=8\nread N\n--seed $N"),
+    *("--eplb-config x", "--help", "org/m --max-num-seqs 8 -- stray"),
+    *(f"{x}\nvllm serve m --seed $N" for x in ("N=8\nread N", "if x\nthen\nN=8\nfi", "x ||\nN=8")),
 )
 
 

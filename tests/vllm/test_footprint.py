@@ -34,8 +34,10 @@ def test_what_nobody_sets_is_what_vllm_takes():
     assert offline.settings.max_num_batched_tokens == 16_384
     assert served.memory.kv_cache_tokens > offline.memory.kv_cache_tokens
     asking = replace(served.shape, original=4_096, quantization=Quantization(kv_cache="fp8"))
-    own = replace(served.deployment, shape=asking).effective(Settings(kv_cache_dtype="auto"))
-    assert (own.max_model_len, own.kv_cache_dtype) == (4_096, "fp8")
+    for version, taken in {"0.32.0": (4_096, "fp8"), "0.11.0": (served.shape.limit, None)}.items():
+        there = replace(served.deployment, shape=asking, release=release(version))
+        own = there.effective(Settings(kv_cache_dtype="auto"))
+        assert (own.max_model_len, own.kv_cache_dtype) == taken
 
 
 @pytest.mark.parametrize(
