@@ -42,7 +42,7 @@ COLUMNS = tuple(field.name for field in fields(StepSamples) if field.name != "se
 class Calibration(Artefact):
     """The steps of one model on one kind of GPU, by CUDA events; on a CPU, by the clock."""
 
-    schema: ClassVar = "chunkscope/calibration/5"
+    schema: ClassVar = "chunkscope/calibration/6"
     made_by: ClassVar = "chunkscope verify"
 
     created: str = field(default_factory=now)

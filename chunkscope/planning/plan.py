@@ -126,7 +126,7 @@ DEFAULT, RULE, BEST = "default", "length-rule", "best"
 class Plan(Artefact):
     """What `recommend` answers. `decision` is the length rule's."""
 
-    schema: ClassVar = "chunkscope/plan/9"
+    schema: ClassVar = "chunkscope/plan/10"
     made_by: ClassVar = "chunkscope recommend"
 
     advice: Advice
