@@ -264,7 +264,7 @@ def because(plan: Plan) -> str:
         gpus = f"; {plan.request.arrivals} needs about {choice.gpus} GPUs" if choice.gpus else ""
         needs = f" To start, vLLM needs {listed(choice.needed)}." if choice.needed.given() else ""
         state = limit_state(default, at_a_rate=bool(choice.rate))
-        return f"with vLLM's default {state} (simulated). {rate}{gpus}.{needs}"
+        return f"with vLLM's default, {state} (simulated). {rate}{gpus}.{needs}"
     doubt = VARIATIONS.get(choice.doubt or "", ("",))[0]
     if plan.request.slo and choice.kind is AdviceKind.KEEP:
         return f"with them {limit_state(default)} (simulated)."
