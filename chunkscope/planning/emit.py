@@ -12,7 +12,7 @@ from string import Template
 import orjson
 
 from chunkscope.artefacts.note import Note, note, one_of
-from chunkscope.artefacts.numbers import SECONDS
+from chunkscope.artefacts.numbers import SECONDS, per_second
 from chunkscope.errors import EngineError, UsageError
 from chunkscope.hardware.gpus import GIB
 from chunkscope.planning.plan import AdviceKind, Plan
@@ -45,7 +45,7 @@ def emit(plan: Plan, target: Target | str, *, anyway: bool = False) -> Emission:
         limits += f" ({first.name} breaks first: {SECONDS.brief(slo.found_of(first))}, simulated)"
     if breaks_limits and not anyway:
         rate = plan.advice.rate
-        less = f"{rate:.3g} requests a second would keep them" if rate else "no rate keeps them"
+        less = f"{per_second(rate)} would keep them" if rate else "no rate keeps them"
         raise EngineError(
             f"no setting that was tried keeps the limits: {limits}",
             hint=f"{less}; use more GPUs, or pass --anyway to write it nevertheless",
