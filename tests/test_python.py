@@ -39,17 +39,17 @@ def test_a_plan_is_that_of_the_command_line(tmp_path, plan):
     assert chunkscope.Plan.load(str(tmp_path / "reports" / "plan.json")).digest() == plan.digest()
 
 
-@pytest.mark.parametrize("word", ["task", "mode", "order", "entry"])
+@pytest.mark.parametrize("word", ["task", "mode", "order", "entry", "slo"])
 def test_an_unknown_word_is_an_error_that_names_the_argument(word):
     with pytest.raises(UsageError, match=word):
-        chunkscope.recommend(PROFILE, **{word: "nonsense"})
+        chunkscope.recommend(PROFILE, model="qwen3-8b", gpu="l4", **{word: ["nonsense"]})
 
 
 def test_values_are_frames_and_tables(plan):
     values = (
         chunkscope.Profile.load(PROFILE),
         plan,
-        chunkscope.simulate(plan, PROFILE),
+        chunkscope.simulate(plan, PROFILE, slo=["ttft_p95=1s", "itl_p99=50ms"]),
         chunkscope.Verification.load(VERIFY),
         chunkscope.memory("qwen3-8b", "h100"),
     )

@@ -76,8 +76,6 @@ def analyze(
     from chunkscope.sources.base import without_secrets
 
     opt.check_format(form, json=json)
-    if "" in (model, tokenizer):
-        raise UsageError("--model or --tokenizer is empty", hint="was a shell variable not set?")
     if model and tokenizer:
         raise UsageError("--model and --tokenizer both name a tokenizer", hint="use one of them")
     tasks = any(path.startswith(("lm-eval:", "inspect:")) for path in paths)

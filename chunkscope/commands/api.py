@@ -5,7 +5,7 @@ are in folders of their own.
 """
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import fields, is_dataclass, replace
 from difflib import get_close_matches
@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Name = str | os.PathLike[str]
 # Options that a command line repeats, and what the models call them.
-ALIASES = {"field": "fields", "name": "names", "prefix_file": "prefix_files"}
-ALIASES |= {"engine_arg": "engine_args"}
+ALIASES = {"field": "fields", "prefix_file": "prefix_files", "engine_arg": "engine_args"}
 
 
 def analyze(
@@ -86,7 +85,7 @@ def recommend(
     if "gpu" not in given:
         with suppress(MissingError):
             given["gpu"] = find_gpu(LOCAL)
-    return run(Profile.load() if profiles is None else joined(profiles), **given)
+    return run(Profile.load() if profiles is None else joined(profiles), **_with_limits(given))
 
 
 def simulate(
@@ -200,14 +199,23 @@ def filled(kind: type[T], given: dict[str, Any], command: str) -> T:
     values = {ALIASES.get(name, name): value for name, value in given.items()}
     for name in values:
         if name not in names:
-            near = get_close_matches(name, names)
-            known = f"did you mean {near[0]}?" if near else f"there are: {', '.join(sorted(names))}"
-            raise UsageError(f"{command} has no option {name}", hint=known)
-    if isinstance(slo := values.get("slo"), str):
-        from chunkscope.simulation.slo import read_slo
+            raise UsageError(f"{command} has no option {name}", hint=nearest(name, names))
+    return _filled(kind, _with_limits(values))
 
-        values["slo"] = read_slo(slo)
-    return _filled(kind, values)
+
+def nearest(name: str, names: Collection[str]) -> str:
+    """A hint: the name that was probably meant, else all there are."""
+    near = get_close_matches(name, names)
+    return f"did you mean {near[0]}?" if near else f"there are: {', '.join(sorted(names))}"
+
+
+def _with_limits(given: dict[str, Any]) -> dict[str, Any]:
+    """`slo` may be a text, or one for each limit."""
+    from chunkscope.simulation.slo import read_slo
+
+    texts = [slo] if isinstance(slo := given.get("slo"), str) else slo
+    is_text = texts and all(isinstance(text, str) for text in texts)
+    return given | {"slo": read_slo(",".join(texts))} if is_text else given
 
 
 def _filled(kind: type[T], values: dict[str, Any]) -> T:

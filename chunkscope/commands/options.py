@@ -9,7 +9,6 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Mapping
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args, get_origin
 
@@ -17,6 +16,7 @@ import typer
 from typer.core import TyperCommand
 
 from chunkscope import console
+from chunkscope.commands.api import nearest, option_types
 from chunkscope.errors import InputError, UsageError
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 REPORTS = Path("reports")
 PROFILE, PLAN = REPORTS / "profile.json", REPORTS / "plan.json"
 CONFIG, PROJECT = Path("chunkscope.toml"), Path("pyproject.toml")
+TABLES = ("analyze", "recommend", "simulate", "verify", "memory", "demo", "gate")
 
 # -- names that the shell completes --------------------------------------------------------------
 
@@ -144,8 +145,6 @@ def settled(
 
     `given` are the command's own; its models have more. 0 is typed, too.
     """
-    from chunkscope.commands.api import option_types
-
     types: dict[str, Any] = {}
     table = configured(command.__name__)
     for kind in (command, *models) if table else ():
@@ -171,6 +170,8 @@ def configured(command: str) -> dict[str, Any]:
             raise InputError(f"{path} is not valid TOML: {error}") from None
         if path.name == PROJECT.name:
             document = document.get("tool", {}).get("chunkscope", {})
+        for name in sorted(document.keys() - set(TABLES)):
+            raise InputError(f"{path}: unknown table {name}", hint=nearest(name, TABLES))
         if not isinstance(table := document.get(command, {}), dict):
             raise InputError(f"{path}: {command} is not a table", hint=f"write [{command}]")
         if table:
@@ -182,11 +183,7 @@ def _checked(command: str, name: str, value: Any, types: Mapping[str, Any]) -> A
     from chunkscope.artefacts.artefact import built, dumped
 
     if name not in types:
-        near = get_close_matches(name, types)
-        raise InputError(
-            f"{CONFIG}: [{command}] has no option {name}",
-            hint=f"did you mean {near[0]}?" if near else "`chunkscope help config` lists them",
-        )
+        raise InputError(f"{CONFIG}: [{command}] has no option {name}", hint=nearest(name, types))
     kinds = (types[name], *get_args(types[name]))
     if isinstance(value, str) and any(get_origin(kind) in (list, tuple) for kind in kinds):
         value = [value]  # one word is a list of one

@@ -179,7 +179,8 @@ def models(part: str = PART, json: bool = opt.JSON) -> None:
 
     rows, cells = [], []
     for name, model in MODELS.items():
-        if _contains(part, name, *model.hub_ids) and (shape := built_in(name)):
+        words = " ".join((name, *model.hub_ids)).lower()
+        if part.lower() in words and (shape := built_in(name)):
             size, context, hub_ids = shape.parameters.total, shape.limit, list(model.hub_ids)
             rows.append({"name": name, "hub_ids": hub_ids, "parameters": size, "context": context})
             cells.append((name, hub_ids[0], f"{size / 1e9:,.1f}B", _number(context)))
@@ -195,16 +196,12 @@ def gpus(part: str = PART, json: bool = opt.JSON) -> None:
 
     rows, cells = [], []
     for card in TABLE.values():
-        if _contains(part, card.name, card.title):
+        if part.lower() in f"{card.name} {card.title}".lower():
             also = [alias for alias, name in ALIASES.items() if name == card.name]
             figures = {name: getattr(card, name) for name in FIGURES}
             rows.append({"name": card.name, "title": card.title, "also": also, **figures})
             cells.append((card.name, card.title, *map(_number, figures.values())))
     _list("gpus", part, rows, ("name", "GPU", "GiB", "GB/s", "dense TFLOPS"), cells, json=json)
-
-
-def _contains(part: str, *names: str) -> bool:
-    return part.lower() in " ".join(names).lower()
 
 
 def _number(value: float | None) -> str:

@@ -49,7 +49,6 @@ def test_the_command_line_wins_over_chunkscope_toml_and_that_over_pyproject(plac
 
 
 def test_flags_of_a_command_may_stand_there_too(tmp_path) -> None:
-    """`model` and settings of vLLM were refused, though the manual says so."""
     table = '[memory]\nmodel = "qwen3-8b"\ngpu = "h100"\nmax_num_seqs = 64\n'
     (tmp_path / "chunkscope.toml").write_text(table)
     run = chunkscope(tmp_path, "memory", "--json")
@@ -63,6 +62,7 @@ def test_flags_of_a_command_may_stand_there_too(tmp_path) -> None:
         ("[analyze]\nheader = [1]\n", "header"),
         (f"[analyze]\nsample = {10**30}\n", "sample"),
         ("analyze = 1\n", "analyze"),
+        ('[analize]\ndelimiter = ";"\n', "did you mean analyze?"),
         ("[analyze\n", "chunkscope.toml"),
     ],
 )
