@@ -213,7 +213,7 @@ def _with_limits(given: dict[str, Any]) -> dict[str, Any]:
     """`slo` may be a text, or one for each limit."""
     from chunkscope.simulation.slo import read_slo
 
-    texts = [slo] if isinstance(slo := given.get("slo"), str) else slo
+    texts: Any = [slo] if isinstance(slo := given.get("slo"), str) else slo
     is_text = texts and all(isinstance(text, str) for text in texts)
     return given | {"slo": read_slo(",".join(texts))} if is_text else given
 

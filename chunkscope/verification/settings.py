@@ -10,6 +10,7 @@ from chunkscope.artefacts.note import Note, note
 from chunkscope.errors import UsageError
 from chunkscope.planning.plan import Plan
 from chunkscope.verification.result import DEFAULT, OFF, PLAN
+from chunkscope.vllm.deployment import POSITIVE
 from chunkscope.vllm.flags import Release
 from chunkscope.vllm.settings import NAMES, Settings
 
@@ -31,19 +32,18 @@ class SettingRow:
     same_as: tuple[str, ...] = ()
     refused: Note | None = None
 
+    def checked(self, installed: Release, longest: int) -> "SettingRow":
+        """`longest`: the tokens of the longest request, which a row must take."""
+        context, refused = self.settings.max_model_len, None
+        if self.settings.enable_chunked_prefill is False and installed.rules.off_is_ignored:
+            refused = note("off_is_ignored", vllm=installed.text)
+        elif context is not None and context < longest:
+            refused = note("context_too_short", max_model_len=context, longest=longest)
+        return replace(self, refused=refused)
 
-def rows_of(
-    plan: Plan,
-    installed: Release,
-    *,
-    against: Sequence[str] = USUALLY,
-    also: Sequence[str] = (),
-    longest: int = 0,
-) -> tuple[SettingRow, ...]:
-    """The plan first: the others are compared with it. Names for the same settings share a row.
 
-    `longest`: the tokens of the longest request, which a row must take.
-    """
+def rows_of(plan: Plan, against: Sequence[str], also: Sequence[str] = ()) -> list[SettingRow]:
+    """The plan first: the others are compared with it. Names for the same settings share a row."""
     planned = plan.settings
     common = Settings.of({name: getattr(planned, name) for name in COMMON})
     rows = [SettingRow(name=PLAN, settings=planned)]
@@ -57,7 +57,7 @@ def rows_of(
         twin = merged.setdefault(row.settings, row)
         if row.name not in (twin.name, *twin.same_as):
             merged[row.settings] = replace(twin, same_as=(*twin.same_as, row.name))
-    return tuple(_checked(row, installed, longest) for row in merged.values())
+    return list(merged.values())
 
 
 def _against(name: str, plan: Plan, common: Settings) -> Settings:
@@ -73,15 +73,6 @@ def _against(name: str, plan: Plan, common: Settings) -> Settings:
     return rows[name]
 
 
-def _checked(row: SettingRow, installed: Release, longest: int) -> SettingRow:
-    context, refused = row.settings.max_model_len, None
-    if row.settings.enable_chunked_prefill is False and installed.rules.off_is_ignored:
-        refused = note("off_is_ignored", vllm=installed.text)
-    elif context is not None and context < longest:
-        refused = note("context_too_short", max_model_len=context, longest=longest)
-    return replace(row, refused=refused)
-
-
 def parse_point(text: str) -> Settings:
     """One point of the user's, as `--also` has it.
 
@@ -95,6 +86,9 @@ def parse_point(text: str) -> Settings:
         settings: Settings = built(Settings, given)
     except ValueError as error:
         raise UsageError(f"--also {text!r}: {error}", hint=hint) from None
+    for name in settings.given().keys() & set(POSITIVE):
+        if given[name] < 1:
+            raise UsageError(f"--also {text!r}: {name} must be at least 1")
     return settings
 
 

@@ -116,6 +116,7 @@ def verify(
     profile may be the files they were saved to. It needs vLLM and, for most models, a GPU.
     """
     plan, report = Plan.load(plan), report or Report()
+    rows = rows_of(plan, options.against, options.also)  # a wrong word needs no vLLM
     installed = _installed(options.python)
     name = model or (plan.model and plan.model.load_name)
     if not name:
@@ -127,13 +128,8 @@ def verify(
         )
     begun, prompts = _begun(plan, profile, options, report.listener)
     workload = begun.workload
-    rows = rows_of(
-        plan,
-        installed,
-        against=options.against,
-        also=options.also,
-        longest=max(r.prompt_tokens + r.output_tokens for r in workload.requests),
-    )
+    longest = max(r.prompt_tokens + r.output_tokens for r in workload.requests)
+    rows = [row.checked(installed, longest) for row in rows]
     engine_model, shape = model_for_engine(name, options.load_format)
     check_vocabulary(prompts, shape)
     subject = replace(begun.model, name=name, parameters=shape.parameters.total)
@@ -175,10 +171,10 @@ def verify_endpoint(
     from chunkscope.verification.endpoint.client import measure_endpoint
 
     plan, report = Plan.load(plan), report or Report()
-    if options.check_outputs:
+    if options.check_outputs or options.also:
         raise UsageError(
-            "--check-outputs compares settings, and a server has one",
-            hint="leave --endpoint out, or --check-outputs",
+            "--also and --check-outputs compare settings, and a server has one",
+            hint="leave --endpoint out, or those",
         )
     begun, prompts = _begun(plan, profile, options, report.listener)
     machine, subject, run = measure_endpoint(

@@ -147,6 +147,9 @@ def test_prefixes_say_how_much_is_served(tmp_path) -> None:
         ("verify", 4, "vLLM"),
         ("verify --repeats 0", 2, "--repeats"),
         ("verify --engine-arg dtype", 2, "dtype"),
+        ("verify --against of", 2, "default, off, length-rule"),
+        ("verify --also max-num-seqs=0", 2, "at least 1"),  # as a vLLM would say, minutes later
+        ("verify --also max-num-seqs=8 --endpoint http://127.0.0.1:9", 2, "--also"),
         ("report nowhere", 3, "nowhere"),
         ("report --json --format md", 2, "--format"),
         ("report --format text -o x", 2, "--output"),
