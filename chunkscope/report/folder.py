@@ -89,7 +89,7 @@ def chapters(findings: Findings, comparison: ReportComparison | None = None) -> 
     models = ", ".join(dict.fromkeys(one.facts.model or "unknown model" for one in engines))
     parts: tuple[tuple[str, str, Sequence[Section]], ...] = (
         ("changes", "What changed", _of(comparison)),
-        ("plan", "Settings that were tried", _of(findings.plan, details=False)),
+        ("plan", "Predicted times", _of(findings.plan, details=False)),
         ("lengths", "Prompt lengths", _lengths(findings)),
         ("measured" + "-before" * of_another, title, _of(v, top=of_another)),
         ("simulated", "Simulated settings", _simulated(findings)),

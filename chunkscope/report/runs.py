@@ -111,7 +111,8 @@ def runs_table(
     for limit in limits:
         columns[f"{limit.name} ({seconds(limit.seconds)})"] = partial(_limited, limit)
     shown = (MAKESPAN, ITL_MAX) if limits else tuple(figures.values())
-    shown = (TTFT_P95, ITL_P99) if "sustains" in columns else shown  # the rate decides the time
+    if is_simulated and first.backlog is not None:  # arrivals decide the time
+        shown = (TTFT_P95, ITL_P99)
     for heading, figure in figures.items():
         is_known = any(value(run, figure) is not None for run in runs)
         if is_known and figure in shown and figure.promise not in {one.name for one in limits}:
