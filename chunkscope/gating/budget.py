@@ -20,8 +20,7 @@ from chunkscope.artefacts.numbers import COUNT, SHARE, SIZE, TOKENS, Unit
 from chunkscope.errors import InputError
 from chunkscope.gating.check import Key, Relation
 
-BUDGET = Path("chunkscope.toml")
-PROJECT = Path("pyproject.toml")
+BUDGET, PROJECT = Path("chunkscope.toml"), Path("pyproject.toml")
 HINT = "write a budget with `chunkscope gate --init`"
 
 

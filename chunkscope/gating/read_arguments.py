@@ -27,11 +27,13 @@ COMMENT = re.compile(r"(?m)(?:^|(?<=[ \t]))#.*$")
 # and a shell's word after which the arguments are over.
 PLAIN = r"""(?m)^(?:export )?(\w+)=(?:"([^"$`\\\n]*)"|'([^'$`\\\n]*)'|([\w./:@+,=-]*))[ \t]*$"""
 BRANCH = re.compile(r"(?m)^\s*(?:if|for|while|until|case|select|function)\b|\(\)|<<|[&|]$")
+SUBSTITUTION = re.compile(r"\$\([^()\n]*\)|`[^`\n]*`")
 REDIRECT = re.compile(r"(?<=\s)[\d&]?(?:>>?|<)(?:&\d|\s*[^\s<>|;&]+)")
-ENDS = re.compile(r"[|;&<>]|\d?>")
-# A `vllm` that is another command; what of the environment may change memory or speed.
+ENDS = re.compile("[|;&<>]+")
+# A `vllm` that is another command; what may change memory or speed from outside of the command.
 REDEFINED = re.compile(r"\bvllm *\(\)|\b(?:alias|function) vllm\b")
-VARIABLE = re.compile(r"(?<![\w${])(VLLM_(?!LOG|API_KEY|HOST|PORT)\w+)")
+VARIABLE = re.compile(r"(?<![\w${])VLLM_(?!LOG|API_KEY|HOST|PORT)\w+|(?<=--)env-file\b")
+SOURCED = re.compile(r"(?m)(?:^|[;&|(])\s*(\.|source|eval|xargs)(?![\w/.=-]|.*(?:activate|conda))")
 HARNESS_COMMAND = re.compile(r"\blm[_-]eval\s")
 
 
@@ -59,8 +61,9 @@ def read_arguments(path: Path, version: Version, form: str | None = None) -> Com
     read = {"vllm-yaml": from_yaml, "vllm-args": from_words, "lm-eval": from_model_args}
     try:
         found = read[chosen](text, version)
-        variables = dict.fromkeys(VARIABLE.findall(_commands(text)), "")
-        return replace(found, others={**variables, **found.others})
+        names = [name for kind in (VARIABLE, SOURCED) for name in kind.findall(_commands(text))]
+        outside = {name.replace("-", "_"): "" for name in names}
+        return replace(found, others={**outside, **found.others})
     except ValueError as error:
         hint = "set form in [gate.settings]: vllm-args, vllm-yaml or lm-eval"
         raise InputError(f"{path} cannot be read as {chosen}: {error}", hint=hint) from None
@@ -96,13 +99,14 @@ def _commands(text: str) -> str:
 def from_words(text: str, version: Version) -> CommittedArguments:
     """Flags and values; or a script, of which the command that starts vLLM is read."""
     text = _commands(text)
-    _, *started = SERVE.split(text)
-    if len(started) > 1:
-        raise ValueError("it starts vLLM more than once")
-    words = shlex.split(REDIRECT.sub("", started[0].partition("\n")[0]) if started else text)
-    if started:
-        words = list(itertools.takewhile(lambda word: not ENDS.match(word), words))
-    return _from_list(words, version)
+    before, *started = SERVE.split(text)
+    is_quoted = any(before.rpartition("\n")[2].count(quote) % 2 for quote in "'\"")
+    if len(started) > 1 or (started and is_quoted):
+        raise ValueError("it starts vLLM more than once, or inside quotes: that is not followed")
+    command = REDIRECT.sub("", started[0].partition("\n")[0]) if started else text
+    lexer = shlex.shlex(SUBSTITUTION.sub("$()", command), posix=True, punctuation_chars="|;&<>")
+    lexer.whitespace_split, lexer.commenters = True, ""
+    return _from_list([*itertools.takewhile(lambda word: not ENDS.fullmatch(word), lexer)], version)
 
 
 def _from_list(
@@ -125,6 +129,8 @@ def _from_list(
             continue
         several = value if isinstance(value, list) else [] if value is None else [value]
         written[name] = " ".join(several)
+        # `--served-model-name a $MORE` may be flags.
+        faults += [refusal(w, "argument_stray", word=w) for w in several[1:] if w[:1] == "$"]
         for word in several:
             try:
                 values[name] = known[name].read(word)
@@ -180,8 +186,8 @@ def from_yaml(text: str, version: Version) -> CommittedArguments:
         if value is False:
             flag = flags_of(version).get(str(key).replace("-", "_"))
             if flag and (flag.name in NAMES or flag.default == "true"):  # and it stays on
-                values: dict[str, Any] = {"key": key, "instead": str(key).removeprefix("no-")}
-                dropped.append(Refusal(argument=flag.name, code="argument_dropped", values=values))
+                instead = str(key).removeprefix("no-")
+                dropped.append(refusal(flag.name, "argument_dropped", key=key, instead=instead))
         elif value != []:
             several = [] if value is True else value if isinstance(value, list) else [value]
             # Only single values are looked at; what an alias repeats could be endless.

@@ -41,13 +41,13 @@ def test_words_are_read_as_vllm_reads_them(text, values):
 @pytest.mark.parametrize(
     "script",
     [
-        "cd serve && CUDA_VISIBLE_DEVICES=0 vllm serve org/m --max-num-seqs 8",
-        "VLLM_USE_V1=1 exec vllm serve org/m --max-num-seqs 8",
-        "#!/bin/sh\nset -e\nexport HF_HOME=/cache\nvllm serve org/m \\\n  --max-num-seqs 8\n",
-        "vllm serve org/m --max-num-seqs 8 2>&1 | tee log",
+        "cd serve && VLLM_USE_V1=1 exec vllm serve org/m --max-num-seqs 8",
+        "#!/bin/sh\n# no more \\\nexport HF_HOME=/c\nvllm serve org/m \\\n  --max-num-seqs 8\n",
+        "vllm serve org/m --max-num-seqs 8 2>&1| tee log",
+        "{ . /v/bin/activate; vllm serve org/m --served-model-name '&x' --max-num-seqs 8; }",
+        "vllm serve org/m --api-key $(cat a | cut -c 9) --max-num-seqs 8& wait",
         "vllm serve org/m > log 2>&1 --max-num-seqs 8 </dev/null &",
         'M=org/m\nexport S="8"  # few\nvllm serve "$M" --max-num-seqs ${S}',
-        "# a comment goes on for no line \\\nvllm serve org/m --max-num-seqs 8",
         "vllm serve org/m --max-num-seqs 8 \\\n # --max-num-seqs 2\n--max-num-seqs 3",
         "python3 -m vllm.entrypoints.openai.api_server --model org/m --max-num-seqs 8",
         "docker run --gpus all -p 80:80 vllm/vllm-openai:v0.28.0 --model org/m --max-num-seqs 8",
@@ -65,7 +65,7 @@ REFUSED = (
     *("--max-model-len 8,192", "--gpu-memory-utilization 90%", "--gpu-memory-utilization nan"),
     *(f"--max-num-seqs {'9' * 400}", "--max-num-seqs", "--max-num-seqs --enable-chunked-prefill"),
     *("--max-num 64", "--Max-Num-Seqs 2", "--bogus-flag-xyz 3", "--scheduling-policy x"),
-    *("--eplb-config x", "--help", "org/m --max-num-seqs 8 -- stray"),
+    *("--eplb-config x", "--help", "org/m -- stray", "--served-model-name a $MORE"),
     *(f"{x}\nvllm serve m --seed $N" for x in ("N=8\nread N", "if x\nthen\nN=8\nfi", "x ||\nN=8")),
 )
 
@@ -160,8 +160,11 @@ def test_the_form_can_be_said_and_what_the_environment_sets_has_to_be_allowed(tm
     (tmp_path / "args.conf").write_text("max-num-seqs: 8")
     read = read_arguments(tmp_path / "args.conf", V28, "vllm-yaml")
     assert read.settings.given() == {"max_num_seqs": 8}
-    script = (
-        "# VLLM_A=1\nexport VLLM_USE_V1 VLLM_LOGGING_LEVEL=INFO\nVLLM_B=sk-1 vllm serve $VLLM_M"
-    )
-    (tmp_path / "start.sh").write_text(script)
-    assert read_arguments(tmp_path / "start.sh", V28).others == {"VLLM_USE_V1": "", "VLLM_B": ""}
+    for script, names in (
+        ("# VLLM_A=1\nexport VLLM_B VLLM_LOGGING_LEVEL=INFO\nvllm serve $VLLM_M", ["VLLM_B"]),
+        ("docker run --env-file x vllm/vllm-openai --model m", ["env_file"]),
+        ("set -a; . ./x; source y\nvllm serve m", [".", "source"]),
+        ('eval "$(cat x)"; echo --seed 1 | xargs vllm serve m', ["eval", "xargs"]),
+    ):
+        (tmp_path / "start.sh").write_text(script)
+        assert [*read_arguments(tmp_path / "start.sh", V28).others] == names
