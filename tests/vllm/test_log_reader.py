@@ -352,11 +352,10 @@ def test_sizes_in_mib_and_the_samplers_error_behind_the_one_it_came_from() -> No
 
 DIED = "torch.AcceleratorError: CUDA error: an illegal memory access was encountered"
 DEAD = "vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue. See stack trace"
-
-
 CORE = "Engine core proc EngineCore_DP0 died unexpectedly, shutting down client."
 KILLS = [
     *("Killed", "a.sh: line 2: 48 Killed      vllm serve m", "Out of memory: Killed process 48"),
+    *("Reason: OOMKilled", "vllm-1 exited with code 137", "JOB 8 CANCELLED DUE TO TIME LIMIT"),
     *("Detected 1 oom_kill event in StepId=1.0.", CORE, "died unexpectedly (exit code: -9), x"),
 ]
 
@@ -365,6 +364,7 @@ KILLS = [
     ("kind", "lines", "reason", "at"),
     [
         (Failure.DIED, ["EngineCore failed to start.", "Traceback", DIED, DEAD], DIED[6:], 5),
+        (Failure.KILLED, ["slurmstepd: error: TIME LIMIT", DEAD], "TIME LIMIT", 3),
         (Failure.DIED, [DEAD], None, 3),  # no more is left of the log
         (Failure.DIED, ["OSError: port is in use"], "OSError: port is in use", 3),
         *((Failure.KILLED, [text, DEAD], None, 3) for text in KILLS),

@@ -28,7 +28,7 @@ SENTENCES: dict[str, Template] = {
     "ended_oom_start": "out of memory at the start",
     "ended_oom_running": "out of memory while serving",
     "ended_refused_arguments": "vLLM refused its arguments: {reason}",
-    "ended_killed": "the engine process was killed",
+    "ended_killed": "the engine process was killed[reason?: {reason}]",
     "ended_died": "the engine died[reason?: {reason}]",
     "refused_prompts": "prompts were too long and refused: their samples are missing from scores",
     "bad_requests": "the server refused requests (HTTP 400): their samples are missing from scores",
@@ -73,7 +73,7 @@ SENTENCES: dict[str, Template] = {
     "change_oom_start": f"lower {_BUDGET} or {_SHARE}",
     "change_oom_running": f"lower {_SHARE}: a step took more memory than vLLM had set aside",
     "change_refused_arguments": "change the argument that the message names",
-    "change_killed": "find the system's reason: most often the machine or job had too little RAM",
+    "change_killed": "see the system's messages for why: most often RAM or the job's time ran out",
     "change_died": "read the log around this line: the first error of its traceback is the cause",
     "change_fixed_size": lambda argument, or_on_cpu: (
         f"leave {spelled(argument)} out: it sets the size of the KV cache"

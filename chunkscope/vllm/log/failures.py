@@ -89,9 +89,9 @@ SIGNS = (
 )
 LOGPROB_FRAMES = ("_get_prompt_logprobs_dict", "compute_logprobs", "compute_prompt_logprobs")
 STOPPING = "[shutdown] "
-# By the system: as a shell, dmesg and SLURM say it, and how vLLM misses a process.
-KILLS = ("Killed", "oom_kill", "oom-kill", "died unexpectedly")
-_KILLED = re.compile(r"\bKilled(?:$| {2}| process )|oom[_-]kill|core .*unexpectedly|code: -9\b")
+# By the system: as a shell, dmesg, Docker and SLURM say it, and how vLLM misses a process.
+KILLS = ("Killed", "oom_kill", "oom-kill", "died unexpectedly", "code 137", "TIME LIMIT")
+_KILLED = re.compile(r"Killed($|  | pr)|oom.kill|core .*unexpectedly|code:? (-9|137)\b|TIME LIMIT")
 # A parent process tells a cause after its consequence, and the sampler's after the error it came
 # from: of several kinds the lowest counts, then the first.
 _RANKS = {Failure.OOM_SAMPLER: 0, Failure.KILLED: 2, Failure.DIED: 2}
@@ -164,7 +164,7 @@ class FailureReader:
         for name, pattern in _FIGURES.items():
             if match := re.search(pattern, text):
                 figures[name] = float(match[1]) / (1024 if "M" in match.groups() else 1)
-        reason = _REASON.search(text) if kind is Failure.REFUSED else None
+        reason = _REASON.search(text) if kind in (Failure.REFUSED, Failure.KILLED) else None
         words = shortened(reason[1]) if reason else None
         return LoggedFailure(kind=kind, line=line, figures=figures, reason=words)
 
