@@ -18,6 +18,7 @@ UNSCALED = frozenset({"default", "su", "longrope", "llama3", "mrope"})
 # Architectures that embed or judge a text, and generate none.
 SILENT = ("ForMaskedLM", "Classification", "ForTextEncoding", "EmbeddingModel", "RewardModel")
 NESTED = ("text_config", "llm_config", "language_config", "thinker_config")
+PARTS = ("attn_config", "ffn_config")  # of DBRX
 
 
 def shape_from_config(
@@ -51,15 +52,16 @@ def shape_from_config(
         quantization=read_quantization(text),
         experts=_experts(fields, layers),
         gated=family.gated,
-        tied=bool(fields.config.get("tie_word_embeddings", family.tied)),
+        # vLLM gives Jamba a head of its own, whatever its file says.
+        tied=fields.kind != "jamba" and bool(fields.config.get("tie_word_embeddings", family.tied)),
         limit=limit,
         original=fields.maybe("original_max_position_embeddings") if stretched else None,
         file_bytes=file_bytes,
     )
-    parameters = count_parameters(fields, layers, shape, _vision(config))
+    parameters = count_parameters(fields, layers, shape, sum(_towers(text)))
     if parameters.total >= 2**53:
         raise InputError(f"the config.json of {name} describes {parameters.total:.0e} parameters")
-    return replace(shape, parameters=parameters, notes=tuple(_notes(config, fields.kind, shape)))
+    return replace(shape, parameters=parameters, notes=tuple(_notes(text, fields.kind, shape)))
 
 
 def _text_part(config: Config) -> dict[str, Any]:
@@ -68,7 +70,8 @@ def _text_part(config: Config) -> dict[str, Any]:
         if isinstance(nested := config.get(key), Mapping):
             outer = {k: v for k, v in config.items() if k not in NESTED and k != "model_type"}
             return {**outer, **_text_part(nested)} if nested else dict(config)
-    return dict(config)
+    parts = [part for key in PARTS if isinstance(part := config.get(key), Mapping)]
+    return {key: value for part in (*parts, config) for key, value in part.items()}
 
 
 def _limit(fields: Fields) -> int | None:
@@ -87,7 +90,7 @@ def _limit(fields: Fields) -> int | None:
 
 def _attention(fields: Fields, layers: tuple[Layer, ...], limit: int | None) -> Attention:
     heads, latent = fields.number("heads"), read_latent(fields)
-    window = fields.maybe("sliding_window")
+    window = fields.maybe("window")
     if fields.config.get("use_sliding_window") is False or (limit and (window or 0) >= limit):
         window = None  # no request is longer than the window, or it is off
     expanded = latent if latent and not fields.family.latent_cache else None
@@ -171,12 +174,14 @@ def _dense_intermediate(fields: Fields, layers: tuple[Layer, ...]) -> int:
     return stated
 
 
-def _vision(config: Config) -> int:
-    """The vision tower, roughly: four square matrices and an MLP per layer."""
-    stated = config.get("vision_config")
-    tower = Fields(stated if isinstance(stated, Mapping) else {}, "the vision tower")
-    layers, hidden = tower.maybe("layers") or 0, tower.maybe("hidden") or 0
-    return layers * (4 * hidden**2 + 2 * hidden * (tower.maybe("intermediate") or 4 * hidden))
+def _towers(config: Config) -> Iterator[int]:
+    """Of what sees or hears, roughly: four square matrices and an MLP per layer."""
+    for stated in (config.get("vision_config"), config.get("audio_config")):
+        if isinstance(stated, Mapping):
+            tower = Fields(stated, "the tower")
+            layers, hidden = tower.maybe("layers") or 0, tower.maybe("hidden") or 0
+            wide = tower.maybe("intermediate") or 4 * hidden
+            yield layers * (4 * hidden**2 + 2 * hidden * wide)
 
 
 def _notes(config: Config, kind: str, shape: ModelShape) -> Iterator[Note]:
@@ -185,7 +190,7 @@ def _notes(config: Config, kind: str, shape: ModelShape) -> Iterator[Note]:
         yield note("unknown_quantization", method=q.method)
     if kind not in FAMILIES:
         yield note("unknown_model_type", name=kind, weighed=weighed)
-    if isinstance(config.get("vision_config"), Mapping):
+    if list(_towers(config)):
         yield note("vision_tower")
     if a.sliding_layers:
         yield note("sliding_window", layers=a.sliding_layers, tokens=a.sliding_window)

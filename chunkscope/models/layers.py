@@ -72,23 +72,17 @@ def _signs(fields: Fields) -> list[str] | None:
     return signs
 
 
-# One layer in so many looks back on everything, where a window is stated and no list of layers.
-_FULL_EVERY = {"gemma2": 2, "gpt_oss": 2, "gemma3": 6, "gemma3_text": 6}
-
-
 def _kept(fields: Fields) -> list[frozenset[KvKind]]:
     count = fields.layers
     words = fields.words("layer_types") or fields.words("layers_block_type")
     if words is not None:
-        attends = ["attention" in word and "linear" not in word for word in words]
-        kept = [
-            _SLIDING if word == "sliding_attention" else _FULL if full else _STATE
-            for word, full in zip(words[:count], attends, strict=False)
-        ]
+        full = [_FULL if "attention" in w and "linear" not in w else _STATE for w in words[:count]]
+        local = [w.startswith(("sliding", "chunked")) for w in words[:count]]
+        kept = [_SLIDING if near else far for near, far in zip(local, full, strict=True)]
         return kept + [_FULL] * (count - len(kept))
     states = _states(fields, count)
-    every = fields.maybe("sliding_window_pattern") or _FULL_EVERY.get(fields.kind, count + 1)
-    window = fields.maybe("sliding_window")
+    every = fields.maybe("sliding_window_pattern") or count + 1  # one of so many is full
+    window = fields.maybe("window")
     return [
         _STATE if i in states else _SLIDING if window and (i + 1) % every else _FULL
         for i in range(count)

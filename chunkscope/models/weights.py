@@ -73,7 +73,7 @@ def count_parameters(
 ) -> Parameters:
     """Of a shape that is known but for them."""
     hidden, experts, state = shape.hidden, shape.experts, shape.attention.state
-    family = fields.family
+    family, row = fields.family, fields.number("embedding")
     # A state that is not known is taken to weigh what attention does.
     unknown = frozenset() if state else frozenset({KvKind.STATE})
     blocks = fields.maybe("num_mem_blocks")  # Zamba has so many, and uses them again and again
@@ -94,14 +94,15 @@ def count_parameters(
     positions = (shape.limit or 0) * hidden if family.learned_positions else 0
     norms = (shape.layers * family.norms_per_layer + 1) * hidden * (1 + family.norm_bias)
     norms += shape.layers * 2 * shape.attention.head_dim * family.qk_norm
+    widened = 2 * row * hidden if row != hidden else 0  # of OPT-350m: in and out
     return Parameters(
-        embedding=shape.vocab * hidden,
-        head=0 if shape.tied else shape.vocab * hidden,
+        embedding=shape.vocab * row,
+        head=0 if shape.tied else shape.vocab * row,
         attention=sum(_attention(fields, shape, layer) for layer in attending)
         + (state.layers * state.weights if state else 0),
         mlp=sum(_mlp(fields, hidden, width) for width in widths) + shared,
         experts=routed,
-        other=router + positions + norms + 3 * hidden * by_layer,
+        other=router + positions + norms + widened + 3 * hidden * by_layer,
         vision=vision,
         by_layer=by_layer * (fields.maybe("vocab_size_per_layer_input") or shape.vocab),
     )
@@ -135,7 +136,7 @@ def _attention(fields: Fields, shape: ModelShape, layer: Layer) -> int:
     full = KvKind.FULL in layer.keeps
     head_dim = (a.full_head_dim if full else None) or a.head_dim
     kv_heads = (a.full_kv_heads if full else None) or a.kv_heads
-    q, kv = a.heads * head_dim, 0 if layer.borrows else kv_heads * head_dim
+    q, kv = a.heads * head_dim, kv_heads * head_dim  # vLLM makes those of borrowers, too
     weights = 2 * hidden * q + 2 * hidden * kv + hidden * q * family.gated_attention
     every = family.all_biases or fields.says("attention_bias")
     biases = (q + 2 * kv if every or family.qkv_bias else 0) + (hidden if every else 0)

@@ -208,6 +208,8 @@ class Deployment:
             yield unlike
         if simulated and s.parallel.data > 1 and self.shape and self.shape.experts:
             yield note("replicas_wait")
+        if (shape := self.shape) and shape.original and s.max_model_len == shape.original:
+            yield note("unstretched", tokens=shape.original, limit=shape.limit)
         if s.kv_cache_dtype:
             yield note("unmeasured_kv_cache", dtype=s.kv_cache_dtype)
         model = self.memory_model()
@@ -219,10 +221,8 @@ class Deployment:
 
     def started_as(self, entry: Entry, settings: Settings) -> Settings:
         """The same engine started another way: what it would take there is spelled out."""
-        here = self.effective(settings).given()
-        there = replace(self, entry=entry).effective(settings).given()
-        differs = {name: value for name, value in here.items() if value != there[name]}
-        return settings.over(Settings.of(differs))
+        there = replace(self, entry=entry).effective(settings)
+        return settings.over(self.effective(settings).changed_from(there))
 
     def shortest(self, full: Settings) -> Settings:
         """The fewest arguments with which vLLM ends up with `full`: its defaults are left out."""

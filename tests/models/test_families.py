@@ -11,6 +11,17 @@ from chunkscope.models.fields import FAMILIES
 NOT_BUILT = {"qwen2_vl", "qwen2_vl_text", "qwen2_5_vl", "qwen2_5_vl_text", "qwen3_vl_text"}
 NOT_BUILT |= {"qwen3_vl_moe_text", "kimi_k2", "chatglm", "exaone", "baichuan", "bailing_moe"}
 NOT_BUILT |= {"internlm2", "internlm3", "minimax_m1", "minimax_text_01", "dots1", "hunyuan_v1_moe"}
+NOT_BUILT |= {
+    "dbrx",
+    "deepseek",
+    "glm4v_text",
+    "glm4v_moe_text",
+    "mimo",
+    "minicpm",
+    "orion",
+    "solar",
+}
+NOT_BUILT |= {"pangu_ultra_moe", "qwen3_omni_moe_text", "sarvam_moe", "telechat"}
 # What a family's default config leaves open.
 COMPLETED = {
     **{kind: {"head_dim": 128} for kind in ("hunyuan_v1_dense", "ministral")},
@@ -22,7 +33,6 @@ ALSO = {
     "bamba": {"attn_layer_indices": [9, 18, 27]},
     "falcon": {"new_decoder_architecture": True, "num_kv_heads": 8, "num_attention_heads": 64,
                "hidden_size": 8_192, "ffn_hidden_size": 32_768},
-    "gemma4_text": {"num_kv_shared_layers": 10, "use_double_wide_mlp": True},
     "granitemoehybrid": {"num_local_experts": 0},
     "jamba": {"num_experts": 1},
     "lfm2": {"layer_types": ["conv", "conv", "full_attention", "conv"] * 8},

@@ -42,6 +42,8 @@ def test_the_counted_parameters_are_the_published_ones(name):
         ({"sliding_window": 4096, "use_sliding_window": False}, 0),
         ({"sliding_window": 262_144}, 0),
         ({"sliding_window": 64, "layer_types": ["sliding_attention", "full_attention"] * 16}, 16),
+        ({"attention_chunk_size": 64, "layer_types": ["chunked_attention"] * 24}, 24),
+        ({"attention_chunk_size": 8_192, "model_type": "llama4_text"}, 24),
     ],
 )
 def test_a_sliding_window_counts_only_where_it_is_used(config, sliding):
@@ -104,6 +106,8 @@ def test_a_multimodal_config_keeps_its_language_model_one_level_down():
     model = shape(config, quantization_config={"quant_method": "fp8"})
     assert model.parameters.total - model.parameters.vision == 8_030_261_248
     assert model.parameters.vision == 24 * (4 * 1024**2 + 2 * 1024 * 4096)
+    heard = {"d_model": 1024, "encoder_layers": 24, "encoder_ffn_dim": 4096}
+    assert shape(config, audio_config=heard).parameters.vision == 2 * model.parameters.vision
     assert model.quantization.method == "fp8"
     assert codes(model) == {"vision_tower"}
 
@@ -115,6 +119,8 @@ def test_what_a_config_leaves_out_is_completed():
     assert (model.attention, model.limit) == (whole.attention, 131_072)
     falcon = {"model_type": "falcon", "n_embed": 8, "n_head": 8, "n_layer": 8, "vocab_size": 8}
     assert shape(falcon).limit == 2_048
+    llava = {"text_config": {"model_type": "llama", "vocab_size": 32_064}}
+    assert shape(llava).parameters.total == 6_738_939_904
     assert codes(whole) == {"sliding_window", "vision_tower"}
 
 
@@ -143,7 +149,9 @@ KINDS = [
     ("falcon-h1", {}, (2_513_504, 1_572_864, 0, 524_288, 2_304, 1_024, 3_072, 0, 0)),
     ("lfm-2", {}, (1_970_688, 3_145_728, 0, 0, 5_376, 512, 3_200, 0, 0)),
     ("granite-4", {}, (2_996_256, 786_432, 12_582_912, 524_288, 12_544, 512, 2_952, 3_072, 0)),
-    ("gemma-4", BORROWING, (2_293_760, 7_077_888, 0, 0, 308_992, 1_792, 4_608, 0, 0)),
+    ("dbrx", {}, (786_432, 0, 6_291_456, 524_288, 6_400, 1_024, 2_688, 3_072, 0)),
+    ("opt-350m", {}, (1_052_672, 2_102_272, 0, 0, 2_167_296, 2_048, 3_584, 0, 0)),
+    ("gemma-4", BORROWING, (2_752_512, 7_077_888, 0, 0, 308_992, 1_792, 4_608, 0, 0)),
     ("jamba", {"num_experts": 1}, (3_020_064, 3_145_728, 0, 524_288, 4_352, 512, 3_072, 0, 0)),
     ("granite-4", {"num_local_experts": 0}, (2996256, 786432, 0, 524288, 4352, 512, 2688, 0, 0)),
     ("falcon", NEW_FALCON, (786_432, 2_097_152, 0, 0, 2_560, 1_024, 3_584, 0, 0)),

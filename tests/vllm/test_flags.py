@@ -19,7 +19,6 @@ from chunkscope.vllm.settings import Settings
     ("text", "version"),
     [
         ("0.24", (0, 24, 0)),
-        ("0.24.1", (0, 24, 1)),
         ("v0.11.2", (0, 11, 2)),
         ("0.28.0+cpu", (0, 28, 0)),
         ("0.11.1rc3", (0, 11, 1)),
@@ -39,7 +38,6 @@ def test_a_version_is_read_as_people_write_it(text, version):
         ("0.99", (0, 99, 0), "vllm_newer"),
         ("0.32.5", (0, 32, 5), None),
         (None, NEWEST, "vllm_not_installed"),
-        ("0.24.0", (0, 24, 0), None),
         ("0.1.dev12+gabc", NEWEST, "vllm_development"),
     ],
 )

@@ -113,6 +113,7 @@ SENTENCES: dict[str, Template] = {
     ),
     "measured_in_log": "memory is as measured in {log}, where it says so",
     "replicas_wait": "replicas are simulated one by one, without waiting for each other",
+    "unstretched": "vLLM's default context is {tokens} tokens; --max-model-len takes up to {limit}",
     "unmeasured_kv_cache": "a KV cache of {dtype} was never measured: costs are scaled by bytes",
     "window_hits": "prefix hits are those of full-attention layers: vLLM may find fewer",
     "no_window_hits": "no prefix hits are counted: no layer keeps all tokens",
@@ -157,14 +158,13 @@ SENTENCES: dict[str, Template] = {
     "emit_token_secret": "a gated model needs a token: `kubectl create secret generic hf-token "
     "--from-literal=token=$HF_TOKEN`",
     "emit_node_folder": "the node must have the folder {folder}",
-    # Models.
+    # Models, GPUs and step times.
     "unknown_model_type": "model_type {name} is not known: its memory may be off",
     "unknown_quantization": "quantization {method} is not known: 16-bit weights assumed",
-    "vision_tower": "the vision tower's weights are counted roughly, its activations are not",
+    "vision_tower": "weights for images and sound are counted roughly, their activations are not",
     "sliding_window": "{layers} layers attend to the last {tokens} tokens and keep KV for no more",
     "stateful_layers": "{layers} layers hold a state, not a KV cache[known?| (estimated)]",
     "unlike_measured": _unlike,
-    # GPUs and step times.
     "scaled_steps": _scaled,
     # The lines of a memory bill.
     "memory_weights": _weights,
