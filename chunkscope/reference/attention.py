@@ -6,12 +6,12 @@ piece by piece, with that request's keys and values, by the function the model w
 """
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from chunkscope.errors import InputError
-from chunkscope.reference.batch import BatchPiece, PackedBatch
+from chunkscope.reference.batch import BatchPiece
 from chunkscope.reference.models import why_whole
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ NAME = "chunkscope_pieces"
 
 @contextmanager
 def by_piece(model: Any) -> Iterator[str]:
-    """A transformers model whose attention takes a `PackedBatch`, for as long as this lasts.
+    """A transformers model whose attention takes pieces of requests, for as long as this lasts.
 
     What it attended with before, "sdpa" or "eager", is what `batch_attention` calls.
     """
@@ -55,7 +55,7 @@ def batch_attention(
     value: "torch.Tensor",
     attention_mask: Any,  # noqa: ARG001  (None: transformers makes no mask for a name like ours)
     *,
-    batch: PackedBatch | None = None,
+    pieces: Sequence[BatchPiece] = (),
     attends_by: str = "sdpa",
     **options: Any,
 ) -> "tuple[torch.Tensor, None]":
@@ -65,11 +65,11 @@ def batch_attention(
     """
     import torch
 
-    if batch is None:
+    if not pieces:
         raise not_taken(module)
     attend, window = _function(module, attends_by), _window(module)
     parts = []
-    for piece in batch.pieces:
+    for piece in pieces:
         keys, values = piece.request.keep(
             module.layer_idx, piece.start, key[:, :, piece.in_batch], value[:, :, piece.in_batch]
         )

@@ -18,29 +18,25 @@ class LiveRequest:
     def __init__(self, prompt: Sequence[int], max_tokens: int) -> None:
         self.tokens = list(prompt)  # the answer's follow, one at a time
         self.prompt_tokens = len(prompt)
+        self.steps: list[int] = []  # that gave a token of the answer
+        self.first_logits: torch.Tensor  # after the last prompt token
         self._room = len(prompt) + max_tokens - 1  # the last token is never read back
-        self._kept: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
-
-    @property
-    def output(self) -> tuple[int, ...]:
-        return tuple(self.tokens[self.prompt_tokens :])
+        self._kept: dict[int, list[torch.Tensor]] = {}
 
     def keep(
         self, layer: int, start: int, keys: "torch.Tensor", values: "torch.Tensor"
-    ) -> "tuple[torch.Tensor, torch.Tensor]":
+    ) -> "list[torch.Tensor]":
         """Put those of a piece behind those of earlier ones; all of them, up to its end.
 
         Room for all tokens is taken with the first piece, so that nothing is copied later.
         """
+        both, end = (keys, values), start + keys.shape[2]
         if layer not in self._kept:
-            self._kept[layer] = (self._empty(keys), self._empty(values))
-        end, (all_keys, all_values) = start + keys.shape[2], self._kept[layer]
-        all_keys[:, :, start:end], all_values[:, :, start:end] = keys, values
-        return all_keys[:, :, :end], all_values[:, :, :end]
-
-    def _empty(self, like: "torch.Tensor") -> "torch.Tensor":
-        one, heads, _, width = like.shape
-        return like.new_empty(one, heads, self._room, width)
+            room = [(*new.shape[:2], self._room, new.shape[3]) for new in both]
+            self._kept[layer] = [new.new_empty(size) for new, size in zip(both, room, strict=True)]
+        for kept, new in zip(self._kept[layer], both, strict=True):
+            kept[:, :, start:end] = new
+        return [kept[:, :, :end] for kept in self._kept[layer]]
 
     def forget(self) -> None:
         """It has ended, or was preempted and will be read again from the start."""
@@ -49,33 +45,10 @@ class LiveRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchPiece:
-    """Tokens `start` to `end` of a request, at `place` in the batch. `is_due`: the next follows."""
+    """Tokens `start` to `end` of a request, and where in the batch. `is_due`: the next follows."""
 
     request: LiveRequest
     start: int
     end: int
-    place: int
+    in_batch: slice
     is_due: bool
-
-    @property
-    def in_batch(self) -> slice:
-        return slice(self.place, self.place + self.end - self.start)
-
-
-@dataclass(frozen=True, slots=True)
-class PackedBatch:
-    """All pieces of a step in one row, without padding."""
-
-    pieces: tuple[BatchPiece, ...]
-
-    @property
-    def tokens(self) -> list[int]:
-        return [token for p in self.pieces for token in p.request.tokens[p.start : p.end]]
-
-    @property
-    def positions(self) -> list[int]:
-        return [position for p in self.pieces for position in range(p.start, p.end)]
-
-    @property
-    def due(self) -> list[BatchPiece]:
-        return [piece for piece in self.pieces if piece.is_due]

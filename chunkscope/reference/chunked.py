@@ -135,13 +135,15 @@ class Chunking:
 
     def measure(self, *args: Any, **kwargs: Any) -> ChunkedMemory:
         """The peak memory of this call, read whole and in chunks; both are run here."""
+        import torch
+
         from chunkscope.verification.inside.chunkscope_probe import PeakMemory
 
         peaks = []
         try:
             for self._is_off in (True, False):
                 memory = PeakMemory()
-                with load_torch("chunkscope.chunked").inference_mode():
+                with torch.inference_mode():
                     self._model(*args, **kwargs)
                 peaks.append(memory.beyond_bytes())
         finally:

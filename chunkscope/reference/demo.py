@@ -79,7 +79,6 @@ def demo(
     """Show chunked prefill with a real model on this machine: `demo(chunk="32,256,none")`."""
     chunks = dict.fromkeys(_chunk_size(word.strip().lower()) for word in chunk.split(","))
     torch = load_torch("chunkscope demo")
-    torch.manual_seed(seed)
     loaded = tiny_model(seed) if model is None else load_model(model)
     check_lengths(loaded, long)
     requests = tuple(demo_requests(loaded, long, seed))

@@ -15,7 +15,7 @@ from chunkscope.errors import InputError
 from chunkscope.hardware.step_time import StepModel
 from chunkscope.models.shape import BLOCK_TOKENS
 from chunkscope.reference.attention import by_piece
-from chunkscope.reference.batch import BatchPiece, LiveRequest, PackedBatch
+from chunkscope.reference.batch import BatchPiece, LiveRequest
 from chunkscope.simulation.loop import Scenario, run_setting
 from chunkscope.simulation.requests import Step
 from chunkscope.simulation.result import SimulatedRun
@@ -63,89 +63,74 @@ class ReferenceRun:
     peak_bytes: int | None
     beyond_weights_bytes: int | None
 
-    @property
-    def chunk_s(self) -> list[float]:
-        """Seconds of each step that read some of a prompt."""
-        return [step.duration_s for step in self.run.timeline if step.chunks]
-
 
 class ModelRunner:
-    """`execute` a step: afterwards every request that was due has its most likely token more."""
-
-    def __init__(self, model: Any, requests: Sequence[LiveRequest], *, attends_by: str) -> None:
-        self._model, self.requests, self._attends_by = model, requests, attends_by
-        self.first_logits: dict[LiveRequest, torch.Tensor] = {}  # of the last prompt token
-
-    def execute(self, step: Step) -> None:
-        import torch
-
-        for state in step.preempted:
-            self.requests[state.id].forget()
-        batch = self._batch(step)
-        with torch.inference_mode():
-            logits = self.forward(batch)
-        for piece, row in zip(batch.due, logits, strict=True):
-            request = piece.request
-            if piece.end == request.prompt_tokens:
-                self.first_logits[request] = row
-            request.tokens.append(int(row.argmax()))
-        for state in step.ended:
-            self.requests[state.id].forget()
-
-    def _batch(self, step: Step) -> PackedBatch:
-        """The scheduler has counted these tokens as computed already, and the next one as there."""
-        pieces, place = [], 0
-        for state, tokens in step.num_scheduled_tokens.items():
-            piece = BatchPiece(
-                request=self.requests[state.id],
-                start=state.num_computed_tokens - tokens,
-                end=state.num_computed_tokens,
-                place=place,
-                is_due=state.last_step == step.number,
-            )
-            pieces.append(piece)
-            place += tokens
-        return PackedBatch(tuple(pieces))
-
-    def forward(self, batch: PackedBatch) -> "torch.Tensor":
-        """Logits after the last token of each piece that is due, on the CPU."""
-        import torch
-
-        device = self._model.device
-        last = [piece.in_batch.stop - 1 for piece in batch.due]
-        wanted = torch.tensor(last or [0], device=device)  # the head is not asked for others
-        logits = self._model(
-            input_ids=torch.tensor([batch.tokens], device=device),
-            position_ids=torch.tensor([batch.positions], device=device),
-            use_cache=False,  # requests keep their own
-            logits_to_keep=wanted,
-            batch=batch,
-            attends_by=self._attends_by,
-        ).logits[0]
-        return logits[: len(last)].float().cpu()
-
-
-class ComputedSteps:
-    """Where a simulation would look up how long a step takes, the model computes it.
+    """Where a simulation would look up how long a step takes, the model computes it: afterwards
+    every request that was due has its most likely token more.
 
     Time goes on while the model computes and stands still otherwise: nobody waits for an arrival.
     """
 
-    def __init__(self, runner: ModelRunner, device: Any) -> None:
-        self._runner, self._device = runner, device
-        self.with_token: list[list[int]] = [[] for _ in runner.requests]  # steps, by request
+    def __init__(self, model: Any, requests: Sequence[LiveRequest], *, attends_by: str) -> None:
+        self._model, self._requests, self._attends_by = model, requests, attends_by
 
     def __call__(self, step: Step) -> tuple[float, float, float, float]:
-        began = time.perf_counter()
-        self._runner.execute(step)
-        if self._device.type == "cuda":
-            import torch
+        import torch
 
-            torch.cuda.synchronize(self._device)
-        for state in step.num_scheduled_tokens:
-            if state.last_step == step.number:
-                self.with_token[state.id].append(step.number)
+        began = time.perf_counter()
+        for state in step.preempted:
+            self._requests[state.id].forget()
+        pieces = self._pieces(step)
+        with torch.inference_mode():
+            logits = self.forward(pieces)
+        for piece, row in zip((p for p in pieces if p.is_due), logits, strict=True):
+            request = piece.request
+            if piece.end == request.prompt_tokens:
+                request.first_logits = row
+            request.tokens.append(int(row.argmax()))
+            request.steps.append(step.number)
+        for state in step.ended:
+            self._requests[state.id].forget()
+        if self._model.device.type == "cuda":
+            torch.cuda.synchronize(self._model.device)
         return time.perf_counter() - began, 0.0, 0.0, 0.0
+
+    def _pieces(self, step: Step) -> list[BatchPiece]:
+        """All of a step, one behind the other without padding.
+
+        The scheduler has counted these tokens as computed already, and the next one as there.
+        """
+        pieces, place = [], 0
+        for state, tokens in step.num_scheduled_tokens.items():
+            piece = BatchPiece(
+                request=self._requests[state.id],
+                start=state.num_computed_tokens - tokens,
+                end=state.num_computed_tokens,
+                in_batch=slice(place, place + tokens),
+                is_due=state.last_step == step.number,
+            )
+            pieces.append(piece)
+            place += tokens
+        return pieces
+
+    def forward(self, pieces: Sequence[BatchPiece]) -> "torch.Tensor":
+        """Logits after the last token of each piece that is due, on the CPU."""
+        import torch
+
+        device = self._model.device
+        tokens = [token for p in pieces for token in p.request.tokens[p.start : p.end]]
+        positions = [position for p in pieces for position in range(p.start, p.end)]
+        last = [piece.in_batch.stop - 1 for piece in pieces if piece.is_due]
+        wanted = torch.tensor(last or [0], device=device)  # the head is not asked for others
+        logits = self._model(
+            input_ids=torch.tensor([tokens], device=device),
+            position_ids=torch.tensor([positions], device=device),
+            use_cache=False,  # requests keep their own
+            logits_to_keep=wanted,
+            pieces=pieces,
+            attends_by=self._attends_by,
+        ).logits[0]
+        return logits[: len(last)].float().cpu()
 
 
 def generate(
@@ -173,18 +158,20 @@ def generate(
     model.eval()
     with by_piece(model) as attends_by:
         runner = ModelRunner(model, live, attends_by=attends_by)
-        computed, memory = ComputedSteps(runner, model.device), PeakMemory()
-        run = run_setting(scenario, settings, pool, watch=sys.maxsize, fast=False, times=computed)
+        memory = PeakMemory()
+        run = run_setting(scenario, settings, pool, watch=sys.maxsize, fast=False, times=runner)
         peak, beyond = memory.peak_bytes(), memory.beyond_bytes()
     ends = [sizes[0].arrival_s + step.start_s + step.duration_s for step in run.timeline]
     return ReferenceRun(
         run=run,
-        outputs=tuple(request.output for request in live),
+        outputs=tuple(tuple(one.tokens[one.prompt_tokens :]) for one in live),
         answers=tuple(
-            Answer(sent=request.arrival_s, times=[ends[n] for n in steps], counts=[1] * len(steps))
-            for request, steps in zip(requests, computed.with_token, strict=True)
+            Answer(
+                sent=size.arrival_s, times=[ends[n] for n in one.steps], counts=[1] * len(one.steps)
+            )
+            for size, one in zip(sizes, live, strict=True)
         ),
-        first_logits=tuple(runner.first_logits[request] for request in live),
+        first_logits=tuple(request.first_logits for request in live),
         peak_bytes=peak,
         beyond_weights_bytes=beyond,
     )
@@ -196,10 +183,8 @@ def context_of(model: Any) -> int | None:
     return most if isinstance(most, int) and most > 0 else None
 
 
-def settings_for(
-    model: Any, requests: Sequence[TokenRequest], *, chunk: int | None, budget: int | None = None
-) -> Settings:
-    """`chunk` is the most a step reads of one prompt, `budget` of all."""
+def settings_for(model: Any, requests: Sequence[TokenRequest], *, chunk: int | None) -> Settings:
+    """`chunk` is the most a step reads of one prompt; of all it reads as much as there is."""
     most = sum(min(len(request.prompt), chunk or len(request.prompt)) for request in requests)
     return Settings(
         max_model_len=context_of(model),
@@ -207,4 +192,4 @@ def settings_for(
         long_prefill_token_threshold=chunk or 0,
         enable_chunked_prefill=True,
         enable_prefix_caching=False,
-    ).at_budget(budget or most)
+    ).at_budget(most)

@@ -42,7 +42,8 @@ def load_torch(who: str) -> Any:
 
 def tiny_model(seed: int = 0) -> Any:
     """Two million parameters: a step of 6,000 tokens takes two CPU cores about a second."""
-    torch = load_torch("a model")
+    import torch
+
     auto_tokenizer()  # transformers, told to give no advice
     from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -52,7 +53,6 @@ def tiny_model(seed: int = 0) -> Any:
 
 def load_model(name: str) -> Any:
     """The model in a folder, on the GPU if there is one. Nothing is downloaded."""
-    load_torch("a model")
     folder = Path(name).expanduser()
     if not (folder / "config.json").is_file() or not has_weights(folder):
         raise MissingError(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch")
 
 from chunkscope.errors import InputError  # noqa: E402
-from chunkscope.reference.batch import PackedBatch  # noqa: E402
+from chunkscope.reference.batch import BatchPiece  # noqa: E402
 from chunkscope.reference.engine import (  # noqa: E402
     MEASURED,
     RULES,
@@ -75,7 +75,7 @@ def test_nor_does_any_mix_of_lengths_chunks_and_budgets(
     arrivals = [0.0] + [1e-9 if late else 0.0] * (len(lengths) - 1)
     requests = requests_of(lengths, arrivals=arrivals)
     model = model_of(family)
-    args = settings_for(model, requests, chunk=chunk, budget=budget)
+    args = settings_for(model, requests, chunk=chunk).at_budget(budget)
     check_equal(family, requests, generate(model, requests, args))
 
 
@@ -114,12 +114,12 @@ def untimed(run: SimulatedRun) -> list[TimelineStep]:
 
 
 @pytest.fixture
-def computed(monkeypatch: pytest.MonkeyPatch) -> list[PackedBatch]:
+def computed(monkeypatch: pytest.MonkeyPatch) -> list[Sequence[BatchPiece]]:
     """What the model really was given."""
-    batches: list[PackedBatch] = []
+    batches: list[Sequence[BatchPiece]] = []
     forward = ModelRunner.forward
 
-    def watched(self: ModelRunner, batch: PackedBatch) -> "torch.Tensor":
+    def watched(self: ModelRunner, batch: Sequence[BatchPiece]) -> "torch.Tensor":
         batches.append(batch)
         return forward(self, batch)
 
@@ -130,11 +130,11 @@ def computed(monkeypatch: pytest.MonkeyPatch) -> list[PackedBatch]:
 @pytest.mark.parametrize("chunk", [64, 48, None])
 @pytest.mark.parametrize("arrivals", [(0.0,) * 5, (0.0, 0.0, 1e-9, 1e-9, 0.02)], ids=str)
 def test_the_steps_are_the_simulators_one_for_one(
-    chunk: int | None, arrivals: tuple[float, ...], computed: list[PackedBatch]
+    chunk: int | None, arrivals: tuple[float, ...], computed: list[Sequence[BatchPiece]]
 ) -> None:
     requests = requests_of((20, 9, 900, 200, 30), arrivals=arrivals)
     model = model_of("Llama")
-    args = settings_for(model, requests, chunk=chunk, budget=700)
+    args = settings_for(model, requests, chunk=chunk).at_budget(700)
     found = generate(model, requests, args)
     durations = deque(step.duration_s for step in found.run.timeline)
     simulated = run_setting(
@@ -147,10 +147,10 @@ def test_the_steps_are_the_simulators_one_for_one(
     assert untimed(found.run) == untimed(simulated)
     assert len(simulated.timeline) == len(computed)
     for step, batch in zip(simulated.timeline, computed, strict=True):
-        prompts = [p for p in batch.pieces if p.end <= p.request.prompt_tokens]
+        prompts = [p for p in batch if p.end <= p.request.prompt_tokens]
         expected = [(chunk.start, chunk.end) for chunk in step.chunks]
         assert [(piece.start, piece.end) for piece in prompts] == expected
-        assert len(batch.pieces) - len(prompts) == step.decode_requests
+        assert len(batch) - len(prompts) == step.decode_requests
     check_equal("Llama", requests, found)
 
 
@@ -160,7 +160,7 @@ def test_times_are_those_of_the_steps() -> None:
     found = generate(model, requests, settings_for(model, requests, chunk=50))
     ends = [step.start_s + step.duration_s for step in found.run.timeline]
     assert all(step.duration_s > 0 for step in found.run.timeline)
-    assert len(found.chunk_s) == 4
+    assert sum(bool(step.chunks) for step in found.run.timeline) == 4
     first, second = found.answers
     assert first.times == pytest.approx(ends[:MORE])
     assert second.times == pytest.approx(ends[3 : 3 + MORE])
