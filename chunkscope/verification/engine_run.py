@@ -20,6 +20,7 @@ from chunkscope.verification.outputs import TOKENS, equal_share
 from chunkscope.verification.process import engine_process
 from chunkscope.verification.result import Machine, Run, RunOutputs, WorkerMemory
 from chunkscope.verification.settings import SettingRow
+from chunkscope.vllm.enums import Entry
 from chunkscope.vllm.log.facts import EngineFacts
 from chunkscope.vllm.log.failures import Status, cause_in, doing_in
 from chunkscope.vllm.log.reader import facts_in
@@ -40,9 +41,9 @@ class EngineJob:
 
     python: str
     engine: dict[str, Any]  # keywords of the engine besides the row's settings
-    entry: str
+    entry: Entry
     workload: Workload
-    warm_up: Sequence[tuple[int, int]]
+    warm_up: Sequence[tuple[int, int, float, int | None]]  # as the workload's in `task`
     repeats: int
     timeout_s: float
     prompts: Sequence[Sequence[int]] | None = None
@@ -62,8 +63,11 @@ class EngineJob:
             "ends": [r.stretch for r in w.requests],
             "repeats": self.repeats,
             "concurrency": w.concurrency,
-            "warm_up": [(prompt, output, 0.0) for prompt, output in self.warm_up],
-            "requests": [(r.prompt_tokens, r.output_tokens, r.arrival_s) for r in w.requests],
+            "warm_up": self.warm_up,
+            "requests": [
+                (r.prompt_tokens, r.output_tokens, r.arrival_s, place)
+                for place, r in enumerate(w.requests)
+            ],
             "prompts": self.prompts,
             "outputs": {"places": self.output_places, "tokens": TOKENS},
             "bursts": self.bursts,
@@ -246,7 +250,7 @@ def _run(row: SettingRow, record: EngineRecord, status: Status, failure: Note | 
         kv_cache_tokens=facts.kv_cache_tokens or (blocks * size if blocks and size else None),
         kv_concurrency=facts.kv_concurrency,
         repeats=tuple(record.repeats),
-        figures=median_of(record.repeats) if record.repeats else None,
+        figures=median_of(record.repeats),
         distribution=distribution_of(record.answers),
         outputs=outputs,
         log=record.log,

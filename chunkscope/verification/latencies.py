@@ -24,12 +24,9 @@ class Answer:
     is_counted: bool = True  # or each piece of a stream was taken for a token
 
     @property
-    def first_s(self) -> float:
-        return self.times[0] - self.sent
-
-    @property
-    def all_s(self) -> float:
-        return self.times[-1] - self.sent
+    def seen(self) -> RequestTimes:
+        first, last = self.times[0] - self.sent, self.times[-1] - self.sent
+        return RequestTimes(first, last, sum(self.counts))
 
     @property
     def gaps_s(self) -> list[float]:
@@ -45,14 +42,12 @@ def figures_of(
     slo: Slo = (),
 ) -> Figures:
     """`steps`: what the scheduler did in this repeat, as a worker's probe tells it."""
-    pairs = list(zip(answers, workload.requests, strict=True))
     end = max(answer.times[-1] for answer in answers)
     makespan = end - min(answer.sent for answer in answers)
-    whole = _latencies(answers)
-    if whole is None:
-        raise ValueError("a repeat without answers has no figures")
+    pairs = list(zip(answers, workload.requests, strict=True))
+    short = [a for a, r in pairs if r.prompt_tokens <= workload.long_over]
+    long = [a for a, r in pairs if r.prompt_tokens > workload.long_over]
     cached = [answer.cached for answer in answers if answer.cached is not None]
-    times = [RequestTimes(one.first_s, one.all_s, sum(one.counts)) for one in answers]
     scheduled: dict[str, Any] = {}
     if steps is not None:
         count, chunks = len(steps["duration_s"]), steps["chunks"].values()  # of each prompt
@@ -64,15 +59,12 @@ def figures_of(
             "chunks_max": max(chunks, default=None),
             "preemptions": steps["preemptions"],
         }
-    gaps = Ranked(gap for answer in answers for gap in answer.gaps_s)
-    met = slo_result(slo, times, gaps)
+    met = slo_result(slo, [answer.seen for answer in answers], _ranked(answers)[1])
     return Figures(
         makespan_s=makespan,
-        ttft_s=whole.ttft_s,
-        itl_s=whole.itl_s,
-        e2e_s=whole.e2e_s,
-        short=_latencies([a for a, r in pairs if r.prompt_tokens <= workload.long_over]),
-        long=_latencies([a for a, r in pairs if r.prompt_tokens > workload.long_over]),
+        **_percentiles(answers),
+        short=Latencies(**_percentiles(short)) if short else None,
+        long=Latencies(**_percentiles(long)) if long else None,
         input_tokens_per_s=workload.input_tokens / makespan,
         output_tokens_per_s=sum(sum(answer.counts) for answer in answers) / makespan,
         prefix_hit_rate=(
@@ -84,22 +76,24 @@ def figures_of(
     )
 
 
-def _latencies(answers: Sequence[Answer]) -> Latencies | None:
-    """None of no answers."""
-    ttft = Ranked(answer.first_s for answer in answers)
-    itl = Ranked(gap for answer in answers for gap in answer.gaps_s)
-    e2e = Ranked(answer.all_s for answer in answers)
-    first, gaps, whole = (one.percentiles() if one.count else None for one in (ttft, itl, e2e))
-    return Latencies(ttft_s=first, itl_s=gaps, e2e_s=whole) if first and whole else None
+def _ranked(answers: Sequence[Answer]) -> tuple[Ranked, Ranked, Ranked]:
+    """Times to first tokens, gaps, and times of whole answers."""
+    times = [answer.seen for answer in answers]
+    gaps = (gap for answer in answers for gap in answer.gaps_s)
+    return Ranked(one.ttft_s for one in times), Ranked(gaps), Ranked(one.e2e_s for one in times)
+
+
+def _percentiles(answers: Sequence[Answer]) -> dict[str, Any]:
+    """The fields of `Latencies`."""
+    times = [ranked.percentiles() if ranked.count else None for ranked in _ranked(answers)]
+    return dict(zip(("ttft_s", "itl_s", "e2e_s"), times, strict=True))
 
 
 def distribution_of(answers: Sequence[Answer]) -> Distribution | None:
     """Every percentile, of the answers of all repeats."""
-    ttft = Ranked(answer.first_s for answer in answers)
-    itl = Ranked(gap for answer in answers for gap in answer.gaps_s)
     first, gaps = (
         tuple(round(times.percentile(p), 6) for p in range(101)) if times.count else None
-        for times in (ttft, itl)
+        for times in _ranked(answers)[:2]
     )
     return Distribution(ttft_s=first, itl_s=gaps) if first else None
 

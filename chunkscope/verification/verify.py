@@ -26,7 +26,7 @@ from chunkscope.verification.result import EngineKind, PromptSource, Run, Subjec
 from chunkscope.verification.settings import USUALLY, SettingRow, parse_engine_args, rows_of
 from chunkscope.verification.verdict import judged
 from chunkscope.vllm.check import config_folder, version_in, vllm_python
-from chunkscope.vllm.enums import Entry, SendOrder, Task
+from chunkscope.vllm.enums import SendOrder, Task
 from chunkscope.vllm.flags import Release, release
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ def verify(
             **ALWAYS,
             **options.for_every_engine,
         },
-        entry=plan.deployment.entry.value,
+        entry=plan.deployment.entry,
         workload=workload,
         request=replace(plan.request, slo=options.slo or plan.request.slo),
         warm_up=warm_up(workload, plan, profile),
@@ -272,7 +272,7 @@ def measure_rows(
             name = "".join(c if c.isalnum() else "-" for c in row.name).strip("-")
             run, record = measure(row, next_job, folder / f"verify-{name}.log", report.listener)
             machine = verification.machine or machine_of(record.workers, record.versions)
-            run = with_prediction(run, shape, machine, job.workload, job.request, Entry(job.entry))
+            run = with_prediction(run, shape, machine, job.workload, job.request, job.entry)
             measured.append((run, record))
             verification = replace(verification.with_run(run), machine=machine)
             if not run.ok:
@@ -354,13 +354,15 @@ def _max_model_len(plan: Plan) -> int:
     return plan.effective.max_model_len or plan.refused.room_tokens + plan.output_tokens
 
 
-def warm_up(workload: Workload, plan: Plan, profile: Profile) -> list[tuple[int, int]]:
+def warm_up(
+    workload: Workload, plan: Plan, profile: Profile
+) -> list[tuple[int, int, float, int | None]]:
     """The requests, their answers cut short, and the longest prompt of all: it decides the peak.
 
     Fewer will not do: vLLM compiles some kernels when it first meets a step of their size.
     """
-    first = workload.requests[:WARM_UP_REQUESTS]
-    cut = [(r.prompt_tokens, min(r.output_tokens, WARM_UP_OUTPUT)) for r in first]
+    first = enumerate(workload.requests[:WARM_UP_REQUESTS])
+    cut = [(r.prompt_tokens, min(r.output_tokens, WARM_UP_OUTPUT), 0.0, n) for n, r in first]
     lengths = together(chosen_datasets(profile, plan.request.dataset))
     longest = min(lengths.max or 1, _max_model_len(plan) - 1)
-    return [(max(longest, 1), 1), *cut]
+    return [(max(longest, 1), 1, 0.0, None), *cut]

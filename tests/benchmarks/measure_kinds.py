@@ -45,7 +45,7 @@ def measured(model: str, budget: int, folder: Path, arguments: dict[str, Any]) -
             workload=Workload(
                 requests=requests_of(context), seed=0, arrivals=BATCH, task=Task.GENERATE
             ),
-            warm_up=[(64, 8)] * 2,
+            warm_up=[(64, 8, 0.0, None)] * 2,
             repeats=2,
             timeout_s=600,
         )

@@ -10,7 +10,8 @@ import pytest
 
 from chunkscope.verification.process import INSIDE
 
-TASK = {"seed": 0, "stretches": [], "ends": [-1] * 3, "scored": []}
+REQUESTS = [(10, 3, 0.0, 0), (20, 2, 0.0, 1), (30, 1, 0.0, 2)]
+TASK = {"seed": 0, "stretches": [], "ends": [-1] * 3, "scored": [], "requests": REQUESTS}
 
 
 @pytest.fixture(autouse=True)
@@ -73,20 +74,17 @@ class Engine:
         yield SimpleNamespace(outputs=[part], num_cached_tokens=0)
 
 
-REQUESTS = [(10, 3, 0.0), (20, 2, 0.0), (30, 1, 0.0)]
-
-
-def sent(requests: list = REQUESTS, task: dict | None = None, **engine_options: bool):
+def sent(requests: list = REQUESTS, task: dict | None = None, most: int | None = None, **how: bool):
     """The engine, its sender and the answers, after a warm-up."""
     from chunkscope_sender import Sender
 
     async def go():
-        engine = Engine(**engine_options)
+        engine = Engine(**how)
         ends = {"ends": [-1] * len(requests)}
         sender = Sender(engine, {**TASK, **ends, **(task or {})}, vocab=32_000)
-        await sender.warm_up([(5, 2, 0.0)])
+        await sender.warm_up([(5, 2, 0.0, None)])
         engine.most = 0
-        return engine, sender, await sender.send(requests, "0")
+        return engine, sender, await sender.send(requests, "0", most=most)
 
     return asyncio.run(go())
 
@@ -105,7 +103,7 @@ def test_all_wait_in_the_engine_when_the_clock_starts():
 
 
 def test_a_client_that_keeps_two_under_way_sends_the_next_when_one_ends():
-    engine, sender, answers = sent([(10, 3, 0.0)] * 8, {"concurrency": 2})
+    engine, sender, answers = sent([(10, 3, 0.0, n) for n in range(8)], most=2)
     assert (engine.most, sender.held) == (2, False)
     ends = [answer["times"][-1] for answer in answers]
     for place in range(2, 8):
@@ -118,14 +116,14 @@ def test_a_vllm_whose_tokens_cannot_be_seen_is_not_measured():
 
 
 def test_a_warm_up_shares_as_the_workload_does_after_its_longest_prompt():
-    from chunkscope_sender import PromptIds
-
-    task = {**TASK, "stretches": [(-1, 8)], "ends": [0, 0, -1], "prompts": [[7] * 10] * 3}
-    ids = PromptIds(task, vocab=32_000)
-    longest, first, second = (ids.prompt("w", place, 10) for place in range(3))
+    warming = [(10, 1, 0.0, place) for place in (None, 0, 1, None)]
+    tree = {"stretches": [(-1, 8)], "ends": [0, 0, -1]}
+    engine, _, _ = sent(warming, tree)
+    longest, first, second, other = (engine.prompts[f"0.{n}"] for n in range(4))
     assert alike(first, second) == 8
-    assert alike(longest, first) == alike(ids.prompt("b0", 0, 10), ids.prompt("b0", 1, 10)) == 0
-    assert ids.prompt("0", 1, 10) == [7] * 10
+    assert alike(longest, first) == alike(longest, other) == 0
+    engine, _, _ = sent(warming, {**tree, "prompts": [[7] * 10] * 3})
+    assert engine.prompts["0.1"] == [7] * 10 != engine.prompts["0.0"]
 
 
 def test_the_sample_of_outputs_is_sent_twice_in_other_batches_and_ends_where_the_context_does():
@@ -135,7 +133,7 @@ def test_the_sample_of_outputs_is_sent_twice_in_other_batches_and_ends_where_the
     async def go():
         engine, answers, most = Engine(), [], []
         outputs = {"places": [0, 1, 2], "tokens": 32}
-        task = {**TASK, "scored": [0, 1, 2], "requests": REQUESTS, "outputs": outputs}
+        task = {**TASK, "scored": [0, 1, 2], "outputs": outputs}
         sender = Sender(engine, task, vocab=32_000)
         for again in (False, True):
             engine.most = 0

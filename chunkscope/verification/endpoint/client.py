@@ -136,7 +136,7 @@ class _Client:
             kv_cache_tokens=cache.tokens,
             kv_concurrency=cache.concurrency,
             repeats=tuple(self.repeats),
-            figures=median_of(self.repeats) if status is Status.OK and self.repeats else None,
+            figures=median_of(self.repeats) if status is Status.OK else None,
             distribution=distribution_of(self.answers),
             notes=tuple(self.notes.values()),
         )

@@ -87,10 +87,10 @@ class Measurement:
         self._events.tell("phase", phase="warming up")
         await sender.warm_up(self._task["warm_up"])
         emptied = await self._forget()
-        requests = self._task["requests"]
+        requests, most = self._task["requests"], self._task["concurrency"]
         for repeat in range(self._task["repeats"]):
             self._events.tell("phase", phase="measuring", repeat=repeat)
-            answers = await sender.send(requests, str(repeat), self._counting(len(requests)))
+            answers = await sender.send(requests, str(repeat), self._counting(len(requests)), most)
             steps = await self._steps()
             memory = await self._ask("chunkscope_memory")
             told = {"answers": answers, "steps": steps, "memory": memory, "held": sender.held}
@@ -117,7 +117,7 @@ class Measurement:
             count = _fitting(count, prompt + output, running)
             if count * (prompt + output) > LONGEST_BURST_S * sender.tokens_per_s:
                 continue
-            await sender.send([(prompt, output, 0.0)] * count, f"b{number}")
+            await sender.send([(prompt, output, 0.0, None)] * count, f"b{number}")
             self._events.tell("burst", steps=await self._steps())
             await self._forget()
 

@@ -8,33 +8,48 @@ from typing import Any
 
 from chunkscope_prompts import SharingIds, random_ids
 
-WARM_UP, OUTPUTS = "w", "o"
-
 
 class Sender:
-    """Requests are (prompt tokens, output tokens, when to send it)."""
+    """Requests are (prompt tokens, output tokens, when to send it, its place in the workload).
+
+    Those without a place share nothing with others.
+    """
 
     def __init__(self, engine: Any, task: "dict[str, Any]", *, vocab: int) -> None:
         self._engine, self._task, self._scored = engine, task, frozenset(task["scored"])
-        self._ids = PromptIds(task, vocab=vocab)
+        # Special tokens sit at either end of most vocabularies.
+        self._range = (1_000, vocab * 6 // 10) if vocab >= 5_000 else (1, vocab)
+        self._sharing = SharingIds(task["stretches"], task["ends"], self._range)
         self._tokens = Tokens(engine.output_processor)
         self.held = False  # whether all requests of the last time waited before the clock started
         self.tokens_per_s = 0.0  # the most that it came to
 
     async def warm_up(self, requests: "list[Any]") -> None:
         """The longest prompt, and the workload in short: it takes the steps that come then."""
-        answers = await self.send(requests, WARM_UP)
+        answers = await self.send(requests, "w")
         wanted = [request[1] for request in requests]
         if [sum(answer["counts"]) for answer in answers] != wanted:
             raise RuntimeError("chunkscope cannot see the tokens of this vLLM version")
 
     async def send(
-        self, requests: "list[Any]", name: str, tell: "Callable[[], None]" = lambda: None
+        self,
+        requests: "list[Any]",
+        name: str,
+        tell: "Callable[[], None]" = lambda: None,
+        most: "int | None" = None,
     ) -> "list[dict[str, Any]]":
-        """The answers in the order of the requests, in seconds since all of this began."""
-        prompts = [self._ids.prompt(name, i, request[0]) for i, request in enumerate(requests)]
-        most = self._task.get("concurrency") if name.isdigit() else None
-        answers = await self._send(requests, prompts, name, tell, most)
+        """The answers in the order of the requests, in seconds since all of this began.
+
+        `name` is another one each time, and so are the prompts, unless they were given; `most` may
+        be under way.
+        """
+        every = len(self._scored) == len(self._task["requests"])
+        sent = []
+        for number, (length, output, when, place) in enumerate(requests):
+            ids = self._prompt(name, place, length, number)
+            is_scored = every if place is None else place in self._scored
+            sent.append((ids, output, when, is_scored))
+        answers = await self._send(sent, name, tell, most)
         for answer in answers:
             del answer["tokens"]
         return answers
@@ -44,46 +59,77 @@ class Sender:
     ) -> "list[Any]":
         """The tokens answered to the sample: all at once, or in the opposite order, half under way.
 
-        The second way makes other batches of the same prompts.
+        The second way makes other batches of the same prompts, those of the first repeat.
         """
         sample, turned = self._task["outputs"], slice(None, None, -1 if again else 1)
-        lengths = [self._task["requests"][place][0] for place in sample["places"]]
-        prompts = [self._ids.prompt("0", p, n) for p, n in zip(sample["places"], lengths)]
-        requests = [(n, max(1, min(sample["tokens"], max_model_len - n)), 0.0) for n in lengths]
-        most = (len(prompts) + 1) // 2 if again else None
-        answers = await self._send(requests[turned], prompts[turned], OUTPUTS, tell, most)
+        sent = []
+        for place in sample["places"]:
+            length = self._task["requests"][place][0]
+            output = max(1, min(sample["tokens"], max_model_len - length))
+            sent.append((self._prompt("0", place, length), output, 0.0, False))
+        most = (len(sent) + 1) // 2 if again else None
+        answers = await self._send(sent[turned], "o", tell, most)
         return [answer["tokens"] for answer in answers][turned]
+
+    def _prompt(self, name: str, place: "int | None", length: int, number: int = 0) -> Any:
+        """Given ids, or random ones that share as the data does."""
+        seed, given = f"{self._task['seed']}/{name}", self._task.get("prompts")
+        if place is None:
+            return random_ids(f"{seed}/alone/{number}", length, self._range)
+        return given[place] if given else self._sharing.prompt(seed, place, length)
 
     async def _send(
         self,
         requests: "list[Any]",
-        prompts: "list[Any]",
         name: str,
         tell: "Callable[[], None]",
         most: "int | None",
     ) -> "list[dict[str, Any]]":
-        """Those that are to be sent at once all wait in the engine when the clock starts.
+        """Requests are (ids, output tokens, when, whether the prompt's likelihood is asked for).
 
-        A client that keeps some under way sends the next when one of them ends.
+        Those that are to be sent at once all wait in the engine when the clock starts. A client
+        that keeps some under way sends the next when one of them ends.
         """
+        from vllm import SamplingParams
+        from vllm.sampling_params import RequestOutputKind
+
         places = asyncio.Semaphore(most or len(requests))
-        at_once = not most and not any(request[2] for request in requests)
+        at_once = not most and not any(when for _, _, when, _ in requests)
         self.held = at_once and await self._hold()
         begin = time.perf_counter()
-        tasks = [
-            asyncio.create_task(
-                self._one(f"{name}.{i}", prompts[i], r[1], begin + r[2], places, tell)
-            )
-            for i, r in enumerate(requests)
-        ]
-        if self.held:
-            begin = await self._let_go(tasks)
+
+        async def one(
+            number: int, ids: "list[int]", output: int, when: float, is_scored: bool
+        ) -> "dict[str, Any]":
+            if (wait := begin + when - time.perf_counter()) > 0:
+                await asyncio.sleep(wait)
+            async with places:
+                sent, cached, tokens = time.perf_counter(), None, []
+                params = SamplingParams(
+                    temperature=0.0,
+                    max_tokens=output,
+                    ignore_eos=True,
+                    detokenize=False,
+                    prompt_logprobs=1 if is_scored else None,
+                    output_kind=RequestOutputKind.FINAL_ONLY,
+                )
+                known = f"{name}.{number}"
+                async for answer in self._engine.generate({"prompt_token_ids": ids}, params, known):
+                    tokens += answer.outputs[0].token_ids
+                    cached = getattr(answer, "num_cached_tokens", None)
+            tell()
+            times, counts = self._tokens.take(known)
+            told = {"sent": sent, "times": times, "counts": counts}
+            return {**told, "cached": cached, "tokens": tokens}
+
+        tasks = [asyncio.create_task(one(n, *request)) for n, request in enumerate(requests)]
+        start = await self._let_go(tasks) if self.held else begin
         answers = await asyncio.gather(*tasks)
-        tokens, took = sum(r[0] + r[1] for r in requests), time.perf_counter() - begin
+        tokens, took = sum(len(r[0]) + r[1] for r in requests), time.perf_counter() - start
         self.tokens_per_s = max(self.tokens_per_s, tokens / took)
         for answer in answers:
-            answer["sent"] = 0.0 if self.held else answer["sent"] - begin
-            answer["times"] = [when - begin for when in answer["times"]]
+            answer["sent"] = 0.0 if self.held else answer["sent"] - start
+            answer["times"] = [when - start for when in answer["times"]]
         return list(answers)
 
     async def _hold(self) -> bool:
@@ -106,44 +152,6 @@ class Sender:
         begin = time.perf_counter()
         await self._engine.resume_generation()
         return begin
-
-    async def _one(
-        self,
-        name: str,
-        ids: "list[int]",
-        output: int,
-        when: float,
-        places: asyncio.Semaphore,
-        tell: "Callable[[], None]",
-    ) -> "dict[str, Any]":
-        from vllm import SamplingParams
-        from vllm.sampling_params import RequestOutputKind
-
-        if (wait := when - time.perf_counter()) > 0:
-            await asyncio.sleep(wait)
-        async with places:
-            sent, cached, tokens = time.perf_counter(), None, []
-            params = SamplingParams(
-                temperature=0.0,
-                max_tokens=output,
-                ignore_eos=True,
-                detokenize=False,
-                prompt_logprobs=1 if self._is_scored(name) else None,
-                output_kind=RequestOutputKind.FINAL_ONLY,
-            )
-            async for answer in self._engine.generate({"prompt_token_ids": ids}, params, name):
-                tokens += answer.outputs[0].token_ids
-                cached = getattr(answer, "num_cached_tokens", None)
-        tell()
-        times, counts = self._tokens.take(name)
-        return {"sent": sent, "times": times, "counts": counts, "cached": cached, "tokens": tokens}
-
-    def _is_scored(self, name: str) -> bool:
-        """Whether a request asks for its prompt's likelihood; a burst does where all of them do."""
-        kind, _, place = name.partition(".")
-        if kind == WARM_UP or kind.isdigit():
-            return int(place) - (kind == WARM_UP) in self._scored
-        return kind != OUTPUTS and len(self._scored) == len(self._task["requests"])
 
 
 class Tokens:
@@ -171,23 +179,3 @@ class Tokens:
 
     def take(self, name: str) -> "tuple[list[float], list[int]]":
         return self._of.pop(name, ([], []))
-
-
-class PromptIds:
-    """The prompts: given ids, or random ones that share as the data does; others in each repeat."""
-
-    def __init__(self, task: "dict[str, Any]", *, vocab: int) -> None:
-        self._seed, self._given = task["seed"], task.get("prompts")
-        # Special tokens sit at either end of most vocabularies.
-        self._range = (1_000, vocab * 6 // 10) if vocab >= 5_000 else (1, vocab)
-        self._sharing = SharingIds(task["stretches"], task["ends"], self._range)
-
-    def prompt(self, name: str, index: int, length: int) -> Any:
-        """`name` is a number in the repeats that are measured."""
-        seed, measured = f"{self._seed}/{name}", name.isdigit()
-        if measured and self._given is not None:
-            return list(self._given[index])
-        place = index - 1 if name == WARM_UP else index  # the longest goes before the workload
-        if place < 0 or not (measured or name == WARM_UP):
-            return random_ids(f"{seed}/{index}", length, self._range)
-        return self._sharing.prompt(seed, place, length)
