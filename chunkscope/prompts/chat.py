@@ -71,6 +71,7 @@ def conversation(value: Any, row: Mapping[str, Any], vllm: Release = NEWEST) -> 
     >>> conversation([{"from": "human", "value": "hi"}], {}).messages
     [{'role': 'user', 'content': 'hi'}]
     """
+    value = [value] if isinstance(value, dict) else value
     if not isinstance(value, list) or not value:
         raise DataError("no_messages") if value == [] else wrong_type(value, "messages", "list")
     if chats := plain_conversations([value], [row]):

@@ -144,9 +144,8 @@ def select(head: Sequence[Any], options: SelectOptions, *, prefix: str = "") -> 
     notes += [note("answers_counted")] if answered * 2 > len(head) else []
     turns = FieldPath(("role",)) if is_text else RECORD
     notes += [note("turns_counted")] if "assistant" in map(turns.find, head) else []
-    for path in (FieldPath((key,)) for key in keys_of(head) if _MEDIA.fullmatch(key)):
-        if not all(_CONTAINER.fullmatch(str(v)) for v in map(path.find, head) if v):
-            notes.append(note("media_beside", field=path.text))
+    media = (FieldPath((key,)) for key in keys_of(head) if _MEDIA.fullmatch(key))
+    notes += [note("not_counted", field=m.text) for m in media if any(map(m.find, head))]
     if not is_text:
         given_texts = {"--choices": choices, "the prefix": prefix}
         notes += [note("unused_with_chat", what=what) for what, text in given_texts.items() if text]
@@ -228,10 +227,7 @@ TEXT_FIELDS = (
     *("sentence1", "question1", "dialogue", "behavior"),
 )
 # Two fields that are one prompt.
-_PAIRS = (
-    *(("instruction", "input"), ("premise", "hypothesis")),
-    *(("sentence1", "sentence2"), ("question1", "question2")),
-)
+_PAIRS = (("instruction", "input"), ("premise", "hypothesis"))
 # These names often hold a label, or the name of a file, beside a prompt of another name.
 _OFTEN_LABELS = {"task", "content", "goal", "text", "input", "document", "context", "intent"}
 _FEWEST_BREAKS = 9  # between lines, of a text without empty ones: each may be a prompt
@@ -240,9 +236,9 @@ _TEXT_KEYS = ("text", "stem", "content", "question", "prompt", "value", "body")
 _QUESTIONS = {"question", "query", "prompt", "instruction", "problem"}
 # A part of a longer name that says as much: `question_content`, `user_input`.
 _PROMPT_WORDS = {*_QUESTIONS, "task", "intent", "statement", "input"}
-_GIVEN = {"context", "contexts", "passage", "history", "body", "sentence"}  # beside a question
+# A part of the name of what is sent with a question, however short.
+_GIVEN = {"context", "contexts", "passage", "history", "body", "sentence", "starter_code"}
 _MEDIA = re.compile(r"(image|img|audio|video)s?(_?(\d+|path|url|file))?", re.IGNORECASE)
-_CONTAINER = re.compile(r"[a-z\d][\w./-]*:[\w.-]+(@sha256:\w+)?")  # Docker's kind of image
 _RUNS = {"traj", "trajectory", "trajectories", "messages", "chat"}  # whatever stands beside them
 # Parts of names of fields that hold what the model should say, or that no prompt is made of.
 _NOT_PROMPT = re.compile(
@@ -251,17 +247,18 @@ _NOT_PROMPT = re.compile(
     "|metadata|meta|id|uid|uuid|url|hash|canonical|cot|ideal|annotation|hint|exp|revision|revised"
     "|patch|diff|score|summary|highlight|critique|feedback|file|filename|path|uri|sha|md5|digest"
     "|date|timestamp|version|type|difficulty|title|tag|author|license|log|observation|concept"
-    "|template|bot|assistant|gpt|truth|replie|error|continuation|pass|fail)s?"
+    "|name|format|editorial|template|bot|assistant|gpt|truth|replie|error|continuation|pass|fail)s?"
 )
 _WORD = re.compile(r"[\w./:@#~%&=+-]+", re.ASCII)
 _MARK = re.compile(r"[\d_/]|::|\.\w{1,5}$", re.ASCII)
 _MOMENT_OR_PLACE = re.compile(r"\d{4}-\d\d-\d\d[ T][\d:.+Z-]+|\w+://\S+")
 
 
+@lru_cache(4096)
 def _name_parts(name: str) -> list[str]:
     """`"longAnswer_text"` -> `["long", "answer", "text"]`."""
     spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", name)
-    return re.findall(r"[a-z]+\d*", spaced.lower())
+    return re.findall(r"starter_code|[a-z]+\d*", spaced.lower())
 
 
 @lru_cache(4096)
@@ -289,8 +286,7 @@ def are_identifiers(values: Sequence[str]) -> bool:
 
 def are_labels(values: Sequence[str]) -> bool:
     """Whether texts are a few short words over and over, such as the name of a subtask."""
-    short = all(len(value) <= 40 for value in values)
-    return len(values) > 3 and short and len(set(values)) * 2 <= len(values)
+    return len(values) > 3 and max(map(len, values)) <= 40 and len({*values}) * 2 <= len(values)
 
 
 def is_prose(text: str) -> bool:
@@ -326,12 +322,10 @@ def leaves(records: Sequence[Any]) -> list[Leaf]:
             leaf = by_steps.get(steps) or by_steps.setdefault(steps, Leaf(FieldPath(steps)))
             if leaf.example is None:
                 leaf.example = value
-            if is_chat:
-                leaf.chats += 1
+            if is_chat or isinstance(value, str):
+                leaf.chats += is_chat
                 leaf.chars += len(str(value))
-            elif isinstance(value, str):
-                leaf.texts.append(value)
-                leaf.chars += len(value)
+                leaf.texts += [] if is_chat else [value]
     return list(by_steps.values())
 
 
@@ -342,6 +336,7 @@ def _below(steps: Steps, value: Any, levels: int = 4) -> Iterator[tuple[Steps, A
     is_cell = isinstance(value, str) and value[:2] in ("[{", '["', "['", '{"', "{'")  # a table's
     parsed = json_in(value) if is_cell and (value[0] == "[" or "role" in value) else value
     elements = parsed[:_MOST_ELEMENTS] if isinstance(parsed, list) else []
+    elements = [parsed] if is_cell and begins_a_chat([parsed]) else elements  # Multi-IF's
     kinds = {type(element) for element in elements[:3]}
     if kinds == {dict} and begins_a_chat(elements):
         yield steps, value, True
@@ -388,6 +383,8 @@ def shape_of(head: Sequence[Any], *given: Any) -> tuple[Any, ...]:
     for key, value in (item for record in head for item in record.items()):
         chars[key] = chars.get(key, 0) + (len(value) if isinstance(value, str) else 0)
     sizes, shape = sorted({*chars.values()}), [*given]
+    texts = [v.strip() for record in head for v in record.values() if isinstance(v, str)]
+    shape += [text in other for text in texts for other in texts]
     for record in head:
         shape.append(len(record))
         for key, value in record.items():
@@ -443,15 +440,17 @@ class _Guess:
         # Columns in which most records have a text, and those of them that ask something.
         columns = [leaf for leaf in self.leaves.values() if len(leaf.path.steps) == 1]
         self.common = [leaf for leaf in columns if len(leaf.texts) * 2 > len(head)]
-        self.asks = {leaf.path.text.lower() for leaf in self.common} & {*_QUESTIONS, "input"}
-        prose = (
+        names = [leaf.path.text for leaf in self.common if not is_no_prompt(leaf.path.text)]
+        self.asks = {part for name in names for part in _name_parts(name)} & {*_QUESTIONS, "input"}
+        texts = (
             leaf
             for leaf in self.leaves.values()
             if leaf.chats or sum(map(is_prose, leaf.texts)) * 2 > sum(map(bool, leaf.texts))
         )
-        self.prose = sorted(prose, key=lambda leaf: -leaf.chars)
-        # Fields of prose that no name speaks against, those with the most text first.
-        self.likely = [leaf for leaf in self.prose if not is_no_prompt(leaf.path.text)]
+        self.prose = prose = sorted(texts, key=lambda leaf: -leaf.chars)
+        # Fields of prose that no name speaks against, the longest first; code, if not the answer.
+        code = {"code"} if {"answer", "output", "label"} & {*map(str.lower, self.keys)} else set()
+        self.likely = [f for f in prose if f.path.text in code or not is_no_prompt(f.path.text)]
 
     def candidates(self) -> Iterator[Candidate]:
         whole = "whole file" if len(self.head) == 1 else "line"
@@ -511,17 +510,15 @@ class _Guess:
             yield leaf.chats, self._chat(leaf.path)
 
     def _chat(self, path: FieldPath) -> Selection:
-        uncounted = []
-        if path.steps and path.steps[-1] == 0:
-            outer = FieldPath(path.steps[:-1])
-            if any(map(FieldPath((*outer.steps, 1)).find, self.head)):
-                uncounted.append(_left_out(path.text, [], [], f"--each={outer.text}"))
+        uncounted, outer = [], FieldPath(path.steps[:-1])
+        if path.steps[-1:] == (0,) and any(map(FieldPath((*outer.steps, 1)).find, self.head)):
+            uncounted.append(_left_out(path.text, [], [], f"--each={outer.text}"))
         beside = [path.steps[:1], *((name,) for name in chat.ROW_FIELDS)]
-        if more := self._companions([path], beside, is_chat=True):
-            uncounted.append(_left_out(path.text, more, [f"{path.text}|json"]))
+        more, notes = self._companions([path], beside, is_chat=True)
+        uncounted += [_left_out(path.text, more, [f"{path.text}|json"])] if more else []
         lists = _lists_in(path.steps) if ... in path.steps else ()
         one = _of_one(path.steps, path.steps) if lists else path
-        return replace(self.chat_of(one, uncounted=uncounted), lists=lists)
+        return replace(self.chat_of(one, uncounted=uncounted), lists=lists, notes=tuple(notes))
 
     def _texts(self, *fields: Steps) -> Iterator[Candidate]:
         """Fields of likely names, apart from those that hold labels or ids."""
@@ -540,20 +537,24 @@ class _Guess:
             if (*steps, ...) in self.leaves:
                 first = FieldPath((*steps, 0))
                 texts = sum(isinstance(first.find(record), str) for record in self.head)
-                longer = self._companions([path := FieldPath(steps)])
+                longer, _ = self._companions([path := FieldPath(steps)])
                 rest = _left_out(first.text, longer, [path.text], f"--each={path.text}")
                 has_more = longer or any(map(FieldPath((*steps, 1)).find, self.head))
                 yield texts, text_of(first, uncounted=(rest,) if has_more else ())
 
     def _text(self, *fields: Leaf) -> Candidate:
         own = [leaf.path for leaf in fields]
+        shape = partial(re.sub, r"\d+", "#")  # `sentence1` and `sentence2` are one prompt
+        numbered = [f.path for f in self.common if shape(f.path.text) == shape(own[0].text)]
+        own = numbered if len(numbered) > 1 else own
         half, known = len(self.head) / 2, [name for name in chat.TOOL_FIELDS if name in self.keys]
-        tools = [n for n in known if sum(chat.has_functions(n, r) for r in self.head) > half][:1]
-        beside = [f"{name}|json" for name in tools]
-        beside += self._companions(own, [(name,) for name in tools])
+        as_json = [n for n in known if sum(chat.has_functions(n, r) for r in self.head) > half][:1]
+        as_json += [k for k in self.keys if k.lower() == "table" and (k,) not in self.leaves]
+        more, notes = self._companions(own, [(name,) for name in as_json])
+        beside = [*(f"{name}|json" for name in as_json), *more]
         names = [path.text for path in own]
         uncounted = [_left_out(" + ".join(names), beside, names)] if beside else []
-        return len(fields[0].texts), text_of(*own, asks=0, uncounted=uncounted)
+        return len(fields[0].texts), text_of(*own, asks=0, uncounted=uncounted, notes=notes)
 
     def _one_by_one(self) -> Iterator[Candidate]:
         """A document and questions about it: L-Eval's with as many answers, or objects that ask,
@@ -578,27 +579,34 @@ class _Guess:
 
     def _companions(
         self, own: Sequence[FieldPath], others: Sequence[Steps] = (), *, is_chat: bool = False
-    ) -> list[str]:
+    ) -> tuple[list[str], list[Note]]:
         """The likely field with the most text, if that is more than the chosen ones have, and what
-        by its name is sent with them. Answers are no such field, nor others that go with the
-        prompt, nor what another list of steps says again of a chat.
+        by its name is sent with them; then a note of what may be the prompt as well. Neither are
+        answers, others that go with it, what is in it, or a list of steps beside a chat.
         """
         chosen = [steps for path in own for steps in (path.steps, (*path.steps, ...))]
-        chars = sum(self.leaves[steps].chars for steps in chosen if steps in self.leaves)
+        seen = [self.leaves[steps] for steps in chosen if steps in self.leaves]
+        chars, texts = sum(leaf.chars for leaf in seen), [t for leaf in seen for t in leaf.texts]
         apart, first = (*self.answers, *others, *chosen), own[0].steps
         above = first[: -2 if first[-1:] == (0,) else -1]
-        asks = str(*first[-1:]).lower() in _QUESTIONS - {"prompt"}
-        names = set() if is_chat else {*chat.SYSTEMS, "instructions", *(_GIVEN if asks else ())}
-        companions: dict[str, str] = {}
+        names = set() if is_chat else {*chat.SYSTEMS, "instructions", *_GIVEN}
+        companions, prompts = dict[str, str](), list[str]()
         for leaf in self.likely:
             text = printable(leaf.path.text).removesuffix("[0]")  # of a list of chats all
             steps, place = leaf.path.steps, len(above)
-            name = str(*steps[place : place + 1]).lower() if steps[:place] == above else ""
+            name = str(*steps[place : place + 1]) if steps[:place] == above else ""
+            parts = [name.lower(), *_name_parts(name)]
             is_apart = any(steps[: len(one)] == one for one in apart) or (is_chat and "[]." in text)
-            if name in names or (leaf.chars > chars and not (companions or is_apart)):
+            start = next(filter(None, map(str.strip, leaf.texts)), "")
+            if is_apart or any(start and start in text for text in texts):
+                continue
+            if (leaf.chars > chars and not companions) or not names.isdisjoint(parts):
                 text += "|json" if leaf.chats and not is_chat else ""
                 companions.setdefault(name, text)
-        return list(companions.values())
+            elif name == text and bool(leaf.chats) == is_chat and not are_labels(leaf.texts):
+                prompts += [text] if _sounds_like_a_prompt(leaf) else []
+        notes = [note("not_counted", field=prompts, is_text=True)] if prompts else []
+        return list(companions.values()), notes
 
 
 def _left_out(counted: str, beside: list[str], own: list[str], *use: str) -> Note:

@@ -18,7 +18,7 @@ from chunkscope.artefacts.files import several
 from chunkscope.artefacts.note import Note
 from chunkscope.errors import UsageError
 from chunkscope.prompts import chat
-from chunkscope.prompts.harness.log import HarnessLog, SentRequest, as_dict, rows_in
+from chunkscope.prompts.harness.log import HarnessLog, SentRequest, as_dict, as_list, rows_in
 from chunkscope.prompts.paths import (
     JOINER,
     FieldPath,
@@ -61,7 +61,7 @@ class SelectOptions:
 _LIST_NAMES = {"choices", "options", "answer_choices", "endings"}
 # `A`, `choice_a`, `option1`, `opa`: one column for each. A bare letter has to be a capital.
 _COLUMN = re.compile(
-    r"(?P<name>(?:choice|option|opt?|(?:mc_)?answer|ans|sol|ending)[_ ]?)[a-jA-J0-9]|[A-J]"
+    r"(?P<name>(?:choice|option|opt?|(?:mc_)?answer|ans|sol|ending|holding)[_ ]?)[a-jA-J0-9]|[A-J]"
 )
 # GPQA's and SciQ's: the right one and the others, which an evaluation shuffles.
 _RIGHT_OR_WRONG = re.compile(r"(?:in)?correct[_ ]answer[_ ]?\d?|distractor[_ ]?\d", re.IGNORECASE)
@@ -425,7 +425,7 @@ def lengths_of(columns: TraceColumns) -> Selection:
 
 
 def spread(record: Any, lists: Sequence[FieldPath], answers: Steps = ()) -> Iterator[Any]:
-    """The record once for each element, which stands where the list was, beside its answer.
+    """The record once for each element, which stands where the list was, with answer and choices.
 
     >>> list(spread({"doc": "d", "q": ["a", "b"]}, [FieldPath(("q",))]))
     [{'doc': 'd', 'q': 'a'}, {'doc': 'd', 'q': 'b'}]
@@ -437,13 +437,14 @@ def spread(record: Any, lists: Sequence[FieldPath], answers: Steps = ()) -> Iter
     elements = json_in(path.get(record))
     if not isinstance(elements, list):
         raise wrong_type(elements, path.text, "list")
-    answer: Any = record.get(answers[0]) if len(answers) == 1 and answers != path.steps else None
-    paired = isinstance(answer, list) and len(answer) == len(elements)
+    names = (answers, *((name,) for name in _LIST_NAMES))
+    beside = {one: as_list(FieldPath(one).find(record)) for one in names if one != path.steps}
     for place, element in enumerate(elements):
         single = _with(record, path.steps, element)
-        if paired:
-            single = _with(single, answers, answer[place])
-        yield from spread(single, lists[1:], () if paired else answers)
+        for one in (o for o in beside if len(beside[o]) == len(elements)):
+            if one == answers or isinstance(beside[one][place], list):
+                single = _with(single, one, beside[one][place])
+        yield from spread(single, lists[1:], answers)
 
 
 def _with(value: Any, steps: Steps, element: Any) -> Any:

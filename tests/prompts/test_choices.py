@@ -82,6 +82,7 @@ def test_chats_and_lengths_have_no_use_for_them() -> None:
         ({"choice_a": "x", "choice_b": "y", "choice_c": "z"}, "choice_a,choice_b,choice_c"),
         ({"opa": "x", "opb": "y", "opc": "z", "cop": 1}, "opa,opb,opc"),
         ({"option 1": "x", "option 2": "y"}, "option 1,option 2"),
+        ({f"holding_{n}": "x" for n in range(3)}, "holding_0,holding_1,holding_2"),
         ({f"mc_answer{n}": "x" for n in range(3)}, "mc_answer0,mc_answer1,mc_answer2"),
     ],
     ids=str,

@@ -44,11 +44,9 @@ def answer(n: int) -> Row:
 # By set: a row by its number, what is the prompt, and what it lacks, as a note.
 SETS: dict[str, tuple[Callable[[int], Row], str, tuple[str, ...]]] = {
     "GPQA": (
-        lambda n: {"Question": f"What energy have {n} electrons?", "Correct Answer": "3 eV",
-                   "Incorrect Answer 1": "4 eV", "Incorrect Answer 2": "5 eV",
-                   "Incorrect Answer 3": "6 eV", "Explanation": LONG, "Record ID": f"rec{n}"},
-        "Question", ("choices_uncounted Correct Answer,Incorrect Answer 1,"
-                     "Incorrect Answer 2,Incorrect Answer 3",),
+        lambda n: {"Question": f"What energy have {n} electrons?", "Explanation": LONG}
+        | {f"{right}orrect Answer": "3 eV" for right in ("C", "Inc")} | {"Incorrect Answer 2": "4"},
+        "Question", ("choices_uncounted Correct Answer,Incorrect Answer,Incorrect Answer 2",),
     ),
     "NarrativeQA": (
         lambda n: {"document": {"id": f"a{n}", "kind": "book", "text": LONG},
@@ -78,9 +76,21 @@ SETS: dict[str, tuple[Callable[[int], Row], str, tuple[str, ...]]] = {
     ),
     "LiveCodeBench": (
         lambda n: {"question_title": "Short Sort", "question_content": f"There are {n} cards. ",
-                   "starter_code": "", "public_test_cases": '[{"input": "6 a"}]' * 99,
+                   "public_test_cases": '[{"input": "6 a"}]' * 99, "starter_code": "def f(x): ..",
                    "private_test_cases": "eJxrYJ0dgAEHGF9" * 99},
-        "question_content", (),
+        "question_content", ("left_out --field=starter_code --field=question_content",),
+    ),
+    "CRUXEval": (
+        lambda n: {"code": CODE, "input": f"{n}, [{n}]", "output": "[2]", "id": f"sample_{n}"},
+        "input", ("left_out --field=code --field=input",),
+    ),
+    "BigCodeBench": (
+        lambda n: {"complete_prompt": f"{LONG} {n}", "instruct_prompt": f"Write it for {n}."},
+        "complete_prompt", ("not_counted instruct_prompt",),
+    ),
+    "Multi-IF": (
+        lambda n: {f"turn_{turn}_prompt": str(user(n)) for turn in (1, 2)},
+        "turn_1_prompt (chat)", ("not_counted turn_2_prompt",),
     ),
     "BFCL v1": (
         lambda n: {"id": f"multiple_{n}", "question": [user(n)], "function": [TOOL]},
@@ -117,9 +127,8 @@ SETS: dict[str, tuple[Callable[[int], Row], str, tuple[str, ...]]] = {
         "question.stem", ("choices_uncounted question.choices",),
     ),
     "LongBench v2": (
-        lambda n: {"_id": f"66f36490821e{n}", "domain": "Single-Document QA", "length": "short",
-                   "question": f"What follows from {n}?", "choice_A": "one", "choice_B": "two",
-                   "choice_C": "three", "choice_D": "four", "answer": "A", "context": LONG},
+        lambda n: {"_id": f"66f36490821e{n}", "question": f"What is {n}?", "context": LONG}
+        | {f"choice_{letter}": "one" for letter in "ABCD"},
         "question", ("left_out --field=context --field=question",
                      "choices_uncounted choice_A,choice_B,choice_C,choice_D"),
     ),
@@ -142,13 +151,15 @@ def test_the_prompt_of_a_public_set_is_found_and_what_it_lacks_is_noted(name: st
     rows = [row(n) for n in range(8)]
     selection = choose(*rows)
     assert selection.label == label
-    assert tuple(map(in_short, selection.uncounted)) == uncounted
+    others = [note for note in selection.notes if note.code == "not_counted"]
+    assert tuple(map(in_short, (*selection.uncounted, *others))) == uncounted
     assert len(items(selection, *rows)) >= len(rows)
 
 
 def in_short(note: Note) -> str:
-    """The code of a note, and the options that it proposes."""
-    return " ".join((note.code, *note.values.get("use", [note.values.get("fields")])))
+    """The code of a note, and the options or fields that it proposes."""
+    values = note.values
+    return " ".join((note.code, *(values.get("use") or values.get("field") or [values["fields"]])))
 
 
 SHARE_GPT = [{"from": "human", "value": "x"}]
@@ -188,6 +199,8 @@ SQUAD = "paragraphs.context + paragraphs.qas.question, each of paragraphs, parag
         ({"premise": "a b", "hypothesis": "c d", "label": 0}, "text", "premise + hypothesis"),
         ({"sentence1": "a b", "sentence2": "c d", "idx": 1}, "text", "sentence1 + sentence2"),
         ({"question1": "a b", "question2": "c d"}, "text", "question1 + question2"),
+        ({"input_text_1": "a b", "input_text_2": "c"}, "text", "input_text_1 + input_text_2"),
+        ({"open_question": "a b?", "pairs": [{"question": "c d?"}]}, "text", "open_question"),
         ("all of a text", "text", "whole file"),
         ({"id": 1, "test_question": "Why is that so?"}, "text", "test_question"),
         ({"trajectory": [{"role": "ai", "text": "Go."}], "task": "a"}, "chat", "trajectory (chat)"),
@@ -203,19 +216,11 @@ def test_the_prompt_is_found(record: Any, kind: str, label: str) -> None:
     assert len(items(selection, record, record)) == 2
 
 
-@pytest.mark.parametrize(
-    ("values", "labels"),
-    [
-        (["a b"] * 3, False),
-        (["a", "b"] * 2, True),
-        (["a", "b", "c", "a"], False),
-        (["x" * 40] * 4, True),
-        (["x" * 41] * 4, False),
-    ],
-    ids=str,
-)
-def test_labels_are_a_few_short_words_over_and_over(values: list[str], labels: bool) -> None:
-    assert are_labels(values) is labels
+def test_labels_are_a_few_short_words_over_and_over() -> None:
+    for values in (["a", "b"] * 2, ["x" * 40] * 4):
+        assert are_labels(values)
+    for values in (["a b"] * 3, ["a", "b", "c", "a"], ["x" * 41] * 4):
+        assert not are_labels(values)
 
 
 def test_fields_are_looked_for_four_levels_deep_and_fifty_wide() -> None:
@@ -246,6 +251,8 @@ def test_alpaca_rows_may_have_no_input() -> None:
     named = choose(*dolly, fields=("context", "instruction"))
     odd = ({"context": None, "instruction": "Go"}, {"context": LONG, "instruction": None})
     assert extract(named, *odd, dolly[3]) == (([1, 3], ["Go", "Add 3"], None, None), [2])
+    (note,) = choose({"question": "Who was it?", "table": {"rows": [["1", "Bo"]]}}).uncounted
+    assert in_short(note) == "left_out --field=table|json --field=question"
     more = dict.fromkeys(("system", "context", "body", "sentence"), "Be kind.")
     (note,) = choose(rows[0] | more | {"history": [["Hi, you.", "Hi, too."]]}).uncounted
     assert note.values["beside"] == ["history[][]", "system", "context", "body", "sentence"]
@@ -303,6 +310,8 @@ def test_a_question_beside_what_was_said_before_is_the_prompt_and_the_rest_is_na
         assert selection.label == "question"
     (system,) = choose({"prompt": LONG, "system": "Be kind."}).uncounted
     assert system.values["use"] == ["--field=system", "--field=prompt"]
+    whole = choose({"prompt": f"{LONG} Why is it?", "context": LONG, "question": "Why is it?"})
+    assert (whole.label, whole.uncounted, whole.notes) == ("prompt", (), ())
     (longer,) = choose({"messages": [user(1)], "file": LONG, "memo": LONG}).uncounted
     assert longer.values["use"] == ["--field=memo", "--field=messages|json"]
 
@@ -311,9 +320,8 @@ def test_an_answer_at_the_end_of_most_chats_is_noted_and_a_picture_beside_a_text
     chats = [{"messages": [user(1), answer(1)]}, {"messages": [user(2)]}]
     notes = [choose(*some, fields=("messages",)).notes for some in (chats[:1], chats, chats[1:])]
     assert [codes(some) for some in notes] == [["answers_counted"], [], []]
-    assert codes(choose({"question": "Why?", "image_1": "a.png"}).notes) == ["media_beside"]
-    for image in (None, "repo/name:1.2", "sha256:0af3"):  # Docker's
-        assert not choose({"question": "Why?", "image": image}).notes
+    assert codes(choose({"question": "Why?", "image_1": "a.png"}).notes) == ["not_counted"]
+    assert not choose({"question": "Why?", "image": None}).notes
     assert codes(choose("Why is it so?\n" * 10).notes) == ["lines_together"]
     alone = choose("Why is it so?\n\n" * 10).notes, choose({"turns": ["Why?"]}).uncounted
     flat = [{"role": role, "text": "It is so."} for role in ("prompter", "assistant")]

@@ -30,16 +30,6 @@ def words(number: int) -> str:
     return " a" * number
 
 
-def test_the_array_of_version_0_4_2_is_read(tmp_path: Path) -> None:
-    """Indented, with lists of arguments, beside a results.json."""
-    row = {"doc_id": 1, "arguments": [["q", " A"], ["q", " B"]], "resps": [[[-1, False]]] * 2}
-    file = tmp_path / "pretrained__m_mine.jsonl"
-    file.write_text(json.dumps([row, row | {"doc_id": 2}], indent=2))
-    (tmp_path / "results.json").write_text(json.dumps(RESULTS))
-    found = read_log(file)
-    assert (found.log.task, len(found.requests), found.bad) == ("mine", 4, [])
-
-
 def test_a_document_is_counted_once_whatever_the_filters(tmp_path: Path) -> None:
     rows = [
         sample(doc, [f"question {doc}", {"until": []}], resps=[["yes"]], filter=name)

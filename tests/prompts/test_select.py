@@ -265,13 +265,14 @@ def test_each_puts_an_element_where_its_list_was() -> None:
 
 
 def test_each_question_has_its_own_choices() -> None:
-    quality = {
-        "article": "A story.",
-        "questions": [{"question": f"Why {n}?", "options": ["a", f"b{n}"]} for n in range(2)],
-    }
-    (note,) = choose(quality).uncounted
-    prompts = items(choose(quality, choices=(str(note.values["fields"]),)), quality)
-    assert prompts == [f"A story.\n\nWhy {n}?\nA. a\nB. b{n}\nAnswer:" for n in range(2)]
+    questions, options = [f"Why {n}?" for n in range(2)], [["a", f"b{n}"] for n in range(2)]
+    pairs = zip(questions, options, strict=True)
+    quality = [{"question": question, "options": some} for question, some in pairs]
+    race = {"questions": questions, "options": options, "answers": ["A", "B"]}
+    for row in ({"article": "A story.", **more} for more in ({"questions": quality}, race)):
+        (note,) = choose(row).uncounted
+        prompts = items(choose(row, choices=(str(note.values["fields"]),)), row)
+        assert prompts == [f"A story.\n\nWhy {n}?\nA. a\nB. b{n}\nAnswer:" for n in range(2)]
 
 
 def test_a_row_without_the_list_is_a_bad_row() -> None:

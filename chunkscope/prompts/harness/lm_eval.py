@@ -1,7 +1,7 @@
 """lm-eval's samples: a row per document and filter, with the arguments of each of its requests.
 
 A request is counted as lm-eval tokenizes it, and cut where the results of the run, which lie beside
-the samples, say how long it may be. Version 0.4.2 wrote one array, with lists of arguments.
+the samples, say how long it may be.
 """
 
 import json
@@ -54,12 +54,10 @@ def _results_in(file: Path) -> dict[str, Any] | None:
 
 def results_file(source: Source) -> Path | None:
     """The results of the run that wrote these samples: those of the same date."""
-    if source.file is None or source.member is not None:
-        return None
-    match = SAMPLES_NAME.fullmatch(source.file.name)
-    results = source.file.parent / (f"results_{match['date']}.json" if match else "results.json")
-    could_be = match or source.file.suffix == ".jsonl"  # of 0.4.2, which wrote no dates
-    return results if could_be and results.is_file() else None
+    file = source.file if source.member is None else None
+    match = SAMPLES_NAME.fullmatch(file.name) if file else None
+    results = file.parent / f"results_{match['date']}.json" if file and match else None
+    return results if results and results.is_file() else None
 
 
 class LmEvalLog(HarnessLog):
@@ -84,8 +82,7 @@ class LmEvalLog(HarnessLog):
         self.version = as_text(results.get("lm_eval_version"))
         samples = source.file if source.rendered and source.file else PurePosixPath(source.path)
         match = SAMPLES_NAME.fullmatch(samples.name)
-        tasks = [name for name in as_dict(results.get("configs")) if f"_{name}.j" in samples.name]
-        self.task = match["task"] if match else max(tasks, key=len, default=None)
+        self.task = match["task"] if match else None
         self.shots = as_count(as_dict(results.get("n-shot")).get(self.task or ""))
         is_api = "completions" in model
         batch = None if source.rendered else as_count(config.get("batch_size"))
@@ -118,8 +115,10 @@ class LmEvalLog(HarnessLog):
         document = str(hash(json.dumps([row[key] for key in _NEEDED])))
         if document in self.ids:
             return
-        answers = row["resps"]
-        sent = _argument_lists(row["arguments"])
+        answers, groups = row["resps"], as_dict(row["arguments"])
+        sent = [[*as_dict(groups[name]).values()] for name in groups if name[:9] == "gen_args_"]
+        if not sent or not all(sent):
+            raise DataError("no_sample", harness=self.harness, fields=["arguments.gen_args_0"])
         if not isinstance(answers, list) or len(answers) != len(sent):
             counts = [len(sent), len(as_list(answers))]
             raise DataError("unequal_lists", names=["arguments", "resps"], counts=counts)
@@ -180,12 +179,3 @@ class LmEvalLog(HarnessLog):
             yield note("rolling_texts_whole", count=self._whole_texts)
         if self._with_media:
             yield note("media_rows", count=self._with_media)
-
-
-def _argument_lists(value: Any) -> list[list[Any]]:
-    """Those of each request: {"gen_args_0": {"arg_0": ..., "arg_1": ...}, ...}; once a list."""
-    groups = as_dict(value).items()
-    named = [list(as_dict(given).values()) for name, given in groups if name[:9] == "gen_args_"]
-    if not all(map(as_list, requests := as_list(value) or named or [[]])):
-        raise DataError("no_sample", harness="lm-eval", fields=["arguments.gen_args_0"])
-    return requests

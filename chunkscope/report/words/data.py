@@ -28,7 +28,7 @@ SENTENCES: dict[str, Template] = {
     "system_counted": "a system prompt beside the messages was counted as the first of them",
     "turns_counted": "each message was counted as a prompt by itself, also the assistant's",
     "empty_prompts": "{count:prompt} of no tokens, which vLLM refuses",
-    "media_beside": 'counted without "{field}": only text is counted',
+    "not_counted": 'counted without "{field}"[is_text? (--field chooses)|: only text is counted]',
     "media_rows": "images, audio or video in {count:row}: only the text is counted",
     "tools_ignored": "the chat template ignores the tools of {count:row}: they are not counted",
     "begun_twice": "{count:prompt} begin with {begin} twice (special_tokens = false adds none)",
