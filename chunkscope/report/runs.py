@@ -29,7 +29,6 @@ PARTS = (  # of a GPU's memory: the title, vLLM's figure and the memory model's 
     ("outside torch", "non_torch_gib", "overhead"),
     ("KV cache", "kv_cache_gib", None),
 )
-STEPS = 3  # of each setting of the demo
 
 
 def simulated_sections(simulation: Simulation) -> list[Section]:
@@ -86,7 +85,7 @@ def measured_sections(v: Verification) -> list[Section]:
 def demo_sections(demo: Demonstration) -> list[Section]:
     _, *others = measured_sections(demo.measured)
     steps = [
-        Section(title=f"First steps {name}", table=steps_table(run.run.timeline[:STEPS]))
+        Section(title=f"First steps {name}", table=steps_table(run.run.timeline[:3]))
         for name, run in demo.runs.items()
     ]
     first = Section(sentences=(words.measured_answer(demo.measured), *words.demo_setup(demo)))

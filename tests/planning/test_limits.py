@@ -39,6 +39,7 @@ def test_a_setting_that_keeps_a_limit_which_vllms_own_breaks_is_chosen(monkeypat
     assert (made.default_run.slo.is_met, made.run.slo.is_met) == (False, True)
     uses = [one.slo.use for one in made.tried]
     assert made.run.slo.use <= min(uses) + 0.01, "the most room of all that were tried"
+    assert "to first token grows from" in advice(served("itl_p99=40ms")), "which is its price"
     # At 0.18/s none was to keep them, and 0.198/s would do: some of the requests had found less.
     monkeypatch.setattr("chunkscope.planning.choose._finalist", lambda p: p.default)
     monkeypatch.setattr("chunkscope.planning.choose.fastest", lambda _: (made.effective, 1.0))
@@ -117,7 +118,6 @@ def test_a_queue_that_grows_keeps_no_limit():
 
 
 def test_a_setting_that_a_variation_cannot_run_is_in_doubt(monkeypatch):
-    """The least of no runs was asked for."""
     engine, longest = Simulator.engine, DATA.datasets[0].lengths.max
 
     def refuse(self, settings):

@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from chunkscope.artefacts.figures import ITL_MAX
+from chunkscope.artefacts.figures import ITL_MAX, TTFT_P95
 from chunkscope.artefacts.note import Note
 from chunkscope.artefacts.numbers import as_written, by, number, per_second, plural, seconds, share
 from chunkscope.planning.plan import AdviceKind, Basis, Cost, Plan, Saving
@@ -258,7 +258,7 @@ def because(plan: Plan) -> str:
         missing = f"without {without}" if without else "for a GPU of unknown speed"
         cached = any(one.code == "shared_prefixes" for one in plan.notes)
         rule = " The rule counts cached tokens, too." if cached else ""
-        return f"whether that pays is not known {missing}.{rule}"
+        return f"what pays is not known {missing}.{rule}"
     if is_broken(plan):
         rate = f"About {per_second(choice.rate)} would do" if choice.rate else "No lower rate helps"
         gpus = f"; {plan.request.arrivals} needs about {choice.gpus} GPUs" if choice.gpus else ""
@@ -268,11 +268,15 @@ def because(plan: Plan) -> str:
     doubt = VARIATIONS.get(choice.doubt or "", ("",))[0]
     if plan.request.slo and choice.kind is AdviceKind.KEEP:
         return f"with them {limit_state(default)} (simulated)."
+    figure = TTFT_P95 if (is_open := plan.request.is_open) else ITL_MAX
+    costs = [figure.value(run.figures) or 0.0 if run else 0.0 for run in (default, ours)]
+    price = f" The {figure.title} grows from {' to '.join(map(seconds, costs))}."
+    is_told = figure.promise in {limit.name for limit in plan.request.slo}
+    price = price if 0 < 1.5 * costs[0] <= costs[1] and not is_told else ""
     if plan.request.slo:
-        gain = f"{by(choice.gain)} throughput, and " if choice.gain else ""
-        gain = "" if plan.request.is_open else gain
+        gain = f"{by(choice.gain)} throughput, and " if choice.gain and not is_open else ""
         unless = f", though not with {doubt}" if doubt and not choice.least_gain else ""
-        beside = f"{unless}; with vLLM's default {limit_state(default)} (simulated)."
+        beside = f"{unless}; with vLLM's default {limit_state(default)} (simulated).{price}"
         return f"{gain}{limit_state(ours)}{beside}"
     if choice.kind is AdviceKind.KEEP:
         if choice.alternative is None or choice.gain is None or choice.gain < 0.001:
@@ -282,9 +286,6 @@ def because(plan: Plan) -> str:
             return f"the next best ({best}) may not pay: {by(choice.least_gain)} with {doubt}."
         return f"no other setting is more than 3 % faster (best: {best}, simulated)."
     worst = f", at least {by(choice.least_gain)} with {doubt}" if doubt else ""
-    gaps = [ITL_MAX.value(run.figures) or 0.0 if run else 0.0 for run in (default, ours)]
-    price = f" The longest gap between tokens grows from {' to '.join(map(seconds, gaps))}."
-    price = price if 0 < 1.5 * gaps[0] <= gaps[1] else ""
     gain = f"{by(gained)} throughput over" if round(gained or 0, 3) else "as fast as"
     return f"{gain} vLLM's default{worst} (simulated).{price}"
 
