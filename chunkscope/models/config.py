@@ -179,7 +179,7 @@ def _towers(config: Config) -> Iterator[int]:
     for stated in (config.get("vision_config"), config.get("audio_config")):
         if isinstance(stated, Mapping):
             tower = Fields(stated, "the tower")
-            layers, hidden = tower.maybe("layers") or 0, tower.maybe("hidden") or 0
+            layers, hidden = tower.maybe("layers") or 0, tower.maybe("tower") or 0
             wide = tower.maybe("intermediate") or 4 * hidden
             yield layers * (4 * hidden**2 + 2 * hidden * wide)
 

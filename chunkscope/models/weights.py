@@ -73,7 +73,7 @@ def count_parameters(
 ) -> Parameters:
     """Of a shape that is known but for them."""
     hidden, experts, state = shape.hidden, shape.experts, shape.attention.state
-    family, row = fields.family, fields.number("embedding")
+    family, row = fields.family, fields.maybe("word_embed_proj_dim") or hidden
     # A state that is not known is taken to weigh what attention does.
     unknown = frozenset() if state else frozenset({KvKind.STATE})
     blocks = fields.maybe("num_mem_blocks")  # Zamba has so many, and uses them again and again

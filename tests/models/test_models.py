@@ -106,7 +106,7 @@ def test_a_multimodal_config_keeps_its_language_model_one_level_down():
     model = shape(config, quantization_config={"quant_method": "fp8"})
     assert model.parameters.total - model.parameters.vision == 8_030_261_248
     assert model.parameters.vision == 24 * (4 * 1024**2 + 2 * 1024 * 4096)
-    heard = {"d_model": 1024, "encoder_layers": 24, "encoder_ffn_dim": 4096}
+    heard = {"embed_dim": 1024, "hidden_size": 3584, "encoder_layers": 24, "encoder_ffn_dim": 4096}
     assert shape(config, audio_config=heard).parameters.vision == 2 * model.parameters.vision
     assert model.quantization.method == "fp8"
     assert codes(model) == {"vision_tower"}
