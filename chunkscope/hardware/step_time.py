@@ -85,8 +85,7 @@ class Host:
 class AttentionWindow:
     """How far a token's attention looks back: in `share` of the layers no further than `tokens`.
 
-    `expanding`: what a chunk pays for each token of its context before it looks at it, in pairs: a
-    latent is made keys and values again.
+    `expanding`: pairs that a chunk pays for each token of its context, to make keys of a latent.
     """
 
     tokens: int = 0
@@ -104,10 +103,11 @@ class AttentionWindow:
     def pairs(self, chunk: int, computed: int) -> float:
         """Of a chunk with so much behind it."""
         every = chunk * computed + chunk * (chunk + 1) // 2
+        if not self.share:
+            return every + self.expanding * computed
         # Those before the window is full see all there is, the others the window.
         growing = max(0, min(chunk, self.tokens - computed))
-        seen = growing * computed + growing * (growing + 1) // 2
-        seen += (chunk - growing) * self.tokens
+        seen = growing * computed + growing * (growing + 1) // 2 + (chunk - growing) * self.tokens
         return every - self.share * (every - seen) + self.expanding * computed
 
 
@@ -143,8 +143,8 @@ def _token_flops(shape: ModelShape) -> float:
     flops = (dense - fast) / MATMUL + fast / EIGHT_BIT
     if e is not None:
         share = MATMUL if shape.quantization.bits <= 4 else EXPERTS
-        times = EIGHT_BIT / MATMUL if eight_bit else 1.0
-        flops += p.experts * e.active / e.count / (share * times)
+        share *= EIGHT_BIT / MATMUL if eight_bit else 1.0
+        flops += p.experts * e.active / e.count / share
     return 2 * flops
 
 

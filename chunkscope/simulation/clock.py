@@ -5,20 +5,15 @@ async scheduling the host launches a step before it asks for the result of the o
 work side by side, and a token is late by whatever the host does first.
 """
 
-from bisect import bisect_left
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
-from functools import reduce
-from itertools import accumulate, islice
 from math import inf
-from operator import add, sub
 
 from chunkscope.hardware.step_time import StepModel
 from chunkscope.simulation.requests import RequestState, Step
 
 # Of a step, in seconds: on the GPU; on the host to prepare it, to launch it, to hand out tokens.
 StepTimes = Callable[[Step], tuple[float, float, float, float]]
-CLEARLY_S = 1e-9  # more than what is lost in rounding
 
 
 class Arrivals:
@@ -99,18 +94,17 @@ class Clock:
         self.num_steps += 1
         return step, end - (launched if launched > before else before)
 
-    def repeat(self, seconds: Iterator[float], until: float, *, ahead: bool) -> int:
+    def repeat(self, seconds: Iterator[float], until: float) -> int:
         """Steps like the one launched last, until a time: each is launched, the oldest finished, as
-        above. `seconds` on the GPU: none less than those before. Unless `ahead`, no more are taken
-        than steps, which come back."""
+        above. `seconds` on the GPU: no more are taken than steps, which come back."""
         step, prepare, launch, hand_out = self._last
-        now, gpu_free, requests = self.now, self._gpu_free, step.decoding_on
-        lags, gaps, first = bool(self.launched), self.gaps[requests], len(self.gaps[requests])
+        now, gpu_free, gpu_total_s = self.now, self._gpu_free, self.gpu_s
+        gaps, lags = self.gaps[step.decoding_on], bool(self.launched)
+        first = len(gaps)
         for gpu_s in seconds if now < until else ():
-            self.gpu_s += gpu_s
+            gpu_total_s += gpu_s
             before, ready, oldest = now, now + prepare, gpu_free
             now = ready + launch
-            is_ahead = ahead and lags and gpu_free > now  # the host, of the GPU
             gpu_free = (gpu_free if gpu_free > ready else ready) + gpu_s
             gpu_free = gpu_free if gpu_free > now else now
             computed = oldest if lags else gpu_free
@@ -118,24 +112,12 @@ class Clock:
             gaps.append(now - before)
             if now >= until:
                 break
-            if is_ahead and gpu_s > prepare + launch + hand_out + CLEARLY_S:
-                # It stays ahead: all ends follow from when the GPU is done.
-                most = None if until == inf else int((until - now) / gpu_s) + 2
-                following = list(islice(seconds, most))
-                done = list(accumulate(following, initial=gpu_free))
-                taken = min(bisect_left(done, until, key=hand_out.__add__) + 1, len(following))
-                del following[taken:], done[taken + 1 :]
-                later = [now, *[end + hand_out for end in done[:-1]]]
-                gaps += map(sub, later[1:], later)
-                self.gpu_s = reduce(add, following, self.gpu_s)
-                before, now, gpu_free = (before, *later)[-2], later[-1], done[-1]
-                break
         taken = len(gaps) - first
         self.gaps.pop(0, None)  # nobody waits for them
         if lags and taken:
             self.launched[0] = (step, before, gpu_free, hand_out)
         self.num_steps += taken
         self.ends[self.num_steps - 1] = self.now = now
-        self._gpu_free = gpu_free
+        self._gpu_free, self.gpu_s = gpu_free, gpu_total_s
         self.tokens += step.total_num_scheduled_tokens * taken
         return taken

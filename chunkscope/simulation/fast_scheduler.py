@@ -9,6 +9,7 @@ import sys
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator
+from heapq import heappop, heappush
 from itertools import count, islice, takewhile
 from operator import attrgetter
 from typing import Any
@@ -39,12 +40,6 @@ class FastScheduler(Scheduler):
     def _can_come(self) -> bool:
         return bool(self.waiting) and len(self.running) < self.most_running
 
-    def schedule(self) -> Step:
-        """Where nobody must be asked and nobody can come, the step only decodes."""
-        if self.in_turn or self._can_come or self.decoding.blocks_to_come > self.kv_cache.num_free:
-            return super().schedule()
-        return self.schedule_alike()
-
     def schedule_alike(self) -> Step:
         """All decode on, and one prompt at the most is read on."""
         step, size = Step(self.num_steps), self.read_in_step
@@ -58,13 +53,14 @@ class FastScheduler(Scheduler):
         return step
 
     def steps_alike(self) -> int:
-        """Until somebody ends, is preempted, or may come; with windows at the most: `contexts`."""
+        """Until one ends, or before one is preempted or may come; with windows at the most."""
         others = len(self.running) - len(self.decoding)  # are read, or have ended and make room
         is_read_on = self._is_steady and not self.has_windows and len(self.in_turn) == 1
-        goes_on = is_read_on if self.in_turn else self._goes_on() and not (others and self.waiting)
-        if not (goes_on and (self.in_turn or self.decoding)):
+        goes_on = is_read_on if self.in_turn else self.decoding and self._goes_on()
+        if not goes_on:
             return 0
-        steps = self.decoding.steps_to_end
+        makes_room = others and self.waiting and not self.in_turn
+        steps = 1 if makes_room else self.decoding.steps_to_end
         for request in self.in_turn:  # one that is read on, if all that is left of a step is its
             left = self.settings.step_tokens - len(self.decoding)
             self.policy.start_step(len(self.running) + len(self.waiting))
@@ -88,7 +84,8 @@ class FastScheduler(Scheduler):
         return 0 <= free < self._wanted() - self.decoding.blocks_to_leave
 
     def _wanted(self) -> int:
-        return self._is_steady * self.kv_cache.wanted if self._can_come else sys.maxsize
+        is_known = self._is_steady and self.is_queue  # the same one is still the first
+        return is_known * self.kv_cache.wanted if self._can_come else sys.maxsize
 
     def contexts(self, steps: int) -> Iterator[float]:
         """Of the group in each of the next steps. Where there are windows, which only move forward,
@@ -104,19 +101,20 @@ class FastScheduler(Scheduler):
             cache.get_new_blocks(blocks)
             if left:
                 cache.give_back(left)
-            group.advance()
+            group.clock += 1
             yield group.context
 
-    def skip_ahead(self, steps: int) -> None:
-        """So many of them are over."""
+    def skip_ahead(self, steps: int) -> list[RequestState]:
+        """So many of them are over; who has ended in the last."""
         self.num_steps += steps
         if not self.has_windows:
             self.kv_cache.get_new_blocks(self._new_blocks(steps))
-            self.decoding.advance(steps)
+            self.decoding.clock += steps
             for request in self.in_turn:
                 request.num_computed_tokens += steps * self.read_in_step
                 request.chunks += 0 if request.num_output_tokens else steps
                 self.kv_cache.cache_full_blocks(request, request.num_computed_tokens)
+        return self.decoding.end(self.num_steps - 1)
 
     def _take_turns(self, taken: int = 0) -> None:
         """Blocks for the next token of all that go on; what left their windows is given back."""
@@ -167,10 +165,9 @@ class FastScheduler(Scheduler):
     def _decode(self, step: Step) -> None:
         """One token for each request that goes on decoding."""
         step.decode_requests = step.decoding_on = len(self.decoding)
-        step.ended = self.decoding.advance()
+        self.decoding.clock += 1
         step.decode_context_tokens = self.decoding.context
-        for request in step.ended:
-            self.decoding.leave(request, step.number)
+        step.ended = self.decoding.end(step.number)
 
     def _preempt(self, victim: RequestState, step: Step) -> int:
         if victim in self.decoding:
@@ -200,26 +197,27 @@ class DecodingGroup(dict[RequestState, None]):
         self._rows = PastWindow(size, block_size) if groups.window else None
         self._windows = [window for window in (self._context, self._rows) if window]
         self._moving = {0, (size - 1) % block_size}  # tokens past a row at which blocks move
-        self._clock = 0
+        self.clock = 0  # goes on by one for each token
         self._offset = 0  # the sum over all members
         self._phases = [0] * block_size  # members by `offset`, modulo the block size
         self._late = defaultdict[int, int](int)  # rows that are given back besides, by the clock
         self._ends: dict[int, dict[RequestState, None]] = {}  # by the clock of their last token
+        self._next_ends: list[int] = []  # a heap of them, and of some that are over
 
     @property
     def blocks_to_come(self) -> int:
         """How many of them begin a new row of blocks with their next token."""
-        return self._groups.per_row * self._phases[-self._clock % self._block_size]
+        return self._groups.per_row * self._phases[-self.clock % self._block_size]
 
     @property
     def blocks_to_leave(self) -> int:
         """Blocks that leave their windows when their next token is scheduled."""
-        rows = self._rows.past(self._clock) + self._late[self._clock] if self._rows else 0
+        rows = self._rows.past(self.clock) + self._late[self.clock] if self._rows else 0
         return self._groups.sliding * rows
 
     def moving(self) -> list[RequestState]:
         """Where there are windows: those that may take or give back blocks for their next token."""
-        size, clock, moving = self._block_size, self._clock, self._moving
+        size, clock, moving = self._block_size, self.clock, self._moving
         some = self if self._rows else ()
         return [one for one in some if (one.offset + clock) % size in moving or self._kept(one)]
 
@@ -231,7 +229,7 @@ class DecodingGroup(dict[RequestState, None]):
         """Rows that it will give back later than that, as far as it still does so many turns from
         now: the step in which all of its prompt was read may still run."""
         given, joined_at = request.num_skipped_blocks, request.num_computed_tokens
-        turns += request.offset + self._clock - joined_at
+        turns += request.offset + self.clock - joined_at
         if turns > self._groups.keeps_running:
             return 0
         if turns:
@@ -241,18 +239,20 @@ class DecodingGroup(dict[RequestState, None]):
     @property
     def context(self) -> float:
         """What they look back on, each at itself too, in the step that was scheduled last."""
-        every = self._offset + len(self) * self._clock
+        every = self._offset + len(self) * self.clock
         context, mixed = self._context, self._window.mixed
-        return mixed(every, every - context.tokens(self._clock)) if context else every
+        return mixed(every, every - context.tokens(self.clock)) if context else every
 
     def join(self, request: RequestState) -> None:
-        request.offset = request.num_computed_tokens - self._clock
+        request.offset = request.num_computed_tokens - self.clock
         self[request] = None
         self._count(request, 1)
-        self._ends.setdefault(request.most_computed - request.offset, {})[request] = None
+        end = request.most_computed - request.offset
+        self._ends.setdefault(end, {})[request] = None
+        heappush(self._next_ends, end)
 
     def _count(self, request: RequestState, by: int) -> None:
-        offset, clock = request.offset, self._clock
+        offset, clock = request.offset, self.clock
         self._offset += by * offset
         self._phases[offset % self._block_size] += by
         for window in self._windows:
@@ -262,20 +262,25 @@ class DecodingGroup(dict[RequestState, None]):
             self._late[clock] += by * (kept - later)
             self._late[clock + 1] += by * later
 
-    def advance(self, steps: int = 1) -> list[RequestState]:
-        """So many tokens more for all; those whose last it was are still members."""
-        self._clock += steps
-        return list(self._ends.get(self._clock, ()))
+    def end(self, last_step: int) -> list[RequestState]:
+        """Those whose last token it was leave."""
+        ended = list(self._ends.get(self.clock, ()))
+        for request in ended:
+            self.leave(request, last_step)
+        return ended
 
     @property
     def steps_to_end(self) -> int:
-        """That all of them take before the first ends."""
-        return min(self._ends, default=sys.maxsize) - self._clock - 1
+        """That all of them take until the first ends."""
+        next_ends = self._next_ends
+        while next_ends and next_ends[0] not in self._ends:
+            heappop(next_ends)
+        return (next_ends[0] if next_ends else sys.maxsize) - self.clock
 
     def new_blocks(self, steps: int) -> int:
         """That they begin in the next steps."""
         whole, rest = divmod(steps, self._block_size)
-        start, phases = -(self._clock + rest - 1) % self._block_size, self._phases
+        start, phases = -(self.clock + rest - 1) % self._block_size, self._phases
         rows = sum((phases * 2)[start : start + rest])
         return self._groups.per_row * (whole * len(self) + rows)
 
@@ -287,7 +292,7 @@ class DecodingGroup(dict[RequestState, None]):
         del self._ends[end][request]
         if not self._ends[end]:
             del self._ends[end]
-        computed = request.offset + self._clock
+        computed = request.offset + self.clock
         if self._rows:
             request.num_skipped_blocks = self._skipped(computed) - self._kept(request)
         if request.num_computed_tokens < computed:

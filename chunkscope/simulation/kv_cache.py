@@ -92,7 +92,7 @@ class KvCache:
         self.wanted = 0  # free blocks that the first who waits would need; 0 where nobody can say
         self._caching = bool(settings.enable_prefix_caching) and self.groups.full > 0
         self._rules = rules
-        self._queue: OrderedDict[BlockRun, None] = OrderedDict()
+        self._queue: OrderedDict[BlockRun, bool] = OrderedDict()  # may somebody come for them?
         self._cached: dict[int, dict[SharedRun, None]] = {}  # by stretch, oldest first
 
     # -- what is cached
@@ -170,8 +170,10 @@ class KvCache:
         self._blank -= count
         full = self.groups.full
         while self._blank < 0:
-            unused = next(iter(self._queue))
-            taken = min(-(self._blank // full), unused.end - unused.start)
+            unused, is_wanted = next(iter(self._queue.items()))
+            taken = unused.end - unused.start
+            if is_wanted:  # others become blank: nobody will find them again
+                taken = min(-(self._blank // full), taken)
             unused.end -= taken
             if unused.end == unused.start:
                 del self._queue[unused]
@@ -225,7 +227,7 @@ class KvCache:
         if not run.holders:
             queue = list(self._queue)
             queue.insert(queue.index(run), rest)
-            self._queue = OrderedDict.fromkeys(queue)
+            self._queue = OrderedDict.fromkeys(queue, True)
         return rest
 
     # -- giving them back
@@ -244,13 +246,13 @@ class KvCache:
         held = request.num_tracked
         if full > held:
             run = BlockRun(held, full)
-            self._queue[run] = None
+            self._queue[run] = cached is not None
             self.num_free += groups.full * (full - held)
             request.run = None if cached is None else run
         for shared in reversed(request.tracked):
             del shared.holders[request.id]
             if not shared.holders:
-                self._queue[shared] = None
+                self._queue[shared] = True
                 self.num_free += groups.full * len(shared)
         request.tracked = []
 
@@ -263,4 +265,4 @@ class KvCache:
         rows, rest = divmod(count, self.groups.full)
         self._blank += rest
         if rows:
-            self._queue[BlockRun(0, rows)] = None
+            self._queue[BlockRun(0, rows)] = False

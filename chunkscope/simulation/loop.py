@@ -25,8 +25,7 @@ from chunkscope.vllm.enums import ChunkPolicy
 from chunkscope.vllm.rules import Rules
 from chunkscope.vllm.settings import KvPool, Settings, check_sizes
 
-FEW_STEPS = 8  # more of them are faster computed together
-LATER = 1.2  # times as many steps until one looks again what is sure
+FEW_STEPS, LATER = 8, 1.2  # when one looks what is sure, and after how many times as many again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,55 +142,64 @@ class _Replica:
         self, scheduler: Scheduler, clock: Clock, coming: Arrivals, model: StepModel, *, watch: int
     ) -> None:
         self.scheduler, self.clock, self._coming, self._watch = scheduler, clock, coming, watch
-        self._model = model
+        self._model, self._lag = model, int(scheduler.rules.async_scheduling)
         self.timeline: list[TimelineStep] = []
         self.preemptions = self.most_running = 0
 
     def run(self, sure: Callable[[Clock], Outlook] | None) -> Outlook:
-        """With async scheduling a step is launched before the result of the last is there."""
-        scheduler, clock, coming = self.scheduler, self.clock, self._coming
-        lag, due = int(scheduler.rules.async_scheduling), FEW_STEPS
+        """What is sure, looked at now and then, ends it where a limit is broken."""
+        scheduler, clock, coming, due = self.scheduler, self.clock, self._coming, FEW_STEPS
         while clock.launched or scheduler.running or scheduler.waiting or coming:
             for request in coming.due(clock.now):
                 scheduler.waiting.add(request)
-            step = scheduler.schedule()
-            self.preemptions += len(step.preempted)
-            if step:
-                clock.launch(step)
-                self.most_running = max(self.most_running, len(scheduler.running))
-                if step.number < self._watch:
-                    self.timeline.append(_timeline_step(step, len(scheduler.waiting)))
-            elif not clock.launched and not step.preempted:
-                if not coming:
-                    raise AssertionError("nothing can be scheduled, and nothing is to come")
-                clock.now = coming.next_s
-            while len(clock.launched) > (lag if step else 0):
-                self._finish()
-            if isinstance(scheduler, FastScheduler) and scheduler.num_steps >= self._watch:
-                self._skip_ahead(scheduler)
+            if not (isinstance(scheduler, FastScheduler) and self._skip_ahead(scheduler)):
+                self._take_step()
             if sure and clock.num_steps >= due:
                 due = int(clock.num_steps * LATER) + 1
                 if (known := sure(clock)).broken:
                     return known
         return sure(clock) if sure else Outlook()
 
-    def _finish(self) -> None:
-        step, seconds = self.clock.finish()
-        self.scheduler.policy.after_step(step, seconds)
+    def _take_step(self) -> None:
+        scheduler, clock = self.scheduler, self.clock
+        step = scheduler.schedule()
+        self.preemptions += len(step.preempted)
+        if step:
+            clock.launch(step)
+            self.most_running = max(self.most_running, len(scheduler.running))
+            if step.number < self._watch:
+                self.timeline.append(_timeline_step(step, len(scheduler.waiting)))
+        elif not clock.launched and not step.preempted:
+            if not self._coming:
+                raise AssertionError("nothing can be scheduled, and nothing is to come")
+            clock.now = self._coming.next_s
+        self._finish(self._lag if step else 0)
+
+    def _finish(self, lag: int) -> None:
+        """With async scheduling a step is launched before the result of the last is there."""
+        while len(self.clock.launched) > lag:
+            step, seconds = self.clock.finish()
+            self.scheduler.policy.after_step(step, seconds)
+            self._end(step)
+
+    def _end(self, step: Step) -> None:
         if step.ended:
             self.scheduler.update_from_output(step)
             self._coming.ended(len(step.ended), self.clock.now)
 
-    def _skip_ahead(self, scheduler: FastScheduler) -> None:
+    def _skip_ahead(self, scheduler: FastScheduler) -> bool:
         """Steps in which the same requests decode on, and one prompt is read on, until something
-        happens or one comes."""
+        happens or one comes. Were there any?"""
+        most = scheduler.steps_alike() if scheduler.num_steps >= self._watch else 0
+        if not most:
+            return False
         clock, coming, model = self.clock, self._coming, self._model
-        most, is_queue = scheduler.steps_alike(), scheduler.is_queue and bool(scheduler.waiting)
-        if not most or (coming.next_s <= clock.now and not is_queue):
-            return
+        is_queue = scheduler.is_queue and bool(scheduler.waiting)
         step = scheduler.schedule_alike()
         clock.launch(step)
-        self._finish()  # the one before them, whatever it was
+        self._finish(self._lag)  # the one before them, whatever it was
+        if most == 1:
+            return True
         # What `gpu_s` computes, in its order.
         contexts, context_s = scheduler.contexts(most - 1), model.per_decode_context_s
         fixed_s = model.gpu_s(step.total_num_scheduled_tokens, 0, 0, 0)
@@ -208,8 +216,12 @@ class _Replica:
                 + last_s
                 for n, c in read
             )
-        ahead = most >= FEW_STEPS and not scheduler.has_windows
-        scheduler.skip_ahead(clock.repeat(seconds, inf if is_queue else coming.next_s, ahead=ahead))
+        taken = clock.repeat(seconds, inf if is_queue else coming.next_s)
+        if taken:
+            step.ended = scheduler.skip_ahead(taken)
+            if not self._lag:
+                self._end(step)
+        return True
 
 
 def _timeline_step(step: Step, waiting: int) -> TimelineStep:
