@@ -128,7 +128,8 @@ def select(head: Sequence[Any], options: SelectOptions, *, prefix: str = "") -> 
     selection = _chosen(head, options, answers)
     if selection.lists:  # by a guess: as if they had been named, for choices and the like inside
         each, fields = (tuple(p.text for p in some) for some in (selection.lists, selection.paths))
-        return select(head, replace(options, each=each, fields=fields), prefix=prefix)
+        whole = select(head, replace(options, each=each, fields=fields), prefix=prefix)
+        return replace(whole, notes=(*selection.notes, *whole.notes))
     choices = tuple(resolve(name, "--choices") for name in given)
     if options.task == "loglikelihood" and not given:
         choices, unasked = unasked, ()
@@ -446,6 +447,7 @@ class _Guess:
             leaf
             for leaf in self.leaves.values()
             if leaf.chats or sum(map(is_prose, leaf.texts)) * 2 > sum(map(bool, leaf.texts))
+            if "generated" not in leaf.path.text  # as in the results of `vllm bench`
         )
         self.prose = prose = sorted(texts, key=lambda leaf: -leaf.chars)
         # Fields of prose that no name speaks against, the longest first; code, if not the answer.
@@ -561,12 +563,14 @@ class _Guess:
         which SQuAD has in lists of lists. Only where there is no question of the row as a whole.
         """
         texts = [leaf.path.steps for leaf in self.likely if not leaf.chats]
-        for steps in self.leaves if not self.asks - {"input"} else ():
-            last = max((n for n, step in enumerate(steps) if step is ...), default=0)
+        rows = {s: sum(_holds_questions(s, r) for r in self.head) for s in self.leaves if ... in s}
+        for steps, count in rows.items() if not self.asks - {"input"} else ():
+            last = max(n for n, step in enumerate(steps) if step is ...)
             beside = [s for s in texts if s[:last] != steps[:last] and self._is_about(steps, s)]
-            count = sum(_holds_questions(steps, record) for record in self.head) if beside else 0
-            if count * 2 > len(self.head):
-                prompt = text_of(*(_of_one(path, steps) for path in (beside[0], steps)))
+            if beside and count * 2 > len(self.head):
+                others = [FieldPath(s).text for s in rows if rows[s] and s != steps]  # QMSum's
+                notes = [note("not_counted", field=others, is_text=True)] if others else []
+                prompt = text_of(_of_one(beside[0], steps), _of_one(steps, steps), notes=notes)
                 yield count, replace(prompt, lists=_lists_in(steps))
 
     def _is_about(self, questions: Steps, text: Steps) -> bool:

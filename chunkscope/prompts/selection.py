@@ -89,10 +89,8 @@ def labelled(choices: Choices, record: Any) -> list[tuple[str, str]]:
     """Each choice after its letter, which is what a model is asked for: of a list, of ARC's
     {text, label}, of [{text, label}], of {A: ...}, or of a field for each."""
     values = [path.get(record) for path in choices]
-    texts: Any = [value for value in values if value not in (None, "")]
+    texts: Any = [v for v in values if v not in (None, "")] if choices[1:] else json_in(values[0])
     labels: Any = None
-    if len(choices) == 1:
-        texts = json_in(values[0])
     if isinstance(texts, dict) and isinstance(texts.get("text"), list):
         texts, labels = texts["text"], texts.get("label")
     elif isinstance(texts, dict):

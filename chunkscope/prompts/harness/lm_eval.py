@@ -32,7 +32,6 @@ from chunkscope.sources.reader import RecordReader
 _NEEDED = ("arguments", "doc_id", "resps")
 _CAPS = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")
 _RESULTS_KEYS = {"results", "configs", "versions", "config"}
-_MOST_RESULTS_BYTES = 64 << 20
 # These tokenize in lm-eval itself, and send what is longest first.
 _LOCAL_MODELS = {"vllm", "vllm-vlm", "hf", "hf-auto", "huggingface", "hf-multimodal", "sglang"}
 SAMPLES_NAME = re.compile(r"samples_(?P<task>.+)_(?P<date>\d{4}-\d\d-\d\dT[\d.:-]*\d)(\.json.*)?")
@@ -47,7 +46,7 @@ def skip_reason(file: Path, start: bytes) -> str | None:
 
 def _results_in(file: Path) -> dict[str, Any] | None:
     with suppress(OSError, ValueError, RecursionError):
-        value = orjson.loads(file.read_bytes()) if file.stat().st_size < _MOST_RESULTS_BYTES else {}
+        value = orjson.loads(file.read_bytes())
         return value if as_dict(value).keys() >= _RESULTS_KEYS else None
     return None
 

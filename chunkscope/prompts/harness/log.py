@@ -127,8 +127,7 @@ def rows_in(record: Any) -> list[Any]:
         if record.keys() >= {"adapter_spec", "request_states"}:  # HELM
             rows = record["request_states"]
         elif record.keys() >= {"score", "htmls", "convos"}:  # simple-evals
-            convos = record["convos"]
-            rows = [{"convo": convo} for convo in convos] if isinstance(convos, list) else []
+            rows = [{"convo": convo} for convo in as_list(record["convos"])]
         elif isinstance(results := record.get("results"), dict) and "results" in results:
             rows = results["results"]  # promptfoo
         elif all(key.isdecimal() for key in record):  # OpenCompass
