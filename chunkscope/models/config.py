@@ -18,7 +18,6 @@ UNSCALED = frozenset({"default", "su", "longrope", "llama3", "mrope"})
 # Architectures that embed or judge a text, and generate none.
 SILENT = ("ForMaskedLM", "Classification", "ForTextEncoding", "EmbeddingModel", "RewardModel")
 NESTED = ("text_config", "llm_config", "language_config", "thinker_config")
-PARTS = ("attn_config", "ffn_config")  # of DBRX
 
 
 def shape_from_config(
@@ -65,13 +64,13 @@ def shape_from_config(
 
 
 def _text_part(config: Config) -> dict[str, Any]:
-    """The language model's own settings: multimodal configs keep them one level down."""
+    """The language model's own settings: multimodal configs keep them one level down, DBRX some."""
     for key in NESTED:
         if isinstance(nested := config.get(key), Mapping):
             outer = {k: v for k, v in config.items() if k not in NESTED and k != "model_type"}
             return {**outer, **_text_part(nested)} if nested else dict(config)
-    parts = [part for key in PARTS if isinstance(part := config.get(key), Mapping)]
-    return {key: value for part in (*parts, config) for key, value in part.items()}
+    parts = (config.get("attn_config"), config.get("ffn_config"), config)
+    return {k: v for part in parts if isinstance(part, Mapping) for k, v in part.items()}
 
 
 def _limit(fields: Fields) -> int | None:
@@ -162,8 +161,7 @@ def _dense_intermediate(fields: Fields, layers: tuple[Layer, ...]) -> int:
         return 0
     if fields.kind == "granitemoehybrid" and (shared := fields.maybe("shared_intermediate_size")):
         return shared
-    before = fields.maybe("intermediate_size_mlp") or fields.maybe("block_ff_dim")
-    stated = before or fields.maybe("intermediate")
+    stated = fields.maybe("dense") or fields.maybe("intermediate")
     if not stated:
         return fields.number("intermediate") if fields.family.gated else 4 * fields.number("hidden")
     if fields.says("use_double_wide_mlp"):  # in layers that borrow
@@ -180,8 +178,7 @@ def _towers(config: Config) -> Iterator[int]:
         if isinstance(stated, Mapping):
             tower = Fields(stated, "the tower")
             layers, hidden = tower.maybe("layers") or 0, tower.maybe("tower") or 0
-            wide = tower.maybe("intermediate") or 4 * hidden
-            yield layers * (4 * hidden**2 + 2 * hidden * wide)
+            yield layers * hidden * (4 * hidden + 2 * (tower.maybe("intermediate") or 4 * hidden))
 
 
 def _notes(config: Config, kind: str, shape: ModelShape) -> Iterator[Note]:

@@ -68,7 +68,7 @@ class Fields:
             return value
         raise InputError(
             f"the config.json of {self.name} has no {NAMES[what][0]}, or 0",
-            hint="it must be a language model's with attention, as on the Hugging Face hub",
+            hint="it must have attention and layers of one size: no Mamba, no Nemotron-NAS",
         )
 
     def maybe(self, what: str) -> int | None:

@@ -64,7 +64,10 @@ def _read(stated: Config) -> Quantization:
         # A 32-bit scale per 64 weights; double quantization stores it in 8 bits.
         scale = 8 if stated.get("bnb_4bit_use_double_quant") else 32
         return Quantization(method="bitsandbytes", bits=4.0, extra_bits=scale / 64)
-    return Quantization(method=method)
+    # Quark and torchao name the type of a weight last: fp8_e4m3, Int4WeightOnlyConfig.
+    types = str([stated.get("global_quant_config"), stated.get("quant_type")]).lower()
+    bits = int((re.findall(r"(?:fp|int|float)([48])(?!\d)", types) or ["16"])[-1])
+    return Quantization(method=method, bits=float(bits), extra_bits=0.25 if bits == 4 else 0.0)
 
 
 def _compressed(stated: Config) -> Quantization:

@@ -63,6 +63,8 @@ def test_a_sliding_window_counts_only_where_it_is_used(config, sliding):
         ({"quant_method": "bitsandbytes", "bnb_4bit_use_double_quant": True}, 0.5 + 1 / 64),
         ({"quant_method": "bitsandbytes", "load_in_8bit": True}, 1.0),
         ({"quant_method": "modelopt", "quant_algo": "NVFP4"}, 0.5 + 1 / 16),
+        ({"quant_method": "quark", "global_quant_config": {"weight": {"dtype": "fp8_e4m3"}}}, 1.0),
+        ({"quant_method": "torchao", "quant_type": "Int8DynamicActivationInt4Weight"}, 4.25 / 8),
         (compressed({"num_bits": 4, "group_size": 128}), 0.5 + 16 / 128 / 8),
         (compressed({"num_bits": 4, "group_size": 32, "symmetric": False}), 0.5 + 20 / 32 / 8),
         (compressed({"num_bits": 8, "type": "float"}), 1.0),

@@ -21,7 +21,6 @@ from chunkscope.vllm.settings import Settings
         ("0.24", (0, 24, 0)),
         ("v0.11.2", (0, 11, 2)),
         ("0.28.0+cpu", (0, 28, 0)),
-        ("0.11.1rc3", (0, 11, 1)),
         ("1.0", (1, 0, 0)),
     ],
 )
@@ -120,7 +119,6 @@ def settings(**changed):
         ({"long_prefill_token_threshold": -5}, "0.24", "threshold"),
         ({"gpu_memory_utilization": 1.1}, "0.24", "utilization"),
         ({"max_num_seqs": 0}, "0.24", "below_one"),
-        ({"tensor_parallel_size": 0}, "0.28", "below_one"),
         ({"max_num_active_seqs": 256}, "0.31", "active_over_seqs"),
         ({"max_num_active_seqs": 64}, "0.30", "unknown"),
         ({"long_prefill_token_threshold_adaptive": True}, "0.30", "unknown"),
