@@ -243,12 +243,12 @@ _MEDIA = re.compile(r"(image|img|audio|video)s?(_?(\d+|path|url|file))?", re.IGN
 _RUNS = {"traj", "trajectory", "trajectories", "messages", "chat"}  # whatever stands beside them
 # Parts of names of fields that hold what the model should say, or that no prompt is made of.
 _NOT_PROMPT = re.compile(
-    "(answer|output|target|response|solution|completion|label|reference|explanation|rationale"
-    "|test|code|gold|golden|expected|chosen|rejected|generated|generation|prediction|canary"
-    "|metadata|meta|id|uid|uuid|url|hash|canonical|cot|ideal|annotation|hint|exp|revision|revised"
-    "|patch|diff|score|summary|highlight|critique|feedback|file|filename|path|uri|sha|md5|digest"
-    "|date|timestamp|version|type|difficulty|title|tag|author|license|log|observation|concept"
-    "|name|format|editorial|template|bot|assistant|gpt|truth|replie|error|continuation|pass|fail)s?"
+    "(answer|output|target|response|solution|completion|label|reference|explanation|rationale|test"
+    "|code|gold(en)?|expected|chosen|rejected|generat(ed|ion)|prediction|canary|meta(data)?|u?u?id"
+    "|url|hash|canonical|cot|ideal|annotation|hint|exp|revis(ed|ion)|patch|diff|score|summary"
+    "|highlight|critique|feedback|file(name)?|path|uri|sha|md5|digest|date|timestamp|version|type"
+    "|difficulty|title|tag|author|license|log|observation|concept|name|format|template|bot"
+    "|assistant|gpt|truth|replie|error|continuation|pass|fail|orig(inal)?|seed|analysis|reason)s?"
 )
 _WORD = re.compile(r"[\w./:@#~%&=+-]+", re.ASCII)
 _MARK = re.compile(r"[\d_/]|::|\.\w{1,5}$", re.ASCII)
@@ -321,8 +321,7 @@ def leaves(records: Sequence[Any]) -> list[Leaf]:
     for record in records:
         for steps, value, is_chat in _below((), record) if isinstance(record, dict) else ():
             leaf = by_steps.get(steps) or by_steps.setdefault(steps, Leaf(FieldPath(steps)))
-            if leaf.example is None:
-                leaf.example = value
+            leaf.example = value if leaf.example is None else leaf.example
             if is_chat or isinstance(value, str):
                 leaf.chats += is_chat
                 leaf.chars += len(str(value))
@@ -438,6 +437,7 @@ class _Guess:
         self.head, self.answers, self.chat_of = head, answers, chat_of
         self.keys = keys_of(head)
         self.leaves = {leaf.path.steps: leaf for leaf in leaves(head)}
+        self.tables = [k for k in self.keys if "table" in k.lower() and (k,) not in self.leaves]
         # Columns in which most records have a text, and those of them that ask something.
         columns = [leaf for leaf in self.leaves.values() if len(leaf.path.steps) == 1]
         self.common = [leaf for leaf in columns if len(leaf.texts) * 2 > len(head)]
@@ -551,7 +551,7 @@ class _Guess:
         own = numbered if len(numbered) > 1 else own
         half, known = len(self.head) / 2, [name for name in chat.TOOL_FIELDS if name in self.keys]
         as_json = [n for n in known if sum(chat.has_functions(n, r) for r in self.head) > half][:1]
-        as_json += [k for k in self.keys if k.lower() == "table" and (k,) not in self.leaves]
+        as_json += self.tables
         more, notes = self._companions(own, [(name,) for name in as_json])
         beside = [*(f"{name}|json" for name in as_json), *more]
         names = [path.text for path in own]
@@ -568,7 +568,7 @@ class _Guess:
             last = max(n for n, step in enumerate(steps) if step is ...)
             beside = [s for s in texts if s[:last] != steps[:last] and self._is_about(steps, s)]
             if beside and count * 2 > len(self.head):
-                others = [FieldPath(s).text for s in rows if rows[s] and s != steps]  # QMSum's
+                others = self.tables + [FieldPath(s).text for s in rows if rows[s] and s != steps]
                 notes = [note("not_counted", field=others, is_text=True)] if others else []
                 prompt = text_of(_of_one(beside[0], steps), _of_one(steps, steps), notes=notes)
                 yield count, replace(prompt, lists=_lists_in(steps))

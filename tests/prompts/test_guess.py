@@ -109,10 +109,10 @@ SETS: dict[str, tuple[Callable[[int], Row], str, tuple[str, ...]]] = {
         "input + instructions, each of instructions", (),
     ),
     "QMSum": (
-        lambda n: {"meeting_transcripts": [{"speaker": "Bo", "content": LONG}]}
+        lambda n: {"meeting_transcripts": [{"content": LONG}], "table_ori": [["1", "2"]]}
         | {f"{kind}_query_list": [{"query": f"Why {n}?"}] for kind in ("general", "specific")},
         "meeting_transcripts[].content + general_query_list.query, each of general_query_list",
-        ("not_counted specific_query_list[].query",),
+        ("not_counted table_ori specific_query_list[].query",),
     ),
     "CoQA": (
         lambda n: {"source": "wiki", "story": LONG, "questions": [f"When {n}?", "What for?"],
@@ -250,8 +250,8 @@ def test_alpaca_rows_may_have_no_input() -> None:
     named = choose(*dolly, fields=("context", "instruction"))
     odd = ({"context": None, "instruction": "Go"}, {"context": LONG, "instruction": None})
     assert extract(named, *odd, dolly[3]) == (([1, 3], ["Go", "Add 3"], None, None), [2])
-    (note,) = choose({"question": "Who was it?", "table": {"rows": [["1", "Bo"]]}}).uncounted
-    assert in_short(note) == "left_out --field=table|json --field=question"
+    (note,) = choose({"question": "Who?", "table_array": [["1", "B"]], "analysis": LONG}).uncounted
+    assert in_short(note) == "left_out --field=table_array|json --field=question"
     more = dict.fromkeys(("system", "context", "body", "sentence"), "Be kind.")
     (note,) = choose(rows[0] | more | {"history": [["Hi, you.", "Hi, too."]]}).uncounted
     assert note.values["beside"] == ["history[][]", "system", "context", "body", "sentence"]
