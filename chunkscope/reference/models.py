@@ -5,7 +5,6 @@ from typing import Any
 
 from chunkscope.errors import InputError, MissingError
 from chunkscope.tokenizers.reference import auto_tokenizer
-from chunkscope.verification.verify import has_weights
 
 TINY = "a random Llama"
 TINY_SHAPE = {
@@ -20,8 +19,6 @@ TINY_SHAPE = {
     "bos_token_id": None,
     "eos_token_id": None,
 }
-
-
 # Layers that keep a state hold no keys and values that a later chunk could look at.
 LAYERS = {"full_attention", "sliding_attention"}
 # Their own code goes on from a cache by one token at a time alone.
@@ -53,6 +50,8 @@ def tiny_model(seed: int = 0) -> Any:
 
 def load_model(name: str) -> Any:
     """The model in a folder, on the GPU if there is one. Nothing is downloaded."""
+    from chunkscope.verification.verify import has_weights
+
     folder = Path(name).expanduser()
     if not (folder / "config.json").is_file() or not has_weights(folder):
         raise MissingError(

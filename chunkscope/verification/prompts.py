@@ -54,6 +54,7 @@ def real_prompts(
     workload: Workload,
     *,
     tokenizer: str | None,
+    trust_remote_code: bool,
     seed: int,
     listener: Progress,
 ) -> tuple[Workload, list[RealPrompt], PromptSource]:
@@ -65,7 +66,17 @@ def real_prompts(
     if len(workload.requests) > MOST_PROMPTS:
         raise UsageError(f"--data takes at most {MOST_PROMPTS:,} --requests", hint=RANDOM_INSTEAD)
     options = _repeatable(profile)
-    encoder = _same_tokenizer(profile, tokenizer, options)
+    encoder = Tokenizer(
+        tokenizer or options.tokenizer,
+        chat_date=options.chat_date,
+        trust_remote_code=trust_remote_code,
+    )
+    if encoder.digest != profile.tokenizer.digest:
+        raise InputError(
+            f"the profile was counted with another tokenizer ({profile.tokenizer.name}) than "
+            f"{encoder.name} here",
+            hint="set tokenizer in chunkscope.toml ([verify]), or analyze again with this one",
+        )
     count = max(ROWS, ROWS_PER_REQUEST * len(workload.requests))
     # Names of datasets are not checked: there may be fewer.
     some = replace(options, names=(), prefix_files=(), select=SelectOptions())
@@ -118,17 +129,6 @@ def _repeatable(profile: Profile) -> AnalyzeOptions:
         )
     options = profile.options
     return replace(options, select=replace(options.select, output_field=None))  # are not sent
-
-
-def _same_tokenizer(profile: Profile, name: str | None, options: AnalyzeOptions) -> Tokenizer:
-    tokenizer = Tokenizer(name or options.tokenizer, chat_date=options.chat_date)
-    if tokenizer.digest != profile.tokenizer.digest:
-        raise InputError(
-            f"the profile was counted with another tokenizer ({profile.tokenizer.name}) than "
-            f"{tokenizer.name} here",
-            hint="set tokenizer in chunkscope.toml ([verify]), or analyze again with this one",
-        )
-    return tokenizer
 
 
 def _refuse_other_data(lengths: Sequence[int], profile: Profile) -> None:

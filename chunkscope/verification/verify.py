@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from chunkscope.artefacts.files import Name, several
 from chunkscope.artefacts.note import one_of
@@ -19,18 +19,17 @@ from chunkscope.planning.simulator import draw
 from chunkscope.simulation.slo import Slo
 from chunkscope.simulation.workload import BATCH, Workload
 from chunkscope.verification.calibrate import bursts_for, calibration_of, calibration_path
+from chunkscope.verification.endpoint.client import measure_endpoint
 from chunkscope.verification.engine_run import EngineJob, EngineRecord, machine_of, measure
 from chunkscope.verification.outputs import sample_places, with_outputs_compared
 from chunkscope.verification.predicting import with_prediction
+from chunkscope.verification.prompts import RealPrompt, real_prompts
 from chunkscope.verification.result import EngineKind, PromptSource, Run, Subject, Verification
 from chunkscope.verification.settings import USUALLY, SettingRow, parse_engine_args, rows_of
 from chunkscope.verification.verdict import judged
 from chunkscope.vllm.check import config_folder, version_in, vllm_python
 from chunkscope.vllm.enums import SendOrder, Task
 from chunkscope.vllm.flags import Release, release
-
-if TYPE_CHECKING:
-    from chunkscope.verification.prompts import RealPrompt
 
 WARM_UP_REQUESTS = 2_048  # more than run at the same time
 WARM_UP_OUTPUT = 16
@@ -102,7 +101,7 @@ class VerifyOptions:
 
 
 def verify(
-    plan: Plan | Name,
+    plan: Plan,
     profile: Profile,
     options: VerifyOptions,
     *,
@@ -112,10 +111,10 @@ def verify(
 ) -> Verification:
     """Measure the plan and what it is compared to, each in a fresh engine.
 
-    The artefact is written after each row; `resume` keeps the rows that are there already. Plan and
-    profile may be the files they were saved to. It needs vLLM and, for most models, a GPU.
+    The artefact is written after each row; `resume` keeps the rows that are there already. It
+    needs vLLM and, for most models, a GPU.
     """
-    plan, report = Plan.load(plan), report or Report()
+    report = report or Report()
     rows = rows_of(plan, options.against, options.also)  # a wrong word needs no vLLM
     installed = _installed(options.python)
     name = model or (plan.model and plan.model.load_name)
@@ -126,16 +125,16 @@ def verify(
             f"the plan is for {replicas} replicas, and verify starts one engine",
             hint="measure a server that runs them with --endpoint, or plan without --dp",
         )
-    begun, prompts = _begun(plan, profile, options, report.listener)
-    workload = begun.workload
+    fresh, prompts = begun(plan, profile, options, report.listener)
+    workload = fresh.workload
     longest = max(r.prompt_tokens + r.output_tokens for r in workload.requests)
     rows = [row.checked(installed, longest) for row in rows]
     engine_model, shape = model_for_engine(name, options.load_format)
     check_vocabulary(prompts, shape)
-    subject = replace(begun.model, name=name, parameters=shape.parameters.total)
-    begun = replace(begun, model=subject, options=options.for_every_engine)
+    subject = replace(fresh.model, name=name, parameters=shape.parameters.total)
+    fresh = replace(fresh, model=subject, options=options.for_every_engine)
     if resume is not None:
-        begun = resumed(begun, Verification.load(resume), rows)
+        fresh = resumed(fresh, Verification.load(resume), rows)
     job = EngineJob(
         python=options.python,
         engine={
@@ -154,12 +153,12 @@ def verify(
         output_places=sample_places(workload) if options.check_outputs else (),
         bursts=bursts_for(_max_model_len(plan)),
     )
-    return measure_rows(begun, rows, job, shape, report)
+    return measure_rows(fresh, rows, job, shape, report)
 
 
 def verify_endpoint(
     url: str,
-    plan: Plan | Name,
+    plan: Plan,
     profile: Profile,
     options: VerifyOptions,
     *,
@@ -168,18 +167,16 @@ def verify_endpoint(
 ) -> Verification:
     """One row: the server as it is, asked greedily. The key of the environment is sent to it and
     kept nowhere."""
-    from chunkscope.verification.endpoint.client import measure_endpoint
-
-    plan, report = Plan.load(plan), report or Report()
+    report = report or Report()
     if options.check_outputs or options.also:
         raise UsageError(
             "--also and --check-outputs compare settings, and a server has one",
             hint="leave --endpoint out, or those",
         )
-    begun, prompts = _begun(plan, profile, options, report.listener)
+    fresh, prompts = begun(plan, profile, options, report.listener)
     machine, subject, run = measure_endpoint(
         url,
-        begun.workload,
+        fresh.workload,
         repeats=options.repeats,
         model=model,
         prompts=prompts,
@@ -188,27 +185,9 @@ def verify_endpoint(
         slo=options.slo or plan.request.slo,
     )
     kind = EngineKind.SERVER
-    measured = replace(begun, model=subject, runs=(run,), measured=kind, machine=machine)
+    measured = replace(fresh, model=subject, runs=(run,), measured=kind, machine=machine)
     measured.save(report.output)
     return measured
-
-
-def _begun(
-    plan: Plan, profile: Profile, options: VerifyOptions, listener: Progress
-) -> "tuple[Verification, Sequence[RealPrompt]]":
-    """Without a model or a run; and the prompts, where they are real."""
-    workload, prompts, source = workload_for(plan, profile, options, listener)
-    begun = Verification(
-        model=Subject(name="", load_format=options.load_format),
-        workload=workload,
-        source=source,
-        repeats=options.repeats,
-        runs=(),
-        plan_digest=plan.digest(),
-        profile_digest=profile.digest(),
-        command=tuple(options.command),
-    )
-    return begun, prompts
 
 
 def _installed(python: str) -> Release:
@@ -315,31 +294,47 @@ def has_weights(folder: Path) -> bool:
 # -- what is sent --------------------------------------------------------------------------------
 
 
-def workload_for(
-    plan: Plan, profile: Profile, options: VerifyOptions, listener: Progress | None = None
-) -> "tuple[Workload, Sequence[RealPrompt], PromptSource]":
-    """Lengths as in the profile; real prompts where their data is given."""
+def begun(
+    plan: Plan, profile: Profile, options: VerifyOptions, listener: Progress
+) -> tuple[Verification, Sequence[RealPrompt]]:
+    """Without a model or a run; and the prompts, where they are real.
+
+    Lengths are as in the profile, or those of the data that is given.
+    """
     if plan.source.profile_digest != profile.digest():
         raise InputError(
             "the plan was made from another profile",
             hint="make both again: `chunkscope analyze`, then `chunkscope recommend`",
         )
-    request = plan.request.asked_as(options)
+    request, source = plan.request.asked_as(options), PromptSource()
     datasets = chosen_datasets(profile, plan.request.dataset)
     workload = draw(request, plan.deployment, datasets, _max_model_len(plan))
     long_over = plan.decision.threshold or plan.request.rule.conservative_threshold
-    workload = replace(workload, long_over=long_over)
-    if not options.data:
-        return workload, (), PromptSource()
-    from chunkscope.verification.prompts import real_prompts
-
-    tokenizer, seed, listener = options.tokenizer, options.seed, listener or Progress()
-    return real_prompts(
-        options.data, profile, workload, tokenizer=tokenizer, seed=seed, listener=listener
+    workload, prompts = replace(workload, long_over=long_over), list[RealPrompt]()
+    if options.data:
+        workload, prompts, source = real_prompts(
+            options.data,
+            profile,
+            workload,
+            tokenizer=options.tokenizer,
+            trust_remote_code=options.trust_remote_code,
+            seed=options.seed,
+            listener=listener,
+        )
+    fresh = Verification(
+        model=Subject(name="", load_format=options.load_format),
+        workload=workload,
+        source=source,
+        repeats=options.repeats,
+        runs=(),
+        plan_digest=plan.digest(),
+        profile_digest=profile.digest(),
+        command=tuple(options.command),
     )
+    return fresh, prompts
 
 
-def check_vocabulary(prompts: "Sequence[RealPrompt]", shape: ModelShape) -> None:
+def check_vocabulary(prompts: Sequence[RealPrompt], shape: ModelShape) -> None:
     """An engine without a tokenizer does not look at ids before it uses them: it would die."""
     highest = max((number for prompt in prompts for number in prompt.ids), default=0)
     if highest >= shape.vocab:

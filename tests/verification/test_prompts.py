@@ -39,7 +39,7 @@ def again(paths, profile, sent, **how):
     return real_prompts(
         [str(path) for path in paths],
         *(profile, sent),
-        **{"tokenizer": None, "seed": 0, "listener": Progress(), **how},
+        **{"tokenizer": None, "trust_remote_code": False, "seed": 0, "listener": Progress(), **how},
     )
 
 
@@ -239,3 +239,16 @@ def test_another_tokenizer_or_other_data_is_refused(data, tmp_path, small):
     with pytest.raises(InputError, match="2 of 2"):
         again([other], counted(data, small), workload(5, 99))
     assert again([other], counted(data, small, sample=1), workload(5, 99))[1]
+
+
+def test_a_tokenizer_that_is_python_code_runs_where_it_is_trusted(data, tmp_path, monkeypatch):
+    """On another machine than the one that analyzed the data."""
+    mine = {"tokenizer_class": "Mine", "auto_map": {"AutoTokenizer": [None, "mine.Mine"]}}
+    folder = str(save(bpe(), tmp_path / "code", **mine))
+    code = "from transformers import PreTrainedTokenizerFast as Fast\nclass Mine(Fast): pass\n"
+    (tmp_path / "code" / "mine.py").write_text(code)
+    profile = counted(data, folder, read=ReadOptions(trust_remote_code=True))
+    monkeypatch.setenv("CHUNKSCOPE_CACHE_DIR", str(tmp_path / "cache"))
+    with pytest.raises(InputError, match="Python code"):
+        again([data], profile, workload(5))
+    assert again([data], profile, workload(5), trust_remote_code=True)[1]

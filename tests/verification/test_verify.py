@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from chunkscope.console import Progress
 from chunkscope.errors import InputError, MissingError, UsageError
 from chunkscope.models import find_model, known_model
 from chunkscope.prefixes.sharing import Stretch
@@ -13,12 +14,12 @@ from chunkscope.verification.result import PromptSource, Verification
 from chunkscope.verification.settings import SettingRow, parse_engine_args, parse_point, rows_of
 from chunkscope.verification.verify import (
     VerifyOptions,
+    begun,
     check_vocabulary,
     model_for_engine,
     resumed,
     verify_endpoint,
     warm_up,
-    workload_for,
 )
 from chunkscope.vllm.flags import release
 from chunkscope.vllm.footprint import memory
@@ -65,13 +66,13 @@ def test_the_longest_prompt_and_the_requests_with_short_answers_warm_an_engine_u
 
 
 def test_the_workload_fits_the_plans_context_and_keeps_its_concurrency() -> None:
-    planned = plan(MIXED, concurrency=9)
-    workload, _, _ = workload_for(planned, profile(data=MIXED), VerifyOptions(requests=500))
+    planned, data = plan(MIXED, concurrency=9), profile(data=MIXED)
+    workload = begun(planned, data, VerifyOptions(requests=500), Progress())[0].workload
     room = planned.effective.max_model_len
     assert max(r.prompt_tokens + r.output_tokens for r in workload.requests) <= room
     assert (workload.long_over, workload.concurrency) == (planned.decision.threshold, 9)
-    workload, _, _ = workload_for(planned, profile(data=MIXED), VerifyOptions(concurrency=3))
-    assert workload.concurrency == 3
+    kept, _ = begun(planned, data, VerifyOptions(concurrency=3), Progress())
+    assert kept.workload.concurrency == 3
 
 
 @pytest.mark.parametrize(
