@@ -13,14 +13,7 @@ from chunkscope.artefacts.note import Note, note
 from chunkscope.errors import MissingError
 from chunkscope.verification.endpoint import metrics
 from chunkscope.verification.endpoint.metrics import Metrics
-from chunkscope.verification.endpoint.server import (
-    Connection,
-    Server,
-    key_for,
-    meet,
-    parse_address,
-    scrape,
-)
+from chunkscope.verification.endpoint.server import Connection, Server, meet
 from chunkscope.vllm.log.facts import EngineFacts
 from chunkscope.vllm.log.reader import EngineStart, LogWindow
 from chunkscope.vllm.settings import Settings
@@ -44,28 +37,28 @@ def watch(addresses: Sequence[str], seconds: float) -> list[ServerReading]:
     """All of them at once, for so long."""
 
     async def together() -> list[ServerReading]:
-        return await asyncio.gather(*(_read(parse_address(a), seconds) for a in addresses))
+        return await asyncio.gather(*(_read(address, seconds) for address in addresses))
 
     return asyncio.run(together())
 
 
 async def _read(address: str, seconds: float) -> ServerReading:
-    async with Connection(address, key_for(address)) as connection:
+    async with Connection(address) as connection:
         server = await meet(connection, None)
         if server.metrics is None:
             raise MissingError(
-                f"{address} serves no vLLM metrics at /metrics",
+                f"{connection.address} serves no vLLM metrics at /metrics",
                 hint="name vLLM's port: a proxy may hide /metrics",
             )
         begun, readings = time.monotonic(), [(0.0, server.metrics)]
         pause = max(1.0, seconds / _READINGS)
         while (passed := time.monotonic() - begun) < seconds:
             await asyncio.sleep(min(pause, seconds - passed))
-            read = await scrape(connection)
+            read = await connection.metrics()
             if read is not None:
                 readings.append((time.monotonic() - begun, read))
         server = replace(server, model=connection.safe(server.model))
-    return reading_of(address, server, readings)
+    return reading_of(connection.address, server, readings)
 
 
 def reading_of(

@@ -23,10 +23,10 @@ from chunkscope.reference.engine import (
 )
 from chunkscope.reference.models import TINY, load_model, load_torch, tiny_model
 from chunkscope.simulation.workload import GIVEN, Workload
+from chunkscope.verification.engine_run import machine_of
 from chunkscope.verification.latencies import distribution_of, figures_of
 from chunkscope.verification.result import (
     EngineKind,
-    Machine,
     PromptSource,
     Run,
     Subject,
@@ -78,7 +78,9 @@ def demo(
 ) -> Demonstration:
     """Show chunked prefill with a real model on this machine: `demo(chunk="32,256,none")`."""
     chunks = dict.fromkeys(_chunk_size(word.strip().lower()) for word in chunk.split(","))
-    torch = load_torch("chunkscope demo")
+    load_torch("chunkscope demo")
+    from chunkscope.verification.inside.chunkscope_probe import machine
+
     loaded = tiny_model(seed) if model is None else load_model(model)
     check_lengths(loaded, long)
     requests = tuple(demo_requests(loaded, long, seed))
@@ -112,12 +114,7 @@ def demo(
         source=PromptSource(),
         repeats=1,
         runs=tuple(rows),
-        machine=Machine(
-            device=loaded.device.type,
-            gpu=torch.cuda.get_device_name() if loaded.device.type == "cuda" else None,
-            gpus=int(loaded.device.type == "cuda"),
-            torch=str(torch.__version__),
-        ),
+        machine=machine_of([machine()]),
     )
     return Demonstration(requests=requests, runs=runs, measured=measured)
 

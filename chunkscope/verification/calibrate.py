@@ -41,23 +41,23 @@ def calibration_of(
     measured: Sequence[tuple[Run, EngineRecord]], shape: ModelShape, workload: Workload
 ) -> Calibration | None:
     """All steps of the runs that went well; None when there were none."""
-    good = [(run, record) for run, record in measured if run.ok and record.workers]
+    good = [(run, record) for run, record in measured if run.ok]
     rows = [
         (run.setting, row)
         for run, record in good
         for row in timed_steps(record.steps, context_weight=_context_weight(record, workload))
     ]
     rows += [(BURSTS, row) for _, record in good for row in timed_steps(record.bursts)]
-    if not rows:
+    if not rows or (machine := good[0][1].machine) is None:
         return None
     record, tp = good[0][1], good[0][0].settings.parallel.tensor
     columns = {name: tuple(row[i] for _, row in rows) for i, name in enumerate(COLUMNS)}
     return Calibration(
-        gpu=record.workers[0].get("gpu") or "cpu",
-        device=record.workers[0]["device"],
+        gpu=machine.gpu or "cpu",
+        device=machine.device,
         model=shape,
         tp=tp,
-        vllm=record.versions["vllm"],
+        vllm=machine.vllm or "",
         eager=bool(record.engine.get("enforce_eager")),
         async_scheduling=record.engine.get("async_scheduling"),
         steps=StepSamples(setting=tuple(setting for setting, _ in rows), **columns),

@@ -81,7 +81,7 @@ class EngineRecord:
     started: str = field(default_factory=now)
     began: float = field(default_factory=time.monotonic)
     phase: str = "loading"
-    versions: dict[str, Any] = field(default_factory=dict)
+    machine: Machine | None = None  # known when it has started
     engine: dict[str, Any] = field(default_factory=dict)
     workers: list[dict[str, Any]] = field(default_factory=list)
     memory: list[dict[str, Any]] = field(default_factory=list)
@@ -146,16 +146,14 @@ def _follow(
             listener.phase(record.phase, detail)
         case "progress":
             listener.progress(event["done"], event["of"])
-        case "versions":
-            record.versions = {"vllm": event["vllm"], "torch": event["torch"]}
         case "accepted":
             record.engine = event["engine"]
         case "ready":
             record.start_s, record.engine = event["start_s"], event["engine"]
             record.workers = event["workers"]
-            machine = machine_of(record.workers, record.versions)
-            for name in MACHINE_FACTS if job.machine and machine else ():
-                then, today = getattr(job.machine, name), getattr(machine, name)
+            record.machine = machine_of(record.workers)
+            for name in MACHINE_FACTS if job.machine else ():
+                then, today = getattr(job.machine, name), getattr(record.machine, name)
                 if None not in (then, today) and then != today:
                     raise InputError(
                         f"cannot resume: earlier rows ran with {name} {then}, not {today}",
@@ -187,19 +185,16 @@ def _follow(
 # -- where it runs -------------------------------------------------------------------------------
 
 
-def machine_of(workers: Sequence[Mapping[str, Any]], versions: Mapping[str, Any]) -> Machine | None:
-    """None until an engine has started: only then is it known where it runs."""
-    if not workers:
-        return None
-    device, total = workers[0]["device"], workers[0].get("total_bytes")
+def machine_of(workers: Sequence[Mapping[str, Any]]) -> Machine:
+    first, total = workers[0], workers[0].get("total_bytes")
     return Machine(
-        device=device,
-        gpu=workers[0].get("gpu"),
-        gpus=len(workers) if device != "cpu" else 0,
+        device=first["device"],
+        gpu=first.get("gpu"),
+        gpus=len(workers) if first["device"] != "cpu" else 0,
         gpu_memory_gib=total / GIB if total else None,
-        driver=driver_version() if device == "cuda" else None,
-        vllm=versions.get("vllm"),
-        torch=versions.get("torch"),
+        driver=driver_version() if first["device"] == "cuda" else None,
+        vllm=first.get("vllm"),  # a demo has none
+        torch=first["torch"],
     )
 
 

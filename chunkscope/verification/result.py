@@ -1,7 +1,7 @@
 """What was measured: one run per setting, and the artefact that holds them."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -209,8 +209,3 @@ class Verification(Artefact):
 
     def run(self, name: str | None) -> Run | None:
         return next((run for run in self.runs if name is not None and run.is_called(name)), None)
-
-    def with_run(self, run: Run) -> "Verification":
-        """With one more run, which replaces one of the same setting."""
-        others = [other for other in self.runs if other.setting != run.setting]
-        return replace(self, runs=(*others, run))

@@ -20,7 +20,7 @@ from chunkscope.simulation.slo import Slo
 from chunkscope.simulation.workload import BATCH, Workload
 from chunkscope.verification.calibrate import bursts_for, calibration_of, calibration_path
 from chunkscope.verification.endpoint.client import measure_endpoint
-from chunkscope.verification.engine_run import EngineJob, EngineRecord, machine_of, measure
+from chunkscope.verification.engine_run import EngineJob, EngineRecord, measure
 from chunkscope.verification.outputs import sample_places, with_outputs_compared
 from chunkscope.verification.predicting import with_prediction
 from chunkscope.verification.prompts import RealPrompt, real_prompts
@@ -82,8 +82,10 @@ class VerifyOptions:
             object.__setattr__(self, name, several(getattr(self, name)))
         names = (name for text in several(self.against) for name in text.split(","))
         object.__setattr__(self, "against", tuple(n for n in names if n not in ("", "none")))
-        if not isinstance(self.engine_args, dict):
-            object.__setattr__(self, "engine_args", parse_engine_args(several(self.engine_args)))
+        given = self.engine_args
+        given = given if isinstance(given, dict) else parse_engine_args(several(given))
+        trusted = {"trust_remote_code": True} if self.trust_remote_code else {}
+        object.__setattr__(self, "engine_args", {**given, **trusted})
         for name, least in (("repeats", 1), ("timeout_s", 1), ("shared_prefix", 0)):
             if (value := getattr(self, name)) is not None and value < least:
                 raise UsageError(f"{name} must be at least {least}, not {value:g}")
@@ -92,12 +94,6 @@ class VerifyOptions:
                 "shared_prefix and --data cannot be used together",
                 hint="leave one of them out: real prompts have their own prefixes",
             )
-
-    @property
-    def for_every_engine(self) -> dict[str, Any]:
-        """Arguments of every engine; part of the artefact."""
-        trusted = {"trust_remote_code": True} if self.trust_remote_code else {}
-        return {**self.engine_args, **trusted}
 
 
 def verify(
@@ -132,17 +128,14 @@ def verify(
     engine_model, shape = model_for_engine(name, options.load_format)
     check_vocabulary(prompts, shape)
     subject = replace(fresh.model, name=name, parameters=shape.parameters.total)
-    fresh = replace(fresh, model=subject, options=options.for_every_engine)
+    fresh = replace(fresh, model=subject, options=options.engine_args)
     if resume is not None:
         fresh = resumed(fresh, Verification.load(resume), rows)
     job = EngineJob(
         python=options.python,
-        engine={
-            "model": engine_model,
-            "load_format": options.load_format,
-            **ALWAYS,
-            **options.for_every_engine,
-        },
+        engine={"model": engine_model, "load_format": options.load_format}
+        | ALWAYS
+        | options.engine_args,
         entry=plan.deployment.entry,
         workload=workload,
         request=replace(plan.request, slo=options.slo or plan.request.slo),
@@ -240,9 +233,9 @@ def measure_rows(
 ) -> Verification:
     """One row after the other, each saved as soon as it is measured."""
     measured: list[tuple[Run, EngineRecord]] = []
-    folder, order = report.output.parent, [row.name for row in rows]
+    folder, runs = report.output.parent, {run.setting: run for run in verification.runs}
     for number, row in enumerate(rows, start=1):
-        run = verification.run(row.name)
+        run = runs.get(row.name)
         if run is None or (job.output_places and run.ok and run.outputs is None):
             report.listener.setting(row.name, number, len(rows))
             # One row with bursts is enough: all of them share the model and the GPU.
@@ -250,14 +243,14 @@ def measure_rows(
             next_job = replace(job, machine=verification.machine, bursts=bursts)
             name = "".join(c if c.isalnum() else "-" for c in row.name).strip("-")
             run, record = measure(row, next_job, folder / f"verify-{name}.log", report.listener)
-            machine = verification.machine or machine_of(record.workers, record.versions)
+            machine = verification.machine or record.machine
             run = with_prediction(run, shape, machine, job.workload, job.request, job.entry)
             measured.append((run, record))
-            verification = replace(verification.with_run(run), machine=machine)
+            runs[row.name], verification = run, replace(verification, machine=machine)
             if not run.ok:
                 report.on_failure(run, record.log_text)
-        runs = sorted(verification.runs, key=lambda run: order.index(run.setting))
-        verification = with_outputs_compared(replace(verification, runs=tuple(runs)))
+        ordered = tuple(runs[one.name] for one in rows if one.name in runs)
+        verification = with_outputs_compared(replace(verification, runs=ordered))
         verification = judged(verification, job.request.slo)
         verification.save(report.output)
         calibration = calibration_of(measured, shape, job.workload)

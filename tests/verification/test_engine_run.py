@@ -36,10 +36,10 @@ STEPS = {
     "preemptions": 0,
 }
 ANSWER = {"sent": 0.0, "times": [0.01, 0.02], "counts": [1, 1], "cached": 0}
+WORKER = {"rank": 0, "device": "cpu", "vllm": "0.28.0", "torch": "2.11.0"}
 BEGUN = [
-    {"event": "versions", "vllm": "0.28.0", "torch": "2.11.0"},
     {"event": "accepted", "engine": {}},
-    {"event": "ready", "start_s": 1.0, "engine": {}, "workers": [{"rank": 0, "device": "cpu"}]},
+    {"event": "ready", "start_s": 1.0, "engine": {}, "workers": [WORKER]},
 ]
 REPEAT = {"event": "repeat", "repeat": 0, "answers": [ANSWER], "steps": STEPS}
 REPEAT |= {"memory": [{"rank": 0, "device_peak_bytes": 5}], "held": True, "emptied": True}
@@ -161,10 +161,9 @@ TIMED = {name: [1, 2, 3, 4] for name in COLUMNS} | {
 }
 
 
-def recorded(device: str = "cuda", **engine: bool) -> EngineRecord:
+def recorded(**engine: bool) -> EngineRecord:
     return EngineRecord(
-        versions={"vllm": "0.24.0", "torch": "2.11"},
-        workers=[{"device": device, "gpu": "NVIDIA H200", "total_bytes": 2**37}],
+        machine=Machine(device="cuda", gpu="NVIDIA H200", vllm="0.24.0"),
         engine={"async_scheduling": True, **engine},
         steps=[TIMED],
         bursts=[TIMED],

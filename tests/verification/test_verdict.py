@@ -157,15 +157,15 @@ def test_the_sample_is_spread_over_the_lengths_and_has_the_longest(requests, pla
 
 
 def test_the_reference_is_without_chunks_else_the_default_else_the_first() -> None:
-    measured = verification(failed("small"))
+    runs = [failed("small")]
     expected = {
         ("plan", 5): [(None, None)],
         ("default", 6): [("default", 0.0), (None, None)],
         ("off", 5): [("off", 1.0), ("off", 0.0), (None, None)],
     }
     for (setting, answer), compared in expected.items():
-        measured = with_outputs_compared(measured.with_run(answering(setting, answer)))
-        outputs = [r.outputs for r in measured.runs if r.outputs]
+        runs.append(answering(setting, answer))
+        outputs = [r.outputs for r in with_outputs_compared(verification(*runs)).runs if r.outputs]
         assert [(one.reference, one.equal) for one in outputs] == compared
 
 

@@ -21,17 +21,7 @@ from chunkscope.simulation.slo import Slo
 from chunkscope.simulation.workload import Request, Workload
 from chunkscope.verification.endpoint import metrics
 from chunkscope.verification.endpoint.metrics import Metrics
-from chunkscope.verification.endpoint.server import (
-    Connection,
-    RequestFailed,
-    Server,
-    key_for,
-    meet,
-    parse_address,
-    scrape,
-    unusable,
-    whole,
-)
+from chunkscope.verification.endpoint.server import Connection, RequestFailed, Server, meet, whole
 from chunkscope.verification.endpoint.stream import Received
 from chunkscope.verification.inside.chunkscope_prompts import SharingIds
 from chunkscope.verification.latencies import Answer, distribution_of, figures_of, median_of
@@ -63,12 +53,11 @@ def measure_endpoint(
 
     An error is raised for what makes no sense to send; what happens once it is sent is a result.
     """
-    address = parse_address(url)
     listener.setting(SETTING, 1, 1)
 
     async def measure() -> tuple[Machine, Subject, Run]:
         listener.phase("connecting")
-        async with Connection(address, key_for(address)) as connection:
+        async with Connection(url) as connection:
             server = await meet(connection, model)
             room = server.max_model_len
             sizes = [r.prompt_tokens + r.output_tokens for r in workload.requests]
@@ -82,7 +71,7 @@ def measure_endpoint(
             run = await _Client(connection, server, workload, prompts, listener, slo).run(
                 repeats, timeout_s
             )
-        machine = Machine(device="endpoint", vllm=server.version, endpoint=address)
+        machine = Machine(device="endpoint", vllm=server.version, endpoint=connection.address)
         name = connection.safe(server.model)
         return machine, Subject(name=name, load_format="endpoint"), run
 
@@ -169,7 +158,7 @@ class _Client:
                     f"{failure.message}",
                     hint="send real texts: name the datasets with --data",
                 ) from None
-            raise unusable(self.connection, failure) from None
+            raise self.connection.unusable(failure) from None
 
     async def _warm_up(self) -> None:
         """The longest prompt and a few others: what is slow the first time is slow here."""
@@ -276,7 +265,7 @@ class _Client:
     # -- one repeat ------------------------------------------------------------------------------
 
     async def _repeat(self, repeat: int) -> Figures:
-        before = await scrape(self.connection)
+        before = await self.connection.metrics()
         answers = await self._send(list(enumerate(self.workload.requests)), repeat=repeat)
         after = await self._settled(before, len(answers))
         self.answers += answers
@@ -317,11 +306,11 @@ class _Client:
     async def _settled(self, before: Metrics | None, sent: int) -> Metrics | None:
         """The metrics once all answers are in them."""
         deadline = time.monotonic() + SETTLE_S
-        after = await scrape(self.connection)
+        after = await self.connection.metrics()
         while before and after and time.monotonic() < deadline:
             finished = metrics.counted(before, after, metrics.FINISHED)
             if finished is None or finished >= sent:
                 break
             await asyncio.sleep(0.1)
-            after = await scrape(self.connection)
+            after = await self.connection.metrics()
         return after

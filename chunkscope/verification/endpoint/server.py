@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 from urllib.parse import urlsplit
 
 import orjson
@@ -23,9 +23,6 @@ from chunkscope.sources.base import printable
 from chunkscope.verification.endpoint import metrics
 from chunkscope.verification.endpoint.metrics import Metrics
 from chunkscope.vllm.log.failures import Status
-
-if TYPE_CHECKING:
-    import aiohttp
 
 PATIENCE_S = 30.0  # for what a server can say at once
 # vLLM closes a connection that was idle for 5 s, and a busy one just when it is used again.
@@ -79,38 +76,15 @@ class RequestFailed(Exception):  # noqa: N818  (it is what happened)
         return Status.REFUSED if self.code and 300 <= self.code < 500 else Status.DIED
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
-    status: int
-    body: bytes
-
-    def part(self, name: str) -> Any:
-        """One part of the object it holds; None where there is none."""
-        try:
-            content = orjson.loads(self.body)
-        except ValueError:
-            return None
-        return content.get(name) if isinstance(content, dict) else None
-
-    @property
-    def message(self) -> str:
-        """That of an error in any of the usual shapes, else the text itself."""
-        part = self.part("error") or self.part("detail") or self.part("message")
-        part = part.get("message") if isinstance(part, dict) else part
-        if isinstance(part, str):
-            return part
-        text = self.body.decode("utf-8", "replace")
-        return "" if "<html" in text.lower() else text
-
-
 class Connection:
     """Many requests at once to one host. It is made where an event loop runs."""
 
-    def __init__(self, address: str, key: str | None) -> None:
+    def __init__(self, url: str) -> None:
         import aiohttp
 
-        self.address, self._key = address, key or ""
-        if not (self._key.isascii() and self._key.isprintable() and self._key == self._key.strip()):
+        self.address = parse_address(url)
+        self._key = key = key_for(self.address) or ""
+        if not (key.isascii() and key.isprintable() and key == key.strip()):
             raise UsageError(
                 "the API key has characters that a key cannot have",
                 hint=f"is {KEY_VARIABLES} set to the key alone, without quotes or a newline?",
@@ -129,51 +103,56 @@ class Connection:
     async def __aexit__(self, *ignored: object) -> None:
         await self._session.close()
 
-    async def ask(self, path: str) -> Reply:
+    async def ask(self, path: str) -> bytes:
         """A question that is answered at once, or it is a failure."""
         try:
-            async with asyncio.timeout(PATIENCE_S), self._open("GET", path) as response:
-                return Reply(response.status, await whole(response.content.iter_any()))
+            async with asyncio.timeout(PATIENCE_S), self.stream(path) as parts:
+                return await whole(parts)
         except TimeoutError:
             raise RequestFailed(f"gave no answer within {PATIENCE_S:.0f} s") from None
 
     @asynccontextmanager
-    async def stream(self, path: str, body: bytes) -> AsyncIterator[AsyncIterator[bytes]]:
-        """The answer as it comes in; RequestFailed unless it is 200."""
-        async with self._open("POST", path, body) as response:
-            if response.status != HTTPStatus.OK:
-                body = await whole(response.content.iter_any())
-                raise self.refusal(Reply(response.status, body))
-            yield response.content.iter_any()
-
-    @asynccontextmanager
-    async def _open(
-        self, method: str, path: str, body: bytes | None = None
-    ) -> "AsyncIterator[aiohttp.ClientResponse]":
+    async def stream(
+        self, path: str, body: bytes | None = None
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
+        """The answer as it comes in; RequestFailed unless it is 200. A `body` is posted."""
         import aiohttp
 
-        url = self.address + path
+        method, url = "GET" if body is None else "POST", self.address + path
         try:
             async with self._session.request(
                 method, url, data=body, allow_redirects=False
             ) as response:
-                yield response
+                parts, status = response.content.iter_any(), response.status
+                if status != HTTPStatus.OK:
+                    message = self.safe(_message(await whole(parts)))
+                    raise RequestFailed(f"answered {status}{message and f': {message}'}", status)
+                yield parts
         except (aiohttp.ClientError, OSError) as error:
             detail = self.safe(str(error)) or type(error).__name__
             raise RequestFailed(f"cannot be reached: {detail}") from None
 
-    def refusal(self, reply: Reply) -> RequestFailed:
-        """What an answer other than 200 says, in a sentence."""
-        message = self.safe(reply.message)
-        return RequestFailed(
-            f"answered {reply.status}{f': {message}' if message else ''}", reply.status
-        )
+    async def metrics(self) -> Metrics | None:
+        """/metrics as it is now; None where there is none."""
+        with contextlib.suppress(RequestFailed):
+            return metrics.parse((await self.ask("/metrics")).decode("utf-8", "replace"))
+        return None
 
     def safe(self, text: str) -> str:
         """Text of a stranger as it can be shown: on one line, not too long, without the key."""
         text = text.replace(self._key, "***") if self._key else text
         text = printable(" ".join(text.split())).rstrip(".")
         return text if len(text) <= _QUOTED else text[: _QUOTED - 3] + "..."
+
+    def unusable(self, failure: RequestFailed) -> MissingError:
+        """A server that cannot be measured at all."""
+        if failure.code in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+            hint = f"put the right key into the environment variable {KEY_VARIABLES}"
+        elif failure.code and 300 <= failure.code < 400:
+            hint = "name the address it redirects to if you trust it: the key goes to no other host"
+        else:
+            hint = "is it running? Start it with `vllm serve MODEL`, or check the address"
+        return MissingError(f"{self.address} {failure.message}", hint=hint)
 
 
 async def whole(parts: AsyncIterator[bytes]) -> bytes:
@@ -184,6 +163,23 @@ async def whole(parts: AsyncIterator[bytes]) -> bytes:
         if len(body) > _MOST_BYTES:
             raise RequestFailed(f"sent an answer of more than {_MOST_BYTES >> 20} MB")
     return bytes(body)
+
+
+def _part(body: bytes, name: str) -> Any:
+    """One part of the object in an answer; None where there is none."""
+    try:
+        content = orjson.loads(body)
+    except ValueError:
+        return None
+    return content.get(name) if isinstance(content, dict) else None
+
+
+def _message(body: bytes) -> str:
+    """That of an error in any of the usual shapes, else the text itself."""
+    part = _part(body, "error") or _part(body, "detail") or _part(body, "message")
+    part = part.get("message") if isinstance(part, dict) else part
+    text = part if isinstance(part, str) else body.decode("utf-8", "replace")
+    return "" if "<html" in text.lower() else text
 
 
 # -- what a server tells about itself ------------------------------------------------------------
@@ -203,11 +199,11 @@ class Server:
 async def meet(connection: Connection, model: str | None) -> Server:
     """Find out who answers; an error of ours when that is nobody."""
     server = _choose(await _models(connection, model), model, connection)
-    reading = await scrape(connection)
+    reading = await connection.metrics()
     if reading is not None and reading.is_vllm:
         server = replace(server, is_vllm=True, metrics=reading)
     with contextlib.suppress(RequestFailed):
-        version = (await connection.ask("/version")).part("version") if server.is_vllm else None
+        version = _part(await connection.ask("/version"), "version") if server.is_vllm else None
         if isinstance(version, str):
             server = replace(server, version=connection.safe(version))
     return server
@@ -215,14 +211,11 @@ async def meet(connection: Connection, model: str | None) -> Server:
 
 async def _models(connection: Connection, model: str | None) -> list[Server]:
     try:
-        reply = await connection.ask("/v1/models")
+        listed = _part(await connection.ask("/v1/models"), "data")
     except RequestFailed as failure:
-        raise unusable(connection, failure) from None
-    if reply.status == HTTPStatus.NOT_FOUND and model is not None:
-        return []  # some servers have only the one thing they are there for
-    if reply.status != HTTPStatus.OK:
-        raise unusable(connection, connection.refusal(reply))
-    listed = reply.part("data")
+        if failure.code == HTTPStatus.NOT_FOUND and model is not None:
+            return []  # some servers have only the one thing they are there for
+        raise connection.unusable(failure) from None
     if not isinstance(listed, list):
         raise MissingError(
             f"{connection.address} answers, but not as an OpenAI-compatible server does",
@@ -248,23 +241,3 @@ def _choose(models: Sequence[Server], name: str | None, connection: Connection) 
     if name is not None and models and name not in names:
         raise UsageError(f"{address} does not serve {name}", hint=hint)
     return next((s for s in models if name in (None, s.model)), Server(model=name or ""))
-
-
-async def scrape(connection: Connection) -> Metrics | None:
-    """/metrics as it is now; None where there is none."""
-    with contextlib.suppress(RequestFailed):
-        reply = await connection.ask("/metrics")
-        if reply.status == HTTPStatus.OK:
-            return metrics.parse(reply.body.decode("utf-8", "replace"))
-    return None
-
-
-def unusable(connection: Connection, failure: RequestFailed) -> MissingError:
-    """A server that cannot be measured at all."""
-    if failure.code in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
-        hint = f"put the right key into the environment variable {KEY_VARIABLES}"
-    elif failure.code and 300 <= failure.code < 400:
-        hint = "name the address it redirects to if you trust it: the key goes to no other host"
-    else:
-        hint = "is it running? Start it with `vllm serve MODEL`, or check the address"
-    return MissingError(f"{connection.address} {failure.message}", hint=hint)

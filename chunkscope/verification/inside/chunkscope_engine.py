@@ -23,37 +23,30 @@ USAGE = {"serve": "OPENAI_API_SERVER", "llm": "LLM_CLASS", "other": "ENGINE_CONT
 LONGEST_BURST_S = 10.0
 
 
-class EventPipe:
-    """One line of JSON for each thing that happens."""
-
-    def __init__(self) -> None:
-        fd = int(os.environ["CHUNKSCOPE_EVENTS_FD"])
-        os.set_inheritable(fd, False)
-        self._pipe = os.fdopen(fd, "w", encoding="utf-8")
-
-    def tell(self, event: str, **facts: Any) -> None:
-        self._pipe.write(json.dumps({"event": event, **facts}) + "\n")
-        self._pipe.flush()
-
-
 def main() -> None:
-    events = EventPipe()
+    fd = int(os.environ["CHUNKSCOPE_EVENTS_FD"])
+    os.set_inheritable(fd, False)
+    events = os.fdopen(fd, "w", encoding="utf-8")
+
+    def tell(event: str, **facts: Any) -> None:
+        print(json.dumps({"event": event, **facts}), file=events, flush=True)
+
     with open(sys.argv[1], encoding="utf-8") as file:
         task = json.load(file)
-    events.tell("phase", phase="loading")
+    tell("phase", phase="loading")
     try:
-        asyncio.run(Measurement(task, events).go())
+        asyncio.run(Measurement(task, tell).go())
     except BaseException as error:  # whatever it is, it must be told before the process ends
-        events.tell("failed", kind=type(error).__name__, message=str(error)[:2_000])
+        tell("failed", kind=type(error).__name__, message=str(error)[:2_000])
         raise
-    events.tell("done")
+    tell("done")
 
 
 class Measurement:
     """One engine, from its start to the last repeat."""
 
-    def __init__(self, task: "dict[str, Any]", events: EventPipe) -> None:
-        self._task, self._events = task, events
+    def __init__(self, task: "dict[str, Any]", tell: "Callable[..., None]") -> None:
+        self._task, self._tell = task, tell
         self._engine: Any = None
 
     async def go(self) -> None:
@@ -61,70 +54,67 @@ class Measurement:
         config = self._start()
         begun = await self._ask("chunkscope_begin")
         start_s = time.perf_counter() - started
-        self._events.tell("ready", start_s=start_s, engine=facts(config), workers=begun)
+        self._tell("ready", start_s=start_s, engine=facts(config), workers=begun)
         try:
             await self._measure(config)
         finally:
             self._engine.shutdown()
 
     def _start(self) -> Any:
-        import torch
-        import vllm
         from vllm.engine.arg_utils import AsyncEngineArgs
         from vllm.usage.usage_lib import UsageContext
         from vllm.v1.engine.async_llm import AsyncLLM
 
-        self._events.tell("versions", vllm=vllm.__version__, torch=str(torch.__version__))
         args = AsyncEngineArgs(**self._task["engine"], worker_extension_cls=PROBE)
         usage = UsageContext[USAGE[self._task["entry"]]]
         config = args.create_engine_config(usage)
-        self._events.tell("accepted", engine=facts(config))
+        self._tell("accepted", engine=facts(config))
         self._engine = AsyncLLM.from_vllm_config(config, usage_context=usage)
         return config
 
     async def _measure(self, config: Any) -> None:
         sender = Sender(self._engine, self._task, vocab=config.model_config.get_vocab_size())
-        self._events.tell("phase", phase="warming up")
+        self._tell("phase", phase="warming up")
         await sender.warm_up(self._task["warm_up"])
         emptied = await self._forget()
         requests, most = self._task["requests"], self._task["concurrency"]
         for repeat in range(self._task["repeats"]):
-            self._events.tell("phase", phase="measuring", repeat=repeat)
+            self._tell("phase", phase="measuring", repeat=repeat)
             answers = await sender.send(requests, str(repeat), self._counting(len(requests)), most)
             steps = await self._steps()
             memory = await self._ask("chunkscope_memory")
             told = {"answers": answers, "steps": steps, "memory": memory, "held": sender.held}
-            self._events.tell("repeat", repeat=repeat, emptied=emptied, **told)
+            self._tell("repeat", repeat=repeat, emptied=emptied, **told)
             emptied = await self._forget()
         await self._check_outputs(sender, config.model_config.max_model_len)
-        self._events.tell("measured")
+        self._tell("measured")
         await self._sweep(sender, facts(config))
 
     async def _check_outputs(self, sender: Sender, max_model_len: int) -> None:
         """The same prompts twice, batched otherwise: what differs then is no matter of settings."""
         of = len(self._task["outputs"]["places"])
         for again in (False, True) if of else ():
-            self._events.tell("phase", phase="checking outputs")
+            self._tell("phase", phase="checking outputs")
             tell = self._counting(of)
             answers = await sender.outputs(tell, max_model_len=max_model_len, again=again)
-            self._events.tell("outputs", answers=answers)
+            self._tell("outputs", answers=answers)
             await self._forget()
 
     async def _sweep(self, sender: Sender, running: "dict[str, Any]") -> None:
         """Bursts of one kind each: a workload need not show what every step costs."""
         for number, (count, prompt, output) in enumerate(self._task["bursts"]):
-            self._events.tell("phase", phase="calibrating")
+            self._tell("phase", phase="calibrating")
             count = _fitting(count, prompt + output, running)
             if count * (prompt + output) > LONGEST_BURST_S * sender.tokens_per_s:
                 continue
             await sender.send([(prompt, output, 0.0, None)] * count, f"b{number}")
-            self._events.tell("burst", steps=await self._steps())
+            self._tell("burst", steps=await self._steps())
             await self._forget()
 
     def _counting(self, of: int) -> "Callable[[], None]":
         """To be called with every answer."""
         done = itertools.count(1)
-        return lambda: self._events.tell("progress", done=next(done), of=of)
+        return lambda: self._tell("progress", done=next(done), of=of)
 
     async def _steps(self) -> Any:
         return (await self._ask("chunkscope_steps"))[0]

@@ -21,8 +21,10 @@ class Probe:
 
     def chunkscope_begin(self) -> str:
         """From here on: peaks start at what is held now, and steps are recorded."""
+        import vllm
+
         memory = PeakMemory()
-        recorder = _Recorder(_clock(memory.on_gpu))
+        recorder = _Recorder(on_gpu=memory.on_gpu)
         self._chunkscope = (memory, recorder)
         run = self.model_runner.execute_model
 
@@ -31,7 +33,8 @@ class Probe:
             return run(scheduler_output, *args, **kwargs)
 
         self.model_runner.execute_model = execute_model
-        return json.dumps({"rank": getattr(self, "rank", 0), **machine(), **profiled(self)})
+        who = {"rank": getattr(self, "rank", 0), "vllm": vllm.__version__}
+        return json.dumps({**who, **machine(), **profiled(self)})
 
     def chunkscope_steps(self) -> str:
         """The steps since the last time this was asked."""
@@ -44,8 +47,10 @@ class Probe:
 def machine() -> "dict[str, Any]":
     if torch.cuda.is_available():
         device = torch.cuda.get_device_properties(torch.cuda.current_device())
-        return {"device": "cuda", "gpu": device.name, "total_bytes": device.total_memory}
-    return {"device": "cpu", "gpu": None, "total_bytes": None}
+        there = {"device": "cuda", "gpu": device.name, "total_bytes": device.total_memory}
+    else:
+        there = {"device": "cpu", "gpu": None, "total_bytes": None}
+    return {**there, "torch": str(torch.__version__)}
 
 
 def profiled(worker: Any) -> "dict[str, Any]":
@@ -106,19 +111,6 @@ def _resident(name: str) -> "int | None":
     return None
 
 
-def _clock(on_gpu: bool) -> Any:
-    """Marks on the GPU's own time line: with async scheduling the host runs ahead of it."""
-    if not on_gpu:
-        return time.perf_counter
-
-    def mark() -> Any:
-        event = torch.cuda.Event(enable_timing=True)
-        event.record()
-        return event
-
-    return mark
-
-
 class _Recorder:
     """What each step held. A step lasts until the next begins, unless the engine was idle."""
 
@@ -130,8 +122,8 @@ class _Recorder:
         "decode_context_tokens",
     )
 
-    def __init__(self, mark: Any) -> None:
-        self._mark = mark
+    def __init__(self, *, on_gpu: bool) -> None:
+        self._on_gpu = on_gpu
         self._prompt_tokens: dict[str, int] = {}
         self._reset()
 
@@ -142,6 +134,14 @@ class _Recorder:
         self._chunks: dict[str, int] = {}
         self._prefilling: set[str] = set()
         self._preempted = 0
+
+    def _mark(self) -> Any:
+        """On the GPU's own time line: with async scheduling the host runs ahead of it."""
+        if not self._on_gpu:
+            return time.perf_counter()
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event
 
     def see(self, step: Any) -> None:
         if not step.total_num_scheduled_tokens:
@@ -192,13 +192,10 @@ class _Recorder:
         """None for the last step, and where the engine waited for work after a step."""
         if not self._marks:
             return []
-        if not isinstance(self._marks[0], float):
+        if self._on_gpu:
             self._marks[-1].synchronize()
-        pairs = zip(self._marks, self._marks[1:], self._goes_on[1:])
-        return [_between(a, b) if goes_on else None for a, b, goes_on in pairs] + [None]
-
-
-def _between(first: Any, second: Any) -> float:
-    if isinstance(first, float):
-        return float(second - first)
-    return float(first.elapsed_time(second)) / 1000
+        durations: list[float | None] = []
+        for one, other, goes_on in zip(self._marks, self._marks[1:], self._goes_on[1:]):
+            seconds = one.elapsed_time(other) / 1000 if self._on_gpu else other - one
+            durations.append(seconds if goes_on else None)
+        return [*durations, None]

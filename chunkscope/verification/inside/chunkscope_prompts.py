@@ -19,12 +19,9 @@ class SharingIds:
         turns: defaultdict[int, count[int]] = defaultdict(count)  # by stretch, the ways it goes on
         self._turn_of_stretch = [next(turns[parent]) for parent, _ in stretches]
         self._turn_of_prompt = [next(turns[end]) for end in ends]
-        self._made: dict[int, list[int]] = {}
-        self._made_of = ""  # the seed
+        self._made: dict[tuple[str, int], list[int]] = {}  # by seed and stretch
 
     def prompt(self, seed: str, index: int, length: int) -> "list[int]":
-        if seed != self._made_of:
-            self._made, self._made_of = {}, seed
         parts, stretch = [], self._ends[index]
         while stretch >= 0:
             parts.append(self._stretch(seed, stretch))
@@ -34,11 +31,12 @@ class SharingIds:
         return ids + self._begun(rest, seed, self._ends[index], self._turn_of_prompt[index])
 
     def _stretch(self, seed: str, stretch: int) -> "list[int]":
-        if stretch not in self._made:
+        if (seed, stretch) not in self._made:
             parent, tokens = self._stretches[stretch]
             ids = random_ids(f"{seed}/stretch/{stretch}", tokens, self._ids)
-            self._made[stretch] = self._begun(ids, seed, parent, self._turn_of_stretch[stretch])
-        return self._made[stretch]
+            turn = self._turn_of_stretch[stretch]
+            self._made[seed, stretch] = self._begun(ids, seed, parent, turn)
+        return self._made[seed, stretch]
 
     def _begun(self, ids: "list[int]", seed: str, after: int, turn: int) -> "list[int]":
         if ids:
