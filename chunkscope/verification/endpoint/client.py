@@ -143,13 +143,12 @@ class _Client:
     # -- before anything is measured -------------------------------------------------------------
 
     async def _try_out(self) -> None:
-        """Does this server take our kind of prompt?"""
-        texts = [prompt.text for prompt in self.real]
-        prompt = min(texts, key=len) if texts else [RANDOM_IDS[0]] * 2
-        is_scored = bool(self.workload.likelihoods)
-        body = self._body(prompt, 1, "probe", is_scored=is_scored)
+        """Does this server take our kind of prompt? The shortest; a likelihood, if any is asked."""
+        requests, scored = self.workload.requests, self.workload.likelihoods
+        place = min(scored or range(len(requests)), key=lambda n: requests[n].prompt_tokens)
+        (body,) = self._bodies([(place, replace(requests[place], output_tokens=1))], repeat=-1)
         try:
-            await self._exchange(body, time.perf_counter(), is_scored=is_scored)
+            await self._exchange(body, time.perf_counter(), is_scored=place in scored)
         except RequestFailed as failure:
             # vLLM says 400; others have no such prompts, and some of them break on it.
             if not self.real and failure.code in (400, 415, 422, 500, 501):
@@ -175,50 +174,35 @@ class _Client:
 
     # -- what is sent ----------------------------------------------------------------------------
 
-    def _body(
-        self,
-        prompt: str | list[int],
-        tokens: int,
-        salt: str,
-        *,
-        is_scored: bool = False,
-        is_complete: bool = False,
-    ) -> bytes:
-        """What only vLLM understands is sent to vLLM only.
-
-        `is_scored`: log-probabilities of the prompt, which come in one piece. `is_complete`: a text
-        has its special tokens in it already.
-        """
-        is_vllm = self.server.is_vllm
-        body: dict[str, Any] = {"model": self.server.model, "prompt": prompt, "max_tokens": tokens}
-        body["temperature"] = 0
-        if not is_scored:
-            usage = {"include_usage": True} | ({"continuous_usage_stats": True} if is_vllm else {})
-            body |= {"stream": True, "stream_options": usage}
-        else:
-            body |= {"prompt_logprobs": 1} if is_vllm else {"echo": True, "logprobs": 1}
-        if is_vllm:
-            # Prompts with another salt share no prefix with this one.
-            body |= {"min_tokens": tokens, "ignore_eos": True, "cache_salt": f"{self.salt}/{salt}"}
-            if is_complete:
-                body["add_special_tokens"] = False
-        return orjson.dumps(body)
-
     def _bodies(self, requests: Sequence[tuple[int, Request]], repeat: int) -> list[bytes]:
-        w, real, scored = self.workload, self.real, self.workload.likelihoods
+        """By their places in the workload. What only vLLM understands is sent to vLLM only."""
+        w, real, is_vllm = self.workload, self.real, self.server.is_vllm
+        scored = w.likelihoods
         stretches = [(stretch.parent, stretch.tokens) for stretch in w.stretches]
         ids = SharingIds(stretches, [request.stretch for request in w.requests], RANDOM_IDS)
-        seed = f"{w.seed}/{self.salt}/{repeat}"
-        return [
-            self._body(
-                real[i].text if real else ids.prompt(seed, i, w.requests[i].prompt_tokens),
-                request.output_tokens,
-                f"{repeat}",
-                is_scored=i in scored,
-                is_complete=bool(real) and real[i].is_complete,
-            )
-            for i, request in requests
-        ]
+        seed, bodies = f"{w.seed}/{self.salt}/{repeat}", []
+        for place, request in requests:
+            tokens = request.output_tokens
+            prompt = real[place].text if real else ids.prompt(seed, place, request.prompt_tokens)
+            body: dict[str, Any] = {
+                "model": self.server.model,
+                "prompt": prompt,
+                "max_tokens": tokens,
+            }
+            body["temperature"] = 0
+            if place in scored:  # log-probabilities of the prompt, which come in one piece
+                body |= {"prompt_logprobs": 1} if is_vllm else {"echo": True, "logprobs": 1}
+            else:
+                along = {"continuous_usage_stats": True} if is_vllm else {}
+                body |= {"stream": True, "stream_options": {"include_usage": True, **along}}
+            if is_vllm:
+                # Prompts with another salt share no prefix with this one.
+                salt = f"{self.salt}/{repeat}"
+                body |= {"min_tokens": tokens, "ignore_eos": True, "cache_salt": salt}
+                if real and real[place].is_complete:  # its special tokens are in the text
+                    body["add_special_tokens"] = False
+            bodies.append(orjson.dumps(body))
+        return bodies
 
     async def _send(self, requests: Sequence[tuple[int, Request]], *, repeat: int) -> list[Answer]:
         """All at their times, at most so many under way; the first failure ends it."""
