@@ -182,11 +182,14 @@ def test_memory_is_measured() -> None:
 # -- bad input -----------------------------------------------------------------------------------
 
 
-def test_a_prompt_longer_than_the_context_is_refused() -> None:
+def test_a_prompt_longer_than_the_context_and_prefix_caching_are_refused() -> None:
     requests = requests_of((1_022,), more=4)
     model = model_of("GPT-2")
+    args = settings_for(model, requests, chunk=32)
     with pytest.raises(InputError, match=r"1,026.*1,024"):
-        generate(model, requests, settings_for(model, requests, chunk=32))
+        generate(model, requests, args)
+    with pytest.raises(InputError, match="prefix"):
+        generate(model, requests, replace(args, enable_prefix_caching=True))
 
 
 def test_a_model_that_attends_otherwise_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,17 +198,4 @@ def test_a_model_that_attends_otherwise_is_refused(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(model.config, "layer_types", ["linear_attention", "full_attention"])
     with pytest.raises(InputError, match=r"Qwen2ForCausalLM.*linear"):
         generate(model, requests, settings_for(model, requests, chunk=None))
-    monkeypatch.undo()
-    dynamic = {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4}
-    monkeypatch.setattr(model.config, "rope_parameters", dynamic)
-    with pytest.raises(InputError, match="rotary"):
-        generate(model, requests, settings_for(model, requests, chunk=None))
     assert model.config._attn_implementation == "sdpa", "as it was"
-
-
-def test_prefix_caching_is_refused() -> None:
-    requests = requests_of((9,))
-    model = model_of("Llama")
-    args = replace(settings_for(model, requests, chunk=None), enable_prefix_caching=True)
-    with pytest.raises(InputError, match="prefix"):
-        generate(model, requests, args)

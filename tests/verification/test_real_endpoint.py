@@ -17,7 +17,6 @@ import pytest
 
 from chunkscope.console import Progress
 from chunkscope.diagnosis.doctor import doctor
-from chunkscope.errors import MissingError
 from chunkscope.planning.recommend import recommend
 from chunkscope.simulation.workload import Workload
 from chunkscope.verification.endpoint.client import measure_endpoint
@@ -153,13 +152,6 @@ def test_likelihoods_come_in_one_piece(served):
     assert tokens(run.figures) == pytest.approx(len(MIXED))
 
 
-@pytest.mark.parametrize("key", ["", "sk-of-somebody-else"])
-def test_a_key_that_is_missing_or_wrong(served, key, monkeypatch):
-    monkeypatch.setenv("CHUNKSCOPE_API_KEY", key)
-    with pytest.raises(MissingError, match="401"):
-        measure(served, workload(40))
-
-
 def test_real_texts_are_sent_as_text_and_counted_by_the_server(served):
     texts = tuple(f"{number:03}".ljust(length, "x") for number, length in enumerate(MIXED))
     # As rendered chats are: the server adds no <s>.
@@ -171,14 +163,6 @@ def test_real_texts_are_sent_as_text_and_counted_by_the_server(served):
     run = measure(served, workload(100, 50), prompts=prompts, repeats=1)[2]
     assert run.figures.input_tokens_per_s * run.figures.makespan_s == pytest.approx(302)
     assert run.notes[0].values == {"counted": 302, "sent": 150}
-
-
-def test_what_the_server_refuses_is_told_though_a_key_was_sent(served):
-    run = measure(served, workload(*[40] * 3), prompts=real("y", "y" * 3_000, "y", complete=True))[
-        2
-    ]
-    assert run.status is Status.REFUSED
-    assert "2048" in run.failure.values["detail"]
 
 
 def test_the_doctor_watches_a_server_at_work(served, installed):

@@ -163,21 +163,9 @@ def test_each_setting_is_a_row_and_nothing_is_left_running(measured) -> None:
     assert [run.setting for run in result.runs] == ["plan", "off"]
     assert all(run.ok and len(run.repeats) == 2 for run in result.runs)
     assert (result.machine.device, result.verdict is not None) == ("cpu", True)
+    lengths = Counter(request.prompt_tokens for request in result.workload.requests)
+    assert lengths == Counter(SHORT * 2 + LONG)
     place.wait_until_nothing_is_left()
-
-
-def test_chunks_are_as_many_as_the_scheduler_must_make(measured) -> None:
-    """The budget is ample, so only the threshold cuts: ceil(tokens / threshold) steps a prompt."""
-    _, result = measured
-    lengths = [request.prompt_tokens for request in result.workload.requests]
-    assert Counter(lengths) == Counter(SHORT * 2 + LONG)
-    off, capped = result.run("off"), result.run("plan")
-    assert off.engine["enable_chunked_prefill"] is False
-    assert {(r.chunked_prompts, r.chunks_max) for r in off.repeats} == {(0, 1)}
-    threshold = capped.settings.long_prefill_token_threshold
-    assert 0 < threshold < min(LONG)
-    expected = (sum(length > threshold for length in LONG), -(-max(LONG) // threshold))
-    assert {(r.chunked_prompts, r.chunks_max) for r in capped.repeats} == {expected}
 
 
 def test_every_token_that_was_asked_for_came_and_none_out_of_the_cache(measured) -> None:
@@ -210,10 +198,13 @@ def test_the_simulator_makes_the_steps_that_the_engine_made(measured) -> None:
     how = {"request": PlanRequest(), "deployment": there, "workload": result.workload}
     for run in result.runs:
         assert run.notes == ()
+        is_off = run.is_called("off")
+        assert run.engine["enable_chunked_prefill"] is (not is_off)
         simulated = simulated_as_measured(run, Simulator(**how))
         for name in ("steps", "chunked_prompts", "chunks_max", "preemptions"):
             expected = {getattr(simulated.figures, name)}
             assert {getattr(repeat, name) for repeat in run.repeats} == expected
+        assert bool(run.figures.chunked_prompts) is (not is_off)
 
 
 def test_outputs_are_compared_with_those_without_chunks(measured) -> None:

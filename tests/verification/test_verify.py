@@ -22,7 +22,6 @@ from chunkscope.verification.verify import (
     warm_up,
 )
 from chunkscope.vllm.flags import release
-from chunkscope.vllm.footprint import memory
 from chunkscope.vllm.log.failures import Status
 from chunkscope.vllm.settings import Settings
 from tests.build import (
@@ -137,16 +136,6 @@ def test_a_row_with_other_settings_is_measured_again_where_the_machine_is_now() 
     changed = [SettingRow(name="plan", settings=Settings(max_num_batched_tokens=4_096))]
     again = resume(verification(run("plan", 1.0)), changed, machine=None)
     assert (again.runs, again.machine) == ((), None)
-
-
-def test_what_is_written_is_read_back_equal(tmp_path) -> None:
-    bill = memory("qwen3-8b", "h100").memory
-    first = run("plan", 10.0, 9.0, same_as=("default",), predicted=bill)
-    measured = verification(first, failed("off"), options={"enforce_eager": True})
-    measured.save(tmp_path / "verify.json")
-    assert Verification.load(tmp_path / "verify.json") == measured
-    assert measured.run("default") is first
-    assert measured.run("nothing") is None
 
 
 # -- which rows there are, and which of them are one ----------------------------------------------

@@ -188,8 +188,8 @@ class _Client:
                 "model": self.server.model,
                 "prompt": prompt,
                 "max_tokens": tokens,
+                "temperature": 0,
             }
-            body["temperature"] = 0
             if place in scored:  # log-probabilities of the prompt, which come in one piece
                 body |= {"prompt_logprobs": 1} if is_vllm else {"echo": True, "logprobs": 1}
             else:
