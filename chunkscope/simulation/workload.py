@@ -20,7 +20,7 @@ from chunkscope.prompts.harness.log import LONGEST_FIRST
 from chunkscope.vllm.enums import SendOrder, Task
 
 BATCH, GIVEN, AS_IN_TRACE = "batch", "given", "trace"
-VERIFY_SCHEMA = "chunkscope/verify/4"  # the artefact that holds a workload
+VERIFY_SCHEMA = "chunkscope/verify/5"  # the artefact that holds a workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -186,12 +186,11 @@ def _follow(
 
 
 def machine_of(workers: Sequence[Mapping[str, Any]]) -> Machine:
-    first, total = workers[0], workers[0].get("total_bytes")
+    first = workers[0]
     return Machine(
         device=first["device"],
         gpu=first.get("gpu"),
         gpus=len(workers) if first["device"] != "cpu" else 0,
-        gpu_memory_gib=total / GIB if total else None,
         driver=driver_version() if first["device"] == "cuda" else None,
         vllm=first.get("vllm"),  # a demo has none
         torch=first["torch"],

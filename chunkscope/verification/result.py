@@ -9,6 +9,7 @@ from chunkscope.artefacts.artefact import Artefact, frame, now
 from chunkscope.artefacts.figures import Figures, figures_row
 from chunkscope.artefacts.note import Note
 from chunkscope.hardware.memory import Memory
+from chunkscope.simulation.slo import Slo
 from chunkscope.simulation.workload import VERIFY_SCHEMA, Workload
 from chunkscope.vllm.log.failures import Status
 from chunkscope.vllm.settings import Settings
@@ -117,7 +118,6 @@ class Machine:
     device: str  # cuda, cpu, endpoint
     gpu: str | None = None
     gpus: int = 0
-    gpu_memory_gib: float | None = None
     driver: str | None = None
     vllm: str | None = None
     torch: str | None = None
@@ -185,12 +185,12 @@ class Verification(Artefact):
     source: PromptSource
     repeats: int
     runs: tuple[Run, ...]
+    slo: Slo = ()  # the limits that figures and verdict are about
     measured: EngineKind = EngineKind.VLLM
     options: dict[str, Any] = field(default_factory=dict)  # arguments of every engine
     machine: Machine | None = None
     verdict: MeasuredVerdict | None = None
     plan_digest: str | None = None
-    profile_digest: str | None = None
     command: tuple[str, ...] = ()
     created: str = field(default_factory=now)
     version: str = ""

@@ -10,7 +10,6 @@ from enum import StrEnum
 
 from chunkscope.artefacts.figures import BY_KEY, MAKESPAN, TIGHTEST_LIMIT, Figure
 from chunkscope.planning.choose import WORTH, WORTH_ROOM
-from chunkscope.simulation.slo import Slo
 from chunkscope.simulation.workload import BATCH
 from chunkscope.verification.result import (
     DEFAULT,
@@ -91,20 +90,20 @@ def worse_figures(run: Run, other: Run) -> list[Figure]:
 # -- the plan ------------------------------------------------------------------------------------
 
 
-def goal_of(arrivals: str, slo: Slo = ()) -> Figure:
+def goal_of(v: Verification) -> Figure:
     """The figure that decides: of all figures, what the plan was made for. Less is better."""
-    if slo:
+    if v.slo:
         return TIGHTEST_LIMIT
     # At a given rate the last request ends when it ends: what differs is how long each waits.
-    return MAKESPAN if arrivals == BATCH else BY_KEY["e2e_s.p95"]
+    return MAKESPAN if v.workload.arrivals == BATCH else BY_KEY["e2e_s.p95"]
 
 
-def judged(v: Verification, slo: Slo = ()) -> Verification:
+def judged(v: Verification) -> Verification:
     """With a verdict, once the plan was run."""
     plan = v.run(PLAN)
     if plan is None:
         return v
-    goal = goal_of(v.workload.arrivals, slo)
+    goal = goal_of(v)
     default = v.run(DEFAULT) or (None if arguments(plan) else plan)
     best = _best([run for run in v.runs if run is not plan], plan, default, goal)
     use = best or (plan if plan.ok else None)

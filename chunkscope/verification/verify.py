@@ -138,7 +138,7 @@ def verify(
         | options.engine_args,
         entry=plan.deployment.entry,
         workload=workload,
-        request=replace(plan.request, slo=options.slo or plan.request.slo),
+        request=replace(plan.request, slo=fresh.slo),
         warm_up=warm_up(workload, plan, profile),
         repeats=options.repeats,
         timeout_s=options.timeout_s,
@@ -175,7 +175,7 @@ def verify_endpoint(
         prompts=prompts,
         timeout_s=options.timeout_s,
         listener=report.listener,
-        slo=options.slo or plan.request.slo,
+        slo=fresh.slo,
     )
     kind = EngineKind.SERVER
     measured = replace(fresh, model=subject, runs=(run,), measured=kind, machine=machine)
@@ -206,12 +206,13 @@ def resumed(fresh: Verification, old: Verification, rows: Sequence[SettingRow]) 
     differs = {
         "model": fresh.model != old.model,
         "workload": fresh.workload != old.workload or fresh.source != old.source,
+        "limits": fresh.slo != old.slo,
         "number of repeats": fresh.repeats != old.repeats,
         "engine options": fresh.options != old.options,
     }
     if what := next((name for name, is_so in differs.items() if is_so), None):
         raise InputError(
-            f"cannot resume: the {what} differs from that of the earlier run",
+            f"cannot resume: not the {what} of the earlier run",
             hint="use the same options, or leave --resume out to measure everything again",
         )
     # Without a machine no engine ever started: where it was tried is not known.
@@ -251,7 +252,7 @@ def measure_rows(
                 report.on_failure(run, record.log_text)
         ordered = tuple(runs[one.name] for one in rows if one.name in runs)
         verification = with_outputs_compared(replace(verification, runs=ordered))
-        verification = judged(verification, job.request.slo)
+        verification = judged(verification)
         verification.save(report.output)
         calibration = calibration_of(measured, shape, job.workload)
         if calibration is not None:
@@ -320,8 +321,8 @@ def begun(
         source=source,
         repeats=options.repeats,
         runs=(),
+        slo=options.slo or plan.request.slo,
         plan_digest=plan.digest(),
-        profile_digest=profile.digest(),
         command=tuple(options.command),
     )
     return fresh, prompts

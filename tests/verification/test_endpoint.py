@@ -233,14 +233,16 @@ def test_without_a_count_each_piece_is_one_and_it_is_noted():
 class Metered:
     """Metrics that go on with every answer, as those of a vLLM before 0.12 would."""
 
-    def __init__(self, others: int = 0) -> None:
-        self.finished, self.others = 0, others
+    def __init__(self, others: int = 0, hangs_after: int = 99) -> None:
+        self.finished, self.others, self.left = 0, others, hangs_after
 
     async def answer(self, request):
         self.finished += 1 + self.others
         return await streamed("a", "b", "c")(request)
 
     async def metrics(self, _):
+        self.left -= 1
+        await asyncio.sleep(600 * (self.left < 0))
         done = self.finished
         counts = {"preemptions": 2 * done, "queries": 100 * done, "hits": 25 * done}
         return web.Response(text=VLLM.format(finished=done, **counts))
@@ -322,6 +324,9 @@ def test_a_server_that_hangs_is_a_timeout():
     assert time.monotonic() - begun < 300  # the requests on their way ended, too
     assert (run.status, run.failure.code) == (Status.TIMEOUT, "server_timeout")
     assert run.failure.values == {"seconds": 2.0, "phase": "measuring", "answered": 0, "sent": 3}
+    with Metered(hangs_after=4).server() as server:  # at /metrics, before the second repeat
+        run = measure(server, timeout_s=4.0)[2]
+    assert (run.failure.values["answered"], run.failure.values["sent"]) == (0, 0)
 
 
 # -- the key -------------------------------------------------------------------------------------

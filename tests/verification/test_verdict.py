@@ -20,7 +20,7 @@ LIMITS = read_slo("ttft_p95=1s,itl_p99=50ms")
 
 
 def verdict(*runs, slo=(), **more) -> MeasuredVerdict:
-    return judged(verification(*runs, **more), slo).verdict
+    return judged(verification(*runs, slo=slo, **more)).verdict
 
 
 @pytest.mark.parametrize(

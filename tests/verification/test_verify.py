@@ -9,6 +9,7 @@ from chunkscope.console import Progress
 from chunkscope.errors import InputError, MissingError, UsageError
 from chunkscope.models import find_model, known_model
 from chunkscope.prefixes.sharing import Stretch
+from chunkscope.simulation.slo import read_slo
 from chunkscope.verification.prompts import RealPrompt
 from chunkscope.verification.result import PromptSource, Verification
 from chunkscope.verification.settings import SettingRow, parse_engine_args, parse_point, rows_of
@@ -122,6 +123,7 @@ def test_a_resumed_run_keeps_the_rows_that_are_final_under_the_names_of_today() 
     ("change", "what"),
     [
         ({"repeats": 9}, "number of repeats"),
+        ({"slo": read_slo("ttft_p95=1s")}, "limits"),  # rows were judged by others
         ({"source": PromptSource(datasets=("gsm8k",))}, "workload"),
         ({"workload": replace(WORKLOAD, stretches=(Stretch(parent=-1, tokens=32),))}, "workload"),
         ({"options": {"enforce_eager": True}}, "engine options"),

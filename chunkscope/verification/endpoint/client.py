@@ -131,7 +131,7 @@ class _Client:
         )
 
     def _begin(self, phase: str, detail: str = "") -> None:
-        self.phase, self.sent = phase, 0
+        self.phase, self.sent, self.answered = phase, 0, 0
         self.listener.phase(phase, detail)
 
     def _failure(self, code: str, **values: Any) -> Note:

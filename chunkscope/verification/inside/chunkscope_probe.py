@@ -46,11 +46,10 @@ class Probe:
 
 def machine() -> "dict[str, Any]":
     if torch.cuda.is_available():
-        device = torch.cuda.get_device_properties(torch.cuda.current_device())
-        there = {"device": "cuda", "gpu": device.name, "total_bytes": device.total_memory}
+        device, gpu = "cuda", torch.cuda.get_device_name()
     else:
-        there = {"device": "cpu", "gpu": None, "total_bytes": None}
-    return {**there, "torch": str(torch.__version__)}
+        device, gpu = "cpu", None
+    return {"device": device, "gpu": gpu, "torch": str(torch.__version__)}
 
 
 def profiled(worker: Any) -> "dict[str, Any]":
