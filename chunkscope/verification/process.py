@@ -55,32 +55,34 @@ class EngineProcess:
 @contextmanager
 def engine_process(python: str, task: dict[str, Any], log: Path) -> Iterator[EngineProcess]:
     """When this context is left, nothing of the engine is left either."""
-    with tempfile.TemporaryDirectory(prefix="chunkscope-") as folder:
-        file = Path(folder) / "task.json"
+    with (
+        tempfile.TemporaryFile() as file
+    ):  # without a name: it goes with chunkscope, however that goes
         try:
-            file.write_text(json.dumps(task), encoding="utf-8")
+            file.write(json.dumps(task).encode())
+            file.seek(0)
             log.parent.mkdir(parents=True, exist_ok=True)
             log.write_bytes(b"")
         except OSError as error:
             raise InputError(
-                f"cannot write {error.filename}: {error.strerror}",
+                f"cannot write {error.filename or tempfile.gettempdir()}: {error.strerror}",
                 hint="choose another place with --output",
             ) from error
         guard = [sys.executable, "-I", str(INSIDE / "chunkscope_guard.py"), str(log.absolute())]
-        engine = [python, str(INSIDE / "chunkscope_engine.py"), str(file)]
         events, write = os.pipe()
         folders = (str(INSIDE), str(PROGRAM.parent), os.environ.get("PYTHONPATH", ""))
         environment = {
             "PYTHONPATH": os.pathsep.join(filter(None, folders)),
             "CHUNKSCOPE_EVENTS_FD": str(write),
+            "CHUNKSCOPE_TASK_FD": str(file.fileno()),
             "VLLM_NO_USAGE_STATS": "1",  # nothing is sent anywhere
             "PYTHONUNBUFFERED": "1",
         }
         running = subprocess.Popen(  # noqa: S603
-            [*guard, *engine],
+            [*guard, python, str(INSIDE / "chunkscope_engine.py")],
             stdin=subprocess.PIPE,
             env={**os.environ, **environment},
-            pass_fds=[write],
+            pass_fds=[write, file.fileno()],
             start_new_session=True,
         )
         os.close(write)

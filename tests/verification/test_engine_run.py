@@ -1,6 +1,8 @@
 """What becomes of an engine, played by a script. test_real_verify.py has real ones."""
 
 import json
+import os
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -137,6 +139,23 @@ def test_whatever_an_engine_ends_with_is_a_row(tmp_path, code, ended) -> None:
     run, _ = measured(tmp_path, *BEGUN, code=code)
     assert run.status is Status.DIED
     assert ended in run.failure.values.values()
+
+
+def test_a_task_reaches_its_engine_and_no_file_of_it_outlives_chunkscope(tmp_path) -> None:
+    engine, temporary = tmp_path / "python", tmp_path / "temporary"
+    engine.write_text(f"#!{sys.executable}\nimport sys\nprint(sys.stdin.read())\n")
+    engine.chmod(0o755)
+    temporary.mkdir()
+    program = (
+        "import os\nfrom pathlib import Path\n"
+        "from chunkscope.verification.process import engine_process\n"
+        f"with engine_process({str(engine)!r}, {{'seed': 7}}, Path('log')) as process:\n"
+        "    list(process.events())\n    os.kill(os.getpid(), 9)\n"
+    )
+    environment = {**os.environ, "TMPDIR": str(temporary)}
+    subprocess.run([sys.executable, "-c", program], cwd=tmp_path, env=environment, check=False)
+    assert json.loads((tmp_path / "log").read_text()) == {"seed": 7}
+    assert list(temporary.iterdir()) == []
 
 
 def test_what_was_not_as_it_should_be_is_noted_once(tmp_path) -> None:

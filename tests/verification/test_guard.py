@@ -31,19 +31,20 @@ def guarded(tmp_path):
     with ExitStack() as running:
 
         def start(program):
-            read, write = os.pipe()
+            (read, write), nothing = os.pipe(), os.open(os.devnull, os.O_RDONLY)
+            fds = {"CHUNKSCOPE_EVENTS_FD": str(write), "CHUNKSCOPE_TASK_FD": str(nothing)}
             log = tmp_path / "log"
             guard = [sys.executable, "-I", str(INSIDE / "chunkscope_guard.py"), str(log)]
             process = running.enter_context(
                 started(
                     [*guard, sys.executable, "-c", program],
                     stdin=subprocess.PIPE,
-                    env={**os.environ, "CHUNKSCOPE_EVENTS_FD": str(write)},
-                    pass_fds=[write],
+                    env={**os.environ, **fds},
+                    pass_fds=[write, nothing],
                 )
             )
-            os.close(write)
-            os.close(read)
+            for fd in (read, write, nothing):
+                os.close(fd)
             return process, log
 
         yield start

@@ -1,6 +1,6 @@
 """Start one vLLM engine, send it the workload, and tell what happened as lines of JSON.
 
-    CHUNKSCOPE_EVENTS_FD=3 python chunkscope_engine.py TASK_FILE 3>answers
+    CHUNKSCOPE_EVENTS_FD=3 python chunkscope_engine.py <task.json 3>answers
 
 The engine is vLLM's own asynchronous one, as `vllm serve` runs it, without HTTP in between. What
 vLLM prints goes to the log.
@@ -31,8 +31,7 @@ def main() -> None:
     def tell(event: str, **facts: Any) -> None:
         print(json.dumps({"event": event, **facts}), file=events, flush=True)
 
-    with open(sys.argv[1], encoding="utf-8") as file:
-        task = json.load(file)
+    task = json.load(sys.stdin)
     tell("phase", phase="loading")
     try:
         asyncio.run(Measurement(task, tell).go())

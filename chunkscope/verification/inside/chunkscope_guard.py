@@ -2,10 +2,10 @@
 
     python chunkscope_guard.py LOG COMMAND...
 
-Leads a process group of its own and starts COMMAND in it. When COMMAND ends, or stdin does (it
-does when chunkscope is gone, however it went), everything in the group is killed; Python's resource
-trackers last, as they remove the shared memory of those that were killed. Imports nothing heavy: no
-native code of the engine can keep it from watching.
+Leads a process group of its own and starts COMMAND in it, with its task as stdin. When COMMAND
+ends, or the guard's stdin does (when chunkscope is gone, however it went), everything in the group
+is killed; Python's resource trackers last, as they remove the shared memory of those that were
+killed. Imports nothing heavy: no native code of the engine can keep it from watching.
 """
 
 import contextlib
@@ -23,11 +23,9 @@ TRACKER = b"multiprocessing.resource_tracker"  # in its command line
 def main() -> None:
     log, *command = sys.argv[1:]
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # chunkscope decides what Ctrl-C means
-    events = int(os.environ["CHUNKSCOPE_EVENTS_FD"])
+    events, task = (int(os.environ[f"CHUNKSCOPE_{name}_FD"]) for name in ("EVENTS", "TASK"))
     with open(log, "ab", buffering=0) as out:
-        engine = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, pass_fds=[events]
-        )
+        engine = subprocess.Popen(command, stdin=task, stdout=out, stderr=out, pass_fds=[events])
     os.close(events)
     code = watch(engine)
     leave_nothing(engine)
