@@ -161,12 +161,6 @@ def test_the_reference_is_without_chunks_else_the_default_else_the_first() -> No
         assert [(one.reference, one.equal) for one in outputs] == compared
 
 
-def test_an_answer_that_goes_on_is_another_answer() -> None:
-    longer = RunOutputs(answers=((5, 6), (7,)), again=1.0)
-    runs = (run("plan", outputs=longer), answering("off", 5, 7))
-    assert with_outputs_compared(verification(*runs)).runs[0].outputs.equal == 0.5
-
-
 def test_no_more_differences_than_sending_again_makes_are_noise() -> None:
     reference = RunOutputs(answers=(), again=0.9)
     for equal, noise in ((0.95, True), (0.9, True), (0.85, False)):
