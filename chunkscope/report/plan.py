@@ -34,16 +34,16 @@ def sections(plan: Plan) -> list[Section]:
 
 def _alone(plan: Plan) -> Table | None:
     """The datasets in the data's order: time, and the length rule."""
-    costs = plan.cost.datasets if plan.cost else {}
+    costs = {**plan.cost.datasets, "all together": plan.cost} if plan.cost else {}
     lines = list(plan.decisions.items())
     if len(plan.decisions) > 1 and plan.request.dataset is None:
         lines.append(("all together", plan.decision))
     rows = []
     for name, one in lines:
-        time = seconds(costs[name].hours * 3_600) if name in costs else None
+        time = [seconds(costs[name].hours * 3_600) if name in costs else None] if costs else []
         over = share(one.chunks.share) if one.chunks.prompts else None
-        rows.append((name, time, one.mode.value, one.threshold, over))
-    heads = ("dataset", "time", "length rule", "threshold", "over it")
+        rows.append((name, *time, one.mode.value, one.threshold, over))
+    heads = ("dataset", *["time"] * bool(costs), "length rule", "threshold", "over it")
     return table_of(heads, rows, words=("length rule",), strong=[len(rows) - 1])
 
 
