@@ -57,12 +57,13 @@ def choose(p: Problem, decision: Decision) -> tuple[Advice, tuple[SimulatedRun, 
 
 
 def by_simulation(p: Problem) -> tuple[Advice, Settings]:
-    """Search on a part of the requests, then judge the best besides vLLM's default on all of them.
-
-    It comes back, too, whether it is advised or not."""
+    """Search on a part of the requests, then judge the best besides vLLM's default on all: it comes
+    back, too. At a rate nothing is gained where that default keeps the limits come what may."""
     every, default = p.simulator(), p.default
     hopeless = p.request.slo and broken_alone(*every.engine(default))
-    best = default if hopeless or _floods(p) else _finalist(p)
+    keeps = p.request.is_open and every.keeps_limits(default)
+    is_enough = keeps and not _breaks_with(p, default)
+    best = default if hopeless or is_enough or _floods(p) else _finalist(p)
     kept, rate, gpus = any(map(every.keeps_limits, (default, best))), None, None
     if p.request.slo and not hopeless and not kept:
         best, rate = _fastest_instead(p)
@@ -75,7 +76,7 @@ def by_simulation(p: Problem) -> tuple[Advice, Settings]:
         gain = theirs / ours - 1 if ours else 0.0
         is_worth = every.keeps_limits(best) and gain >= WORTH
         if p.request.is_open:
-            is_worth = ours <= 1 and (theirs - ours >= WORTH_ROOM or theirs > 1)
+            is_worth = ours <= 1 and theirs - ours >= WORTH_ROOM
         least, doubt = _least(p, best, gain) if is_worth else (gain, None)
         chosen = best if is_worth and least > 0 else default
     kind = AdviceKind.SET if chosen != default else AdviceKind.KEEP
