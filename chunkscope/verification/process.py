@@ -55,9 +55,7 @@ class EngineProcess:
 @contextmanager
 def engine_process(python: str, task: dict[str, Any], log: Path) -> Iterator[EngineProcess]:
     """When this context is left, nothing of the engine is left either."""
-    with (
-        tempfile.TemporaryFile() as file
-    ):  # without a name: it goes with chunkscope, however that goes
+    with tempfile.TemporaryFile() as file:  # without a name: it goes with chunkscope, however
         try:
             file.write(json.dumps(task).encode())
             file.seek(0)
