@@ -139,7 +139,7 @@ plan = true
 """
 MEASURED = """[gate.memory.measured]
 activation_peak = "1MiB"
-kv_requests_of_p95 = 9000
+device_peak = "1GiB"
 [gate.speed]
 ttft_p95 = "1ms"
 output_tokens_per_s = 1

@@ -22,6 +22,8 @@ from chunkscope.gating.check import Key, Relation
 
 BUDGET, PROJECT = Path("chunkscope.toml"), Path("pyproject.toml")
 HINT = "write a budget with `chunkscope gate --init`"
+# What pydantic misses of a type; else a table.
+WANTED = {"tuple_type": "a list", "bool_type": "true or false", "string_type": "text"}
 
 
 # -- what may be limited ---------------------------------------------------------------------------
@@ -56,7 +58,7 @@ MOVES = tuple(Limit(key, SHARE, Relation.WITHIN) for key in ("p50", "p95", "max"
 DATASETS = tuple(Limit(key, COUNT) for key in ("new_datasets", "vanished_datasets"))
 MEMORY = (
     *(limit for limit in _FIGURES if limit.unit is SIZE),
-    Limit("kv_requests_of_p95", COUNT, Relation.AT_LEAST),
+    Limit("kv_requests_of_p95", COUNT, Relation.AT_LEAST),  # predicted alone
 )
 SPEED = tuple(limit for limit in _FIGURES if limit.unit is not SIZE)
 OUTPUTS = (Limit("equal", SHARE, Relation.AT_LEAST),)
@@ -172,4 +174,6 @@ def _fault(fault: Any, prefix: str) -> InputError:
         near = get_close_matches(".".join(dict.fromkeys((place[0], place[-1]))), KEYS, cutoff=0.7)
         hint = f"did you mean gate.{near[0]}?" if near else "see `chunkscope help gate`"
         return InputError(f"{where} is not known", hint=hint)
-    return InputError(f"{where}: {message[0].lower()}{message[1:]}")
+    if fault["type"].endswith("_type"):
+        message = f"it has to be {WANTED.get(fault['type'], 'a table')}"
+    return InputError(f"{where}: {message}")

@@ -6,7 +6,6 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import chdir
 from dataclasses import asdict, dataclass, fields, replace
 from glob import has_magic
-from math import ceil
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,7 +20,6 @@ from chunkscope.gating.budget import DATASETS, LENGTHS, LOG, MEMORY, MOVES, OUTP
 from chunkscope.gating.check import UNITS, Check, Key, Relation
 from chunkscope.lengths.content import content_changes
 from chunkscope.lengths.profile import ALL, DatasetProfile, Profile, together
-from chunkscope.models.shape import BLOCK_TOKENS
 from chunkscope.planning.plan import Plan
 from chunkscope.planning.request import PlanRequest
 from chunkscope.prefixes.reuse import reuse_together
@@ -258,11 +256,13 @@ def _how_counted(profile: Profile) -> dict[tuple[str, str], str]:
 
 def _baseline(name: str, evidence: Evidence) -> Profile:
     """The committed profile; lengths of another tokenizer cannot be compared with."""
-    path = evidence.path(name)
+    path, profile = evidence.path(name), evidence.findings.folder / "profile.json"
+    if path.resolve() == profile.resolve():
+        what = f"the baseline {name} is today's profile: nothing drifts from itself"
+        raise InputError(what, hint="let it name a copy; `chunkscope gate --init` makes one")
     try:
         before = Profile.load(path)
     except InputError as error:
-        profile = evidence.findings.folder / "profile.json"
         folder, *files = (shlex.quote(str(file)) for file in (path.parent, profile, path))
         hint = f"commit one: `mkdir -p {folder} && cp {' '.join(files)}`"
         hint = "let it name a profile of `chunkscope analyze`" if path.exists() else hint
@@ -295,13 +295,14 @@ def check_memory(limits: Any, evidence: Evidence) -> Iterator[Check]:
         yield from _compared("memory.predicted", MEMORY, limits.predicted, values, **about)
     if limits.measured:
         run, about = _run_of(evidence.need(Verification), limits.setting)
-        values = measured_memory(run, evidence)
+        values = figure_values(MEMORY, run)
         yield from _compared("memory.measured", MEMORY, limits.measured, values, **about)
 
 
 def _machine(plan: Plan) -> str:
-    """What the plan's figures are predicted for."""
-    return " on ".join(one.name for one in (plan.model, plan.gpu) if one) or "plan"
+    """What the plan's figures are predicted for; they may be of one dataset of several."""
+    where = " on ".join(one.name for one in (plan.model, plan.gpu) if one) or "plan"
+    return f"{where}, {plan.request.dataset} alone" if plan.request.dataset else where
 
 
 def predicted_memory(evidence: Evidence) -> Values:
@@ -318,18 +319,6 @@ def predicted_memory(evidence: Evidence) -> Values:
         "device_peak": memory.requested_gib + outside + memory.unprofiled_gib,
         "kv_requests_of_p95": plan.requests_of(plan.decision.p95),
     }
-
-
-def measured_memory(run: Run | None, evidence: Evidence) -> Values:
-    """Requests of p95 length that fit are counted in whole blocks, as vLLM hands them out."""
-    values = figure_values(MEMORY, run)
-    profile, tokens = evidence.findings.profile, run.kv_cache_tokens if run else None
-    p95 = profile.overall.percentile(95) if profile else None
-    if tokens is not None and p95 is not None:
-        output = max(out.tokens for out in evidence.outputs(profile.datasets if profile else ()))
-        blocks = max(1, ceil((p95 + output) / BLOCK_TOKENS))
-        values["kv_requests_of_p95"] = tokens // BLOCK_TOKENS // blocks
-    return values
 
 
 def figure_values(limits: Iterable[Limit], run: Run | SimulatedRun | None) -> Values:

@@ -148,7 +148,7 @@ def _lines(findings: Findings, place: Path) -> Iterator[BudgetLine]:
         yield from _figures("memory.predicted", tables.predicted_memory(evidence))
         yield from _figures("slo", tables.figure_values(SPEED, plan.run))
     if (verification := findings.verification) and (run := verification.run("plan")):
-        yield from _figures("memory.measured", tables.measured_memory(run, evidence))
+        yield from _figures("memory.measured", tables.figure_values(MEMORY, run))
         yield from _figures("speed", tables.figure_values(SPEED, run if run.ok else None))
         yield from _figures("outputs", tables.output_values(verification, run))
     for key, artefact in (

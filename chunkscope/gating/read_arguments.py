@@ -22,18 +22,19 @@ from chunkscope.vllm.rules import Version
 from chunkscope.vllm.settings import NAMES, OWN, Settings
 
 SERVE = re.compile(r"\bvllm(?:\s+serve|\.entry\S+api_server)\b|\bdocker run .*/vllm-openai\S*")
-COMMENT = re.compile(r"(?m)(?:^|(?<=[ \t]))#.*$")
+SAID = r"""^[ \t]*(?:echo|printf) (?:"[^"]*"|'[^']*'|[^"';&|\n])*"""
+COMMENT = re.compile(rf"(?m)(?:^|(?<=[ \t]))#.*$|{SAID}")
 # A variable that is set to a plain value on a line of its own; what goes to or comes from a file;
 # and a shell's word after which the arguments are over.
 PLAIN = r"""(?m)^(?:export )?(\w+)=(?:"([^"$`\\\n]*)"|'([^'$`\\\n]*)'|([\w./:@+,=-]*))[ \t]*$"""
 BRANCH = re.compile(r"(?m)^\s*(?:if|for|while|until|case|select|function)\b|\(\)|<<|[&|]$")
-SUBSTITUTION = re.compile(r"\$\([^()\n]*\)|`[^`\n]*`")
+SUBSTITUTION = re.compile(r"\$\(\(.*?\)\)|\$\([^()\n]*\)|`[^`\n]*`")
 REDIRECT = re.compile(r"(?<=\s)[\d&]?(?:>>?|<)(?:&\d|\s*[^\s<>|;&]+)")
 ENDS = re.compile("[|;&<>]+")
-# A `vllm` that is another command; what may change memory or speed from outside of the command.
-REDEFINED = re.compile(r"\bvllm *\(\)|\b(?:alias|function) vllm\b")
+# What may change memory or speed from outside of the command.
 VARIABLE = re.compile(r"(?<![\w${])VLLM_(?!LOG|API_KEY|HOST|PORT)\w+|(?<=--)env-file\b")
-SOURCED = re.compile(r"(?m)(?:^|[;&|(])\s*(\.|source|eval|xargs)(?![\w/.=-]|.*(?:activate|conda))")
+COMMAND = r"(?m)(?:^|[;&|(])\s*(\.|source|eval|xargs|env(?=.* \$\(.* vllm))"
+SOURCED = re.compile(COMMAND + r"(?![\w/.=-]|.*(?:activate|conda))")
 HARNESS_COMMAND = re.compile(r"\blm[_-]eval\s")
 
 
@@ -83,8 +84,8 @@ def form_of(path: Path, text: str) -> str:
 def _commands(text: str) -> str:
     """As a shell reads them: without comments, and then lines that go on joined. A variable is
     replaced if its name stands nowhere but where it is set, once and in any case, and used."""
-    if "\\\r\n" in text or REDEFINED.search(text):
-        raise ValueError("a `\\` stands before a Windows line end, or it redefines `vllm`")
+    if "\\\r\n" in text:
+        raise ValueError("a `\\` stands before a Windows line end")
     text = COMMENT.sub("", text).replace("\\\n", " ")
     for name, *values in () if BRANCH.search(text) else re.findall(PLAIN, text):
         use = rf"\$(?:{name}\b|{{{name}}})"
@@ -131,7 +132,8 @@ def _from_list(
         written[name] = " ".join(several)
         # `--served-model-name a $MORE` may be flags.
         faults += [refusal(w, "argument_stray", word=w) for w in several[1:] if w[:1] == "$"]
-        for word in several:
+        # Whatever a variable is, it matters only where the value does.
+        for word in several if "$" not in str(value) or not known[name].harmless else ():
             try:
                 values[name] = known[name].read(word)
             except ValueError as error:

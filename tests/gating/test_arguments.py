@@ -46,7 +46,8 @@ def test_words_are_read_as_vllm_reads_them(text, values):
         "vllm serve org/m --max-num-seqs 8 2>&1| tee log",
         "{ . /v/bin/activate; vllm serve org/m --served-model-name '&x' --max-num-seqs 8; }",
         "vllm serve org/m --api-key $(cat a | cut -c 9) --max-num-seqs 8& wait",
-        "vllm serve org/m > log 2>&1 --max-num-seqs 8 </dev/null &",
+        "vllm serve org/m > log 2>&1 --max-num-seqs 8 --port $((80 + N)) </dev/null &",
+        'echo "1. vllm serve" m; vllm serve org/m --max-num-seqs 8 --host $H --port=${PORT:-80}',
         'M=org/m\nexport S="8"  # few\nvllm serve "$M" --max-num-seqs ${S}',
         "vllm serve org/m --max-num-seqs 8 \\\n # --max-num-seqs 2\n--max-num-seqs 3",
         "python3 -m vllm.entrypoints.openai.api_server --model org/m --max-num-seqs 8",
@@ -66,7 +67,7 @@ REFUSED = (
     *(f"--max-num-seqs {'9' * 400}", "--max-num-seqs", "--max-num-seqs --enable-chunked-prefill"),
     *("--max-num 64", "--Max-Num-Seqs 2", "--bogus-flag-xyz 3", "--scheduling-policy x"),
     *("--eplb-config x", "--help", "org/m -- stray", "--served-model-name a $MORE"),
-    *(f"{x}\nvllm serve m --seed $N" for x in ("N=8\nread N", "if x\nthen\nN=8\nfi", "x ||\nN=8")),
+    *(f"{x}\nvllm serve m -tp $N" for x in ("N=8\nread N", "if x\nthen\nN=8\nfi", "x ||\nN=8")),
 )
 
 
@@ -140,8 +141,8 @@ def test_model_args_that_neither_the_harness_nor_vllm_has_are_faults():
 
 YAML = (b"- 1", b"", b"services:", b"a: [", b"a: " + b"[" * 5000, b"!!python/object:os.system {}")
 TEXT = (b"--x 'open", b"a=1,b", b"a=1,=2", b"{", b"\xff\xfe\x00", None, b"lm_eval --tasks t")
-TEXT += (b"vllm serve a\nvllm serve b", b"sh -c 'vllm serve a'", b"vllm() { :; }\nvllm serve a")
-TEXT += (b"vllm serve a \\\r\n--seed 1", b"alias vllm=x\nvllm serve a", b"lm_eval -M hf -a a=1")
+TEXT += (b"vllm serve a\nvllm serve b", b"sh -c 'vllm serve a'")
+TEXT += (b"vllm serve a \\\r\n--seed 1", b"lm_eval -M hf -a a=1")
 TEXT += (b"cd b && vllm serve a; vllm serve b", b"lm_eval -M vllm -a a=1\nlm_eval -M vllm -a a=2")
 
 
@@ -165,6 +166,7 @@ def test_the_form_can_be_said_and_what_the_environment_sets_has_to_be_allowed(tm
         ("docker run --env-file x vllm/vllm-openai --model m", ["env_file"]),
         ("set -a; . ./x; source y\nvllm serve m", [".", "source"]),
         ('eval "$(cat x)"; echo --seed 1 | xargs vllm serve m', ["eval", "xargs"]),
+        ("env A=1 vllm serve m --api-key $(cat x); env $(cat x) nohup vllm bench", ["env"]),
     ):
         (tmp_path / "start.sh").write_text(script)
         assert [*read_arguments(tmp_path / "start.sh", V28).others] == names

@@ -42,6 +42,8 @@ def test_the_own_file_comes_before_the_projects(tmp_path, monkeypatch):
         ("[gate.data]\nfoo = 1", "gate.data.foo"),
         ("[gate.date]\np95 = 1", "gate.date"),
         ("[gate.memory]\ndevice_peak = 1", "gate.memory.device_peak"),
+        ("[gate]\ndata = 1", "gate.data: it has to be a table"),
+        ("[gate.data]\ndatasets = 'a'", "gate.data.datasets: it has to be a list"),
         ('[gate.data]\np95 = "many"', "gate.data.p95"),
         ("[gate.data]\np95 = { limit = 9, today = nan }", "gate.data.p95"),
         ("[gate.data]\np95 = { limit = 9, yesterday = 9 }", "gate.data.p95"),

@@ -180,6 +180,8 @@ def test_a_baseline_of_another_tokenizer_or_none_is_an_error_that_names_it(place
     with pytest.raises(InputError, match=r"baseline\.json") as error:
         place.gate(f'{BASE}p95 = "900%"')
     assert ("cp " in error.value.hint) == (baseline is None), "nothing that is there is replaced"
+    with pytest.raises(InputError, match="today's profile"):
+        place.gate('[drift]\nbaseline = "reports/profile.json"\np95 = "10%"')
 
 
 # -- freshness -------------------------------------------------------------------------------------

@@ -80,8 +80,10 @@ def test_memory_is_checked_as_predicted_and_as_measured(place):
     held = plan.requests_of(plan.decision.p95)
     assert place.one(f"[memory.predicted]\nkv_requests_of_p95 = {held}").passed
     assert not place.one(f"[memory.predicted]\nkv_requests_of_p95 = {held + 1}").passed
-    place.save_plan(made, model=None, gpu=None)
-    assert not place.one('[memory.predicted]\nactivation_peak = "999GiB"').passed
+    assert not place.one("[memory.measured]\nkv_requests_of_p95 = 1").passed, "predicted alone"
+    place.save_plan(made, model=None, gpu=None, dataset="data")
+    check = place.one('[memory.predicted]\nactivation_peak = "999GiB"')
+    assert (check.passed, check.subject) == (False, "plan, data alone")
 
 
 def test_what_a_log_says_has_limits(place):
