@@ -16,7 +16,7 @@ from chunkscope.prompts import chat, paths
 from chunkscope.prompts.harness import LOGS
 from chunkscope.prompts.harness.inspect_log import FORMAT as INSPECT
 from chunkscope.prompts.harness.inspect_log import InspectLog
-from chunkscope.prompts.harness.log import HarnessLog, SentRequest, as_dict, rows_in
+from chunkscope.prompts.harness.log import HarnessLog, SentRequest, as_dict, as_text, rows_in
 from chunkscope.prompts.paths import RECORD, FieldPath, Steps, json_in, parse_path
 from chunkscope.prompts.selection import (
     BATCH_INPUT,
@@ -145,8 +145,9 @@ def select(head: Sequence[Any], options: SelectOptions, *, prefix: str = "") -> 
     notes += [note("answers_counted")] if answered * 2 > len(head) else []
     turns = FieldPath(("role",)) if is_text else RECORD
     notes += [note("turns_counted")] if "assistant" in map(turns.find, head) else []
-    media = (FieldPath((key,)) for key in keys_of(head) if _MEDIA.fullmatch(key))
-    notes += [note("not_counted", field=m.text) for m in media if any(map(m.find, head))]
+    for path in (FieldPath((key,)) for key in keys_of(head) if _MEDIA.fullmatch(key)):
+        values = map(str, filter(None, map(path.find, head)))
+        notes += [note("not_counted", field=path.text)] * (not all(map(_DOCKER.fullmatch, values)))
     if not is_text:
         given_texts = {"--choices": choices, "the prefix": prefix}
         notes += [note("unused_with_chat", what=what) for what, text in given_texts.items() if text]
@@ -239,7 +240,9 @@ _QUESTIONS = {"question", "query", "prompt", "instruction", "problem"}
 _PROMPT_WORDS = {*_QUESTIONS, "task", "intent", "statement", "input"}
 # A part of the name of what is sent with a question, however short.
 _GIVEN = {"context", "contexts", "passage", "history", "body", "sentence", "starter_code"}
+_GIVEN |= {"pre", "post", "rule", "rules", "requirements", "interface"}
 _MEDIA = re.compile(r"(image|img|audio|video)s?(_?(\d+|path|url|file))?", re.IGNORECASE)
+_DOCKER = re.compile(r"[\w.-]+(:\d+)?(/[\w.-]+)*(:[\w.-]+|@sha256:\w+)")  # an image of a machine
 _RUNS = {"traj", "trajectory", "trajectories", "messages", "chat"}  # whatever stands beside them
 # Parts of names of fields that hold what the model should say, or that no prompt is made of.
 _NOT_PROMPT = re.compile(
@@ -248,8 +251,9 @@ _NOT_PROMPT = re.compile(
     "|url|hash|canonical|cot|ideal|annotation|hint|exp|revis(ed|ion)|patch|diff|score|summary"
     "|highlight|critique|feedback|file(name)?|path|uri|sha|md5|digest|date|timestamp|version|type"
     "|difficulty|title|tag|author|license|log|observation|concept|name|format|template|bot"
-    "|assistant|gpt|truth|replie|error|continuation|pass|fail|orig(inal)?|seed|analysis|reason)s?"
+    "|assistant|gpt|truth|replie|error|continuation|pass|fail|ori(g(inal)?)?|seed|analysis|reason)s?"
 )
+_shape = partial(re.sub, r"\d+", "#")  # the same of `sentence1` and `sentence2`: one prompt
 _WORD = re.compile(r"[\w./:@#~%&=+-]+", re.ASCII)
 _MARK = re.compile(r"[\d_/]|::|\.\w{1,5}$", re.ASCII)
 _MOMENT_OR_PLACE = re.compile(r"\d{4}-\d\d-\d\d[ T][\d:.+Z-]+|\w+://\S+")
@@ -291,8 +295,8 @@ def are_labels(values: Sequence[str]) -> bool:
 
 
 def is_prose(text: str) -> bool:
-    """More than one word, or a script that has no blanks between words."""
-    return " " in text.strip() or not text.isascii()
+    """More than one word and no SQL, or a script that has no blanks between words."""
+    return (" " in text.strip() and text[:7].upper() != "SELECT ") or not text.isascii()
 
 
 # --- what there is in the records -----------------------------------------------------------------
@@ -437,7 +441,8 @@ class _Guess:
         self.head, self.answers, self.chat_of = head, answers, chat_of
         self.keys = keys_of(head)
         self.leaves = {leaf.path.steps: leaf for leaf in leaves(head)}
-        self.tables = [k for k in self.keys if "table" in k.lower() and (k,) not in self.leaves]
+        others = (k for k in self.keys if (k,) not in self.leaves and not is_no_prompt(k))
+        self.tables = [key for key in others if "table" in key.lower()]
         # Columns in which most records have a text, and those of them that ask something.
         columns = [leaf for leaf in self.leaves.values() if len(leaf.path.steps) == 1]
         self.common = [leaf for leaf in columns if len(leaf.texts) * 2 > len(head)]
@@ -466,8 +471,8 @@ class _Guess:
         urls = [str(record.get("url")) for record in self.head if given.find(record)]
         yield sum(url.endswith("/responses") for url in urls), self._chat(given)
         yield from self._chats(("messages",), ("body", "messages"), ("body", "input"))
-        yield from self._texts(("body", "prompt"), ("body", "input"))
         yield from self._chats(("conversations",), ("conversation",), ("prompt",))
+        yield from self._texts(("body", "prompt"), ("body", "input"))
         lists = [record for record in self.head if isinstance(record, list)]
         yield sum(map(begins_a_chat, lists)), self._chat(RECORD)
         chats = [f.path.steps for f in self.likely if f.chats * 2 >= len(self.head)]
@@ -546,8 +551,7 @@ class _Guess:
 
     def _text(self, *fields: Leaf) -> Candidate:
         own = [leaf.path for leaf in fields]
-        shape = partial(re.sub, r"\d+", "#")  # `sentence1` and `sentence2` are one prompt
-        numbered = [f.path for f in self.common if shape(f.path.text) == shape(own[0].text)]
+        numbered = [f.path for f in self.common if _shape(f.path.text) == _shape(own[0].text)]
         own = numbered if len(numbered) > 1 else own
         half, known = len(self.head) / 2, [name for name in chat.TOOL_FIELDS if name in self.keys]
         as_json = [n for n in known if sum(chat.has_functions(n, r) for r in self.head) > half][:1]
@@ -555,7 +559,9 @@ class _Guess:
         more, notes = self._companions(own, [(name,) for name in as_json])
         beside = [*(f"{name}|json" for name in as_json), *more]
         names = [path.text for path in own]
-        uncounted = [_left_out(" + ".join(names), beside, names)] if beside else []
+        wholes = [f.path.text for f in self.likely if self._holds(f.path, own[0])]
+        parts = (wholes[:1], []) if wholes else (beside, names)
+        uncounted = [_left_out(" + ".join(names), *parts)] if parts[0] else []
         return len(fields[0].texts), text_of(*own, asks=0, uncounted=uncounted, notes=notes)
 
     def _one_by_one(self) -> Iterator[Candidate]:
@@ -568,10 +574,20 @@ class _Guess:
             last = max(n for n, step in enumerate(steps) if step is ...)
             beside = [s for s in texts if s[:last] != steps[:last] and self._is_about(steps, s)]
             if beside and count * 2 > len(self.head):
-                others = self.tables + [FieldPath(s).text for s in rows if rows[s] and s != steps]
+                form = _shape(FieldPath(beside[0]).text)
+                parts = [s for s in self.leaves if s in texts and _shape(FieldPath(s).text) == form]
+                rest = [s for s in beside if s not in parts]
+                rest += [s for s in rows if rows[s] and s not in (*rest, steps)]
+                others = self.tables + [FieldPath(s).text for s in rest]
                 notes = [note("not_counted", field=others, is_text=True)] if others else []
-                prompt = text_of(_of_one(beside[0], steps), _of_one(steps, steps), notes=notes)
+                prompt = text_of(*(_of_one(s, steps) for s in (*parts, steps)), notes=notes)
                 yield count, replace(prompt, lists=_lists_in(steps))
+
+    def _holds(self, whole: FieldPath, part: FieldPath) -> bool:
+        """Whether the one text is inside the other, in most records."""
+        pairs = [(as_text(whole.find(one)), as_text(part.find(one))) for one in self.head]
+        inside = sum(bool(a and b and a != b and b.strip() in a) for a, b in pairs)
+        return inside * 2 > len(pairs)
 
     def _is_about(self, questions: Steps, text: Steps) -> bool:
         """Whether questions may be about a text: it is longer, and in no other list that asks."""
@@ -598,7 +614,7 @@ class _Guess:
         for leaf in self.likely:
             text = printable(leaf.path.text).removesuffix("[0]")  # of a list of chats all
             steps, place = leaf.path.steps, len(above)
-            name = str(*steps[place : place + 1]) if steps[:place] == above else ""
+            name = str([*steps, ""][place if steps[:place] == above else 0])
             parts = [name.lower(), *_name_parts(name)]
             is_apart = any(steps[: len(one)] == one for one in apart) or (is_chat and "[]." in text)
             start = next(filter(None, map(str.strip, leaf.texts)), "")

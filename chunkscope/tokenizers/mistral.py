@@ -65,4 +65,4 @@ class MistralChat:
             request = self._request.from_openai(messages=messages, tools=chat.tools)
             return list(self._tokenizer.encode_chat_completion(request).tokens)
         except Exception as error:  # pydantic and mistral-common raise many kinds
-            raise TemplateRefused("mistral_common_refused", why=first_line(error)) from error
+            raise TemplateRefused("template_refused", why=first_line(error)) from error

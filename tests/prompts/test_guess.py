@@ -61,8 +61,17 @@ SETS: dict[str, tuple[Callable[[int], Row], str, tuple[str, ...]]] = {
     ),
     "SWE-bench": (
         lambda n: {"instance_id": f"astropy__astropy-{n}", "patch": CODE, "PASS_TO_PASS": LONG,
-                   "problem_statement": f"The matrix is wrong for {n}", "hints_text": LONG},
-        "problem_statement", (),
+                   "problem_statement": f"The matrix is wrong for {n}", "hints_text": LONG,
+                   "image": "docker.io/swe/eval.x:latest", "requirements": "It must work."},
+        "problem_statement", ("left_out --field=requirements --field=problem_statement",),
+    ),
+    "MathVista": (
+        lambda n: {"question": f"When is {n}?", "query": f"Say a number.\nQuestion: When is {n}?"},
+        "question", ("left_out --field=query",),
+    ),
+    "Spider": (
+        lambda n: {"question": f"How many are {n}?", "query": f"SELECT * FROM a WHERE a.b > {n}"},
+        "question", (),
     ),
     "MT-Bench": (
         lambda n: {"question_id": n, "turns": [f"Compose a post on {n}.", "Rewrite it."]},
@@ -109,10 +118,10 @@ SETS: dict[str, tuple[Callable[[int], Row], str, tuple[str, ...]]] = {
         "input + instructions, each of instructions", (),
     ),
     "QMSum": (
-        lambda n: {"meeting_transcripts": [{"content": LONG}], "table_ori": [["1", "2"]]}
+        lambda n: {"meeting_transcripts": [{"content": LONG}], "table": [["1"]], "about": "A talk."}
         | {f"{kind}_query_list": [{"query": f"Why {n}?"}] for kind in ("general", "specific")},
         "meeting_transcripts[].content + general_query_list.query, each of general_query_list",
-        ("not_counted table_ori specific_query_list[].query",),
+        ("not_counted table about specific_query_list[].query",),
     ),
     "CoQA": (
         lambda n: {"source": "wiki", "story": LONG, "questions": [f"When {n}?", "What for?"],
@@ -166,6 +175,7 @@ LENGTHS = {"input_length": 1, "output_length": 2}
 QASPER = {"abstract": "It is.", "full_text": [{"paragraphs": ["It is so.", "It is not."]}]}
 QAS = {"question": ["Why?"], "answers": [{}]}
 PAPER = "full_text[].paragraphs[] + qas.question"
+TALK = {"talk": {f"day_{n}": [{"text": LONG}] for n in (1, 2)}, "qa": [{"question": "Who?"}]}
 SQUAD = "paragraphs.context + paragraphs.qas.question, each of paragraphs, paragraphs.qas"
 
 
@@ -197,13 +207,13 @@ SQUAD = "paragraphs.context + paragraphs.qas.question, each of paragraphs, parag
         ({"timestamp": 3, "prompt_token_ids": [1]}, "lengths", "prompt_token_ids (lengths)"),
         ({"premise": "a b", "hypothesis": "c d", "label": 0}, "text", "premise + hypothesis"),
         ({"sentence1": "a b", "sentence2": "c d", "idx": 1}, "text", "sentence1 + sentence2"),
-        ({"question1": "a b", "question2": "c d"}, "text", "question1 + question2"),
         ({"input_text_1": "a b", "input_text_2": "c"}, "text", "input_text_1 + input_text_2"),
-        ({"open_question": "a b?", "pairs": [{"question": "c d?"}]}, "text", "open_question"),
+        ({"open_question": "a b?", "pairs": [{"question": "c?"}]}, "text", "open_question"),
         ("all of a text", "text", "whole file"),
         ({"id": 1, "test_question": "Why is that so?"}, "text", "test_question"),
         ({"trajectory": [{"role": "ai", "text": "Go."}], "task": "a"}, "chat", "trajectory (chat)"),
         ({"user_input": "Why is that so?", "response": "By it."}, "text", "user_input"),
+        (TALK, "text", "talk.day_1[].text + talk.day_2[].text + qa.question, each of qa"),
         ({"paragraphs": [{"context": "a b", "qas": [{"question": "c?"}]}]}, "text", SQUAD),
         (QASPER | {"qas": [{"question": "Why?"}]}, "text", f"{PAPER}, each of qas"),
         (QASPER | {"qas": QAS}, "text", f"{PAPER}, each of qas.question"),

@@ -48,7 +48,6 @@ def result(number: int, raw: Any, provider: str, **response: Any) -> dict:
             "provider": {"id": provider}, "response": response}  # fmt: skip
 
 
-FLAT = {"full_prompt": "Q", "num_effective_few_shots": 2, "example": "Q"}
 TURNS = [{"role": "SYSTEM", "prompt": "be brief"}, {"role": "HUMAN", "prompt": "hi"}]
 MORE_TURNS = [*TURNS, {"role": "BOT", "prompt": "yo"}, {"role": "HUMAN", "prompt": "?"}]
 LABELS = {f"label: {label}": {"testing input": "", "prompt": f"Q {label}"} for label in "AB"}
@@ -71,13 +70,6 @@ CASES: dict[str, tuple[Any, list[Sent], list[int], dict[str, Any]]] = {
         [("generate", "Q: 1", 5, "A"), ("likelihood", "Q: 1 A", None, None),
          ("generate", ["2 + 2?"], 7, "4")],
         [4, 5], {"shots": 5, "documents": 2},
-    ),
-    "lighteval, flat": (
-        [FLAT | {"input_tokens": [[0, 0, 5, 6, 7]], "padded": [2], "predictions": ["text"]},
-         FLAT | {"input_tokens": [[5, 6, 7], [5, 8, 0]], "padded": [0, 1], "predictions": [-1.0]}],
-        [("generate", 3, None, None), ("likelihood", 3, None, None),
-         ("likelihood", 2, None, None)],
-        [], {"shots": 2},
     ),
     "lighteval": (
         [nested(input_tokens=[5, 6, 7], output_tokens=[[1, -1], [1, 2]], logprobs=[-1.0, -2.0]),

@@ -57,7 +57,7 @@ def test_chats_are_encoded_by_mistral_common_and_one_that_it_refuses_is_a_bad_ro
     found = [encode(Conversation(c["messages"], tools=c.get("tools"))) for c in CHATS]
     assert found == [*zip(right, texts, strict=True)]
     assert (dataset.engine or "").startswith("mistral-common ")
-    assert dataset.bad_rows[0].reason.code == "mistral_common_refused"
+    assert dataset.bad_rows[0].reason.code == "template_refused"
 
 
 @pytest.mark.parametrize("file", MODELS)

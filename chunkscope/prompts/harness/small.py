@@ -213,35 +213,17 @@ class PromptfooLog(HarnessLog):
 
 
 class LightevalLog(HarnessLog):
-    """A row per document, with the token ids that the model got.
-
-    Up to 0.10 the columns are flat; since 0.11 there are three, `doc`, `metric`, `model_response`.
-    """
+    """A row per document, with the token ids that the model got; by version 0.11 or newer."""
 
     harness = "lighteval"
-    keys = ({"full_prompt", "num_effective_few_shots"}, {"doc", "model_response"})
+    keys = ({"doc", "model_response"},)
 
     def requests(self, row: Any) -> Iterator[SentRequest]:
-        row = as_dict(row)
-        yield from self._nested(row) if "model_response" in row else self._flat(row)
+        yield from self._sent(as_dict(row))
         self.add_document()
 
-    def _flat(self, record: dict[str, Any]) -> Iterator[SentRequest]:
-        """A list of ids per request, filled up to the length of its batch."""
-        rows, padded = _id_lists(record.get("input_tokens")), as_list(record.get("padded"))
-        if not rows or len(padded) != len(rows):
-            names, counts = ["input_tokens", "padded"], [len(rows), len(padded)]
-            raise DataError("unequal_lists", names=names, counts=counts)
-        self.shots = as_count(record.get("num_effective_few_shots")) or self.shots or 0
-        generates = any(isinstance(text, str) for text in as_list(record.get("predictions")))
-        for ids, unused in zip(rows, padded, strict=True):
-            yield SentRequest(
-                prompt=max(len(ids) - (as_count(unused) or 0), 0),
-                kind="generate" if generates else "likelihood",
-            )
-
-    def _nested(self, record: dict[str, Any]) -> Iterator[SentRequest]:
-        doc, response = as_dict(record.get("doc")), as_dict(record["model_response"])
+    def _sent(self, record: dict[str, Any]) -> Iterator[SentRequest]:
+        doc, response = as_dict(record.get("doc")), as_dict(record.get("model_response"))
         if self.task is None and (name := as_text(doc.get("task_name"))):
             self.task = name  # "lighteval|gsm8k|5", or since 0.12 "gsm8k|5": with 5 shots
             self.shots = as_count(name.rpartition("|")[2])

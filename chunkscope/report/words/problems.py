@@ -34,7 +34,6 @@ SENTENCES = {
     "kwarg_refused": '"{name}" is not allowed in chat_template_kwargs',
     "continues_message": "continue_final_message is not supported",
     "template_refused": "the chat template refused it: {why}",
-    "mistral_common_refused": "mistral-common refuses it: {why}",
     # Harness logs.
     "no_sample": "not a sample of {harness}, which has {fields}",
     "unequal_lists": "lists are empty or of different length: {names} have {counts}",
@@ -95,7 +94,8 @@ HINTS = {
     "unknown_prompt": "name it with --field, --each or --template '{{a}} {{b}}'; or --exclude it",
     "likely": "is it --field {likely}? Or put it together with --template '{{a}} {{b}}'",
     "all_bad": "is it another field (--field) or format (`chunkscope help config`)?",
-    "template_refused": "see which roles it takes, in which order, or give --chat-template FILE",
+    "template_refused": "see which roles it takes, in which order (Mistral's: no answer at the "
+    "end); --model NAME counts with another, as does --chat-template FILE",
     "not_json": "is it cut off, or is it a web page, Python's repr or a Git LFS pointer?",
     "no_chat_template": "give --chat-template FILE, or count texts: --field 'messages[].content'",
     "template_not_jinja": "give another one with --chat-template FILE",
