@@ -36,7 +36,7 @@ def _past_typer(command: Callable[..., None]) -> Callable[..., None]:
         try:
             command(**given)
         except KeyboardInterrupt:
-            console.say("interrupted; what was counted or measured is kept")
+            console.say("interrupted")
             # Not sys.exit: that would wait for threads, one of which may be waiting for a pipe.
             os._exit(EXIT_INTERRUPTED)
 
@@ -92,7 +92,7 @@ def main() -> None:
         if isinstance(error, OSError) and error.errno in _DISK_FULL:
             console.drop_output()
             console.say(f"error: cannot write the output: {error.strerror}")
-            console.say("\nhint: what was counted or measured is kept; free disk space and repeat")
+            console.say("\nhint: free disk space and repeat")
             sys.exit(InputError.exit_code)
         sys.excepthook(type(error), error, error.__traceback__)
         console.say("\nerror: this is a bug in chunkscope; please report it with the lines above")

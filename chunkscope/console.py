@@ -81,9 +81,9 @@ def drop_output() -> None:
 
 
 def command() -> tuple[str, ...]:
-    """What was typed, for an artefact: bytes of a name that are no UTF-8 are spelled out."""
-    words = (os.fsencode(word).decode("utf-8", "backslashreplace") for word in sys.argv[1:])
-    return ("chunkscope", *words)
+    """What was typed, for an artefact, but how to show it; bytes that are no UTF-8 are spelled."""
+    typed = (word for word in sys.argv[1:] if word not in ("--json", "--details", "--quiet", "-q"))
+    return ("chunkscope", *(os.fsencode(w).decode("utf-8", "backslashreplace") for w in typed))
 
 
 def is_terminal() -> bool:

@@ -38,8 +38,9 @@ def write_atomically(path: Path, data: bytes | Iterable[bytes]) -> None:
         if temporary != path:
             temporary.replace(path)
     except OSError as error:
+        why = "Not a directory" if isinstance(error, FileExistsError) else error.strerror or error
         raise InputError(
-            f"cannot write {path}: {error.strerror or error}",
+            f"cannot write {path}: {why}",
             hint="choose another place with --output (gate: --config), or make this one writable",
         ) from error
     finally:

@@ -76,8 +76,8 @@ def analyze(
     from chunkscope.sources.base import without_secrets
 
     opt.check_format(form, json=json)
-    if (model and tokenizer) or "" in (model, tokenizer):
-        raise UsageError("--model or --tokenizer: name one", hint="was a shell variable not set?")
+    if model and tokenizer:
+        raise UsageError("--model and --tokenizer cannot be used together", hint="leave one out")
     tasks = any(path.startswith(("lm-eval:", "inspect:")) for path in paths)
     if not tasks and (shots, limit) != (None, None):
         hint = "--sample N counts some rows of a file"

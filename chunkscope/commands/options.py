@@ -151,8 +151,9 @@ def settled(
         types |= {n: hint for n, hint in option_types(kind).items() if n not in SHOWN}
     table = {name: _checked(command.__name__, name, value, types) for name, value in table.items()}
     typed = {n: v for n, v in given.items() if v is not None and v is not False and v != []}
-    for name in (name for name, value in typed.items() if value != value):  # nan
-        raise UsageError(f"--{name.replace('_', '-')} is nan")
+    for name in (name for name, value in typed.items() if value == "" or value != value):  # nan
+        option = f"--{name.replace('_', '-')} is {typed[name] or 'empty'}"
+        raise UsageError(option, hint="leave it out, or is a shell variable not set?")
     return table | {name: value for name, value in typed.items() if name not in SHOWN}
 
 

@@ -1,7 +1,6 @@
 """`chunkscope recommend`."""
 
 import gc
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -81,7 +80,7 @@ def recommend(
         version = vllm.check(plan.deployment, plan.settings, python=vllm.vllm_python())
         opt.tell("vllm_accepts", version=version)
     if emit is None:
-        after = after_plan(plan, sys.argv[1:])
+        after = after_plan(plan)
         return opt.finish(plan, output, details=details, json=json, after=after)
     emission = emitted(plan, emit, anyway=anyway)  # an error where no setting keeps the limits
     plan.save(output)

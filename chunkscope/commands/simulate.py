@@ -49,6 +49,7 @@ def simulate(
     Example: chunkscope simulate --sweep
     """
     given = locals()
+    from chunkscope.planning.plan import Plan
     from chunkscope.planning.predict import SimulateOptions
 
     options = opt.settled(simulate, given, SimulateOptions)
@@ -58,6 +59,9 @@ def simulate(
     files = [word for file in profile or () for word in ("--profile", file)]
     which = opt.quoted(*filter(None, [plan]), *files)
     after = f"chunkscope verify{which}" if sweep else f"chunkscope simulate{which} --sweep"
-    if any(run.rate and run.rate.rate_per_s for run in simulation.runs):
-        after = "chunkscope recommend, with --slo and the rate as --arrivals"
+    if rate := max(
+        (run.rate.rate_per_s or 0.0 for run in simulation.runs if run.rate), default=0.0
+    ):
+        words = (*Plan.load(plan).source.command, "--arrivals", f"{rate:.3g}/s")
+        after = opt.quoted(*words, *(["--slo", slo] if slo else [])).lstrip()
     opt.finish(simulation, output, details=details, json=json, after=after)

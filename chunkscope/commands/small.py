@@ -95,10 +95,10 @@ def report(
         _deliver(markdown(shown).encode(), output)
     elif (form or usual) == "text" and output is not None:
         raise UsageError("--format text goes to the terminal", hint="leave --output out")
-    else:
+    elif (form or usual) == "text":
         opt.show(shown, details=details)
-        if (form or usual) == "html":
-            _deliver(render(findings, comparison), output or findings.folder / "report.html")
+    else:
+        _deliver(render(findings, comparison), output or findings.folder / "report.html")
 
 
 def _deliver(data: bytes, output: Path | None) -> None:
@@ -107,8 +107,7 @@ def _deliver(data: bytes, output: Path | None) -> None:
     if output is None:
         return console.emit(data)
     write_atomically(output, data)
-    code = "wrote_page" if output.suffix == ".html" else "wrote"
-    return opt.tell(code, file=output, megabytes=len(data) / 1e6)
+    return opt.tell("wrote", file=output)
 
 
 def doctor(
@@ -183,8 +182,8 @@ def models(part: str = PART, json: bool = opt.JSON) -> None:
         if part.lower() in words and (shape := built_in(name)):
             size, context, hub_ids = shape.parameters.total, shape.limit, list(model.hub_ids)
             rows.append({"name": name, "hub_ids": hub_ids, "parameters": size, "context": context})
-            cells.append((name, hub_ids[0], f"{size / 1e9:,.1f}B", _number(context)))
-    _list("models", part, rows, ("name", "on the hub", "parameters", "context"), cells, json=json)
+            cells.append((name, hub_ids[0], f"{size / 1e9:.{int(size < 1e11)}f}B", context))
+    _list("models", part, rows, ("name", "on the hub", "size", "context"), cells, json=json)
 
 
 def gpus(part: str = PART, json: bool = opt.JSON) -> None:
@@ -200,12 +199,9 @@ def gpus(part: str = PART, json: bool = opt.JSON) -> None:
             also = [alias for alias, name in ALIASES.items() if name == card.name]
             figures = {name: getattr(card, name) for name in FIGURES}
             rows.append({"name": card.name, "title": card.title, "also": also, **figures})
-            cells.append((card.name, card.title, *map(_number, figures.values())))
+            memory, *speed = figures.values()
+            cells.append((card.name, card.title, f"{memory:.1f}", *speed))
     _list("gpus", part, rows, ("name", "GPU", "GiB", "GB/s", "dense TFLOPS"), cells, json=json)
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:,.1f}".removesuffix(".0")
 
 
 def _list(

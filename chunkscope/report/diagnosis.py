@@ -21,13 +21,14 @@ def sections(diagnosis: Diagnosis) -> list[Section]:
 
 
 def _engine(engine: EngineReport, place: int, count: int) -> Iterator[Section]:
-    some = list(enumerate(engine.symptoms[:MOST_SYMPTOMS], start=1))[count == 1 :]
-    symptoms = (f"{rank}. {doctor.title(one)} {doctor.remedy(one)}" for rank, one in some)
+    titles = [f"{doctor.title(s)} {doctor.remedy(s)}" for s in engine.symptoms[:MOST_SYMPTOMS]]
+    symptoms = [*titles[:1], *(f"Also: {title}" for title in titles[1:])][count == 1 :]
     yield Section(
         title=doctor.heading(engine, place, count),
         sentences=(doctor.happened(engine), *symptoms),
-        notes=tuple(doctor.cautions(engine)),
+        notes=tuple(doctor.differences(engine)),
     )
+    yield Section(title="Arguments", notes=tuple(doctor.cautions(engine)), details=True)
     yield Section(title="Where the time went", table=_bounds(engine), details=True)
     yield Section(title="Memory", table=_memory(engine), details=True)
 

@@ -136,10 +136,10 @@ def test_a_models_tokenizer_is_found_by_its_name(place, monkeypatch) -> None:
         (("nowhere.jsonl",), 3, "nowhere.jsonl"),
         (("data.jsonl", "--output-field", "nothing"), 3, "nothing"),
         (("data.jsonl", "--template", "{nothing}"), 3, "nothing"),
-        (("data.jsonl", "--tokenizer", ""), 2, "--tokenizer"),
+        (("data.jsonl", "--tokenizer", ""), 2, "--tokenizer is empty"),
         (("data.jsonl", "--tokenizer", "nowhere/at/all"), 4, "nowhere/at/all"),
-        (("data.jsonl", "--model", "a", "--tokenizer", "b"), 2, "--model"),
-        (("lm-eval:gsm8k", "--limit", "nan"), 2, "--limit"),
+        (("data.jsonl", "--model", "a", "--tokenizer", "b"), 2, "leave one out"),
+        (("data.jsonl", "-o", "data.jsonl/x.json"), 3, "Not a directory"),
         (("data.jsonl", "--limit", "5"), 2, "--sample"),  # all rows were counted
         (("data.jsonl", "--json", "--format", "csv"), 2, "--format"),
         (("data.jsonl", "--export-trace", "data.jsonl"), 2, "data.jsonl"),

@@ -94,9 +94,12 @@ def test_what_another_plan_did_is_no_answer_of_this_one(tmp_path) -> None:
     assert told == {"What was measured, of another plan": True}
 
 
-def test_a_simulation_names_all_of_its_gpus() -> None:
+def test_a_simulation_names_all_of_its_gpus_and_a_limit_that_breaks_by_little() -> None:
     simulation = examples.simulate(examples.plan(tp=2), examples.profile())
     assert "2 x L4" in sections(simulation)[0].sentences[1]
+    limit = f"ttft_p95={simulation.runs[0].figures.ttft_s.p95 - 1e-6:.9f}s"
+    broken = examples.simulate(examples.plan(tp=2), examples.profile(), slo=limit)
+    assert len({*re.findall(r"[\d.]+(?= m?s)", sections(broken)[0].sentences[0])}) > 1
 
 
 # -- strangers -----------------------------------------------------------------------------------

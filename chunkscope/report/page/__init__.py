@@ -12,7 +12,7 @@ from chunkscope.console import NO_BREAK
 from chunkscope.findings import Findings
 from chunkscope.report.folder import ReportComparison, arguments, chapters, first_screen
 from chunkscope.report.terminal import unbroken
-from chunkscope.report.words.folder import GLOSSARY, NO_SCRIPTS
+from chunkscope.report.words.folder import GLOSSARY
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -36,7 +36,6 @@ def render(findings: Findings, comparison: ReportComparison | None = None) -> by
         arguments=arguments(findings),
         chapters=parts,
         glossary=GLOSSARY,
-        no_scripts=NO_SCRIPTS,
         version=__version__,
         csp=_policy(scripts),
         css=_text("report.css"),

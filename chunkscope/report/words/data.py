@@ -61,32 +61,24 @@ def lengths(profile: Profile) -> Iterator[str]:
 
 def shared(reuse: PrefixReuse) -> str:
     """What the prefix cache can do."""
+    of = f" (judged by {reuse.prompts:,} of {reuse.out_of_prompts:,} prompts)" * reuse.is_partial
     if not reuse.cached_tokens + reuse.unread_tokens:
-        return f"No prompt starts with {BLOCK_SIZE} tokens of an earlier one{compared(reuse)}."
+        return f"No prompt starts with {BLOCK_SIZE} tokens of an earlier one{of}."
     tokens = reuse.cached_tokens
-    left = number(round((reuse.tokens - tokens) / (reuse.prompts or 1)))
-    use = f"so vLLM's prefix cache can serve them; about {left} tokens a prompt are left to read"
+    use = "so vLLM's prefix cache can serve them"
     if reuse.unread_tokens > tokens:
         served = f": it serves {share(tokens / reuse.tokens)}" if tokens else ""
         use = f"but likelihood requests do not read vLLM's prefix cache{served}"
         tokens += reuse.unread_tokens
-    return (
-        f"{share(tokens / reuse.tokens)} of the prompt tokens repeat the start of an earlier "
-        f"prompt{compared(reuse)}, {use}."
-    )
-
-
-def compared(reuse: PrefixReuse) -> str:
-    """Of how many prompts a figure is, where not all were compared; to be put behind it."""
-    judged = f" (judged by {reuse.prompts:,} of {reuse.out_of_prompts:,} prompts)"
-    return judged if reuse.is_partial else ""
+    part = f"{share(tokens / reuse.tokens)} of the prompt tokens"
+    return f"{part} repeat the start of an earlier prompt{of}, {use}."
 
 
 def counted_with(profile: Profile) -> str:
     if profile.tokenizer.kind == "none":
         return "The lengths came with the data; no tokenizer was needed."
-    hint = "" if profile.options.tokenizer else " For your model's own tokenizer, add --model NAME."
-    return f"Counted with the tokenizer {profile.tokenizer.name}.{hint}"
+    hint = "" if profile.options.tokenizer else "; --model NAME counts with your model's own"
+    return f"Counted with the tokenizer {profile.tokenizer.name}{hint}."
 
 
 def _missing(profile: Profile, *codes: str) -> Iterator[tuple[Note, list[str], list[str]]]:

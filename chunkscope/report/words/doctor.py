@@ -14,8 +14,8 @@ _THRESHOLD, _EAGER = spelled("long_prefill_token_threshold"), spelled("enforce_e
 
 
 SENTENCES: dict[str, Template] = {
-    "plan_of_another_gpu": "the plan is for {gpu}, and this engine ran elsewhere: not compared",
-    "plan_of_another_model": "the plan is for another model than {model}: not compared",
+    "plan_of_another_gpu": "not compared with the plan, which is for {gpu}",
+    "plan_of_another_model": "not compared with the plan, which is not for {model}",
     "server_restarted": "{address} was restarted meanwhile",
     "log_cut": "{log} is cut off or damaged; what came before was read",
     # what it is
@@ -59,7 +59,7 @@ SENTENCES: dict[str, Template] = {
     "came_at_once": "all came between two lines of the log",
     "crowd": "up to {running} running and {waiting} waiting, KV cache up to {kv_use:%}",
     "argument_and_default": "{name} is {value}[default?; vLLM's default is {default}]",
-    "step_times": "{mixed_ms:,.1f} ms with a prompt, {decoding_ms:,.1f} ms without, "
+    "step_times": "{mixed_ms:,.0f} ms with a prompt, {decoding_ms:,.0f} ms without, "
     "the longest {longest_ms:,.0f} ms",
     "preempted": "{count:preemption}[requests?, {requests:request}]",
     "hits": "{rate:%} hits; in the profile {shareable:%} of the tokens repeat an earlier prompt",
@@ -120,7 +120,7 @@ def title(symptom: Symptom) -> str:
 
 def heading(engine: EngineReport, place: int, count: int) -> str:
     which = f"Engine {place} of {count} in {Path(engine.source).name}: " if count > 1 else ""
-    lines = f" (lines {engine.first_line:,} to {engine.last_line:,})" if engine.last_line else ""
+    lines = f" (lines {engine.first_line} to {engine.last_line})" if engine.last_line else ""
     version = f"vLLM {engine.facts.version}" if engine.facts.version else "vLLM (version unknown)"
     several = f", {engine.engines} engines" if engine.engines > 1 else ""
     return f"{which}{engine.facts.model or 'unknown model'}, {version}{several}{lines}"
@@ -128,7 +128,7 @@ def heading(engine: EngineReport, place: int, count: int) -> str:
 
 def remedy(symptom: Symptom) -> str:
     """What to change, what shows it and where."""
-    lines = ", ".join(f"{line:,}" for line in symptom.lines)
+    lines = ", ".join(map(str, symptom.lines))
     where = f"line{'s' if len(symptom.lines) > 1 else ''} {lines}" if lines else ""
     seen = "; ".join(filter(None, (*map(sentence, symptom.evidence), where)))
     return f"Try: {sentence(symptom.change)}.{f' Seen: {seen}.' if seen else ''}"
@@ -136,7 +136,7 @@ def remedy(symptom: Symptom) -> str:
 
 def happened(engine: EngineReport) -> str:
     if not engine.windows:
-        return "The log has no periodic line, so nothing is known of its work."
+        return "No throughput was logged."
     busy = engine.busy_s or 1.0
     hits = f", prefix cache hits {share(engine.hit_rate)}" if engine.hit_rate is not None else ""
     return (
@@ -147,12 +147,15 @@ def happened(engine: EngineReport) -> str:
     )
 
 
-def cautions(engine: EngineReport) -> Iterator[str]:
-    """What was set, where the plan says otherwise, and what a log's figures leave out."""
-    if given := [f"{name} {as_written(value)}" for name, value in engine.arguments.items()]:
-        yield f"arguments that are not vLLM's defaults: {', '.join(given)}"
+def differences(engine: EngineReport) -> Iterator[str]:
     for one in engine.differences:
         yield f"the plan says {one.name} {one.planned}, the engine has {one.actual}"
+
+
+def cautions(engine: EngineReport) -> Iterator[str]:
+    """What was set, and what a log's figures leave out."""
+    if given := [f"{name} {as_written(value)}" for name, value in engine.arguments.items()]:
+        yield f"arguments that are not vLLM's defaults: {', '.join(given)}"
     if not engine.windows or not engine.last_line:
         return
     if engine.preemptions is None:

@@ -24,7 +24,6 @@ MARKS = {  # lengths that matter to the engine
     "max_num_batched_tokens": "tokens per step",
     "max_model_len": "context",
 }
-NO_SCRIPTS = "Charts need scripts. Every figure is in the tables."
 
 
 def opening(findings: Findings, v: Verification | None) -> Iterator[str]:
@@ -49,7 +48,7 @@ def notes(findings: Findings) -> Iterator[str]:
         if dataset.failure:
             yield f"{dataset.name} was not read to its end: {sentence(dataset.failure)}"
     if findings.plan is not None:
-        yield from plan.told(findings.plan.notes)
+        yield from plan.cautions(findings.plan)
 
 
 def tiles(findings: Findings, v: Verification | None) -> Iterator[tuple[str, str, str]]:

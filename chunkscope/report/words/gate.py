@@ -152,11 +152,11 @@ def result(check: Check) -> str:
 
 
 def remedy(*checks: Check) -> Iterator[str]:
-    first = checks[0]
+    first, names = checks[0], list(dict.fromkeys(check.name for check in checks))
     if first.cause:
-        names = ", ".join(dict.fromkeys(check.name for check in checks))
-        yield f"{sentence(first.cause)}. Affected: {names}."
+        yield f"{sentence(first.cause)}. Affected: {', '.join(names)}."
     if first.remedy:
         accepts = first.remedy.startswith(("cp ", "chunkscope gate "))
         purpose = "The plan's settings" if " --emit " in first.remedy else "To make it anew"
-        yield f"{'To accept it' if accepts else purpose}: {first.remedy}"
+        what = "it" if first.cause else named(names, 3)
+        yield f"{f'To accept {what}' if accepts else purpose}: {first.remedy}"

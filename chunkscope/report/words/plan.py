@@ -18,10 +18,10 @@ from chunkscope.vllm.settings import Settings
 VARIATIONS = {  # by code: one case, and what it varies
     "no_cpu_time": ("a CPU that takes no time", "CPU overhead"),
     "second_draw": ("another sample", "the sample"),
-    "longer_prompts": ("prompts 10 % longer", "prompt length"),
-    "shorter_prompts": ("prompts 10 % shorter", "prompt length"),
-    "shorter_outputs": ("outputs half as long", "output length"),
-    "longer_outputs": ("outputs twice as long", "output length"),
+    "longer_prompts": ("prompts 10 % longer", "lengths"),
+    "shorter_prompts": ("prompts 10 % shorter", "lengths"),
+    "shorter_outputs": ("outputs half as long", "lengths"),
+    "longer_outputs": ("outputs twice as long", "lengths"),
     "seen_on_gpus": ("", "prediction error"),
 }
 NAMES = {
@@ -67,7 +67,7 @@ def _unlike(nearest: str, least: float, most: float, **unlike: Any) -> str:
 
 ASSUMED = ("vllm_not_installed", "assumed_output", "gpu_unchecked")  # said in one line
 SENTENCES: dict[str, Template] = {
-    "vllm_not_installed": "vLLM {version} (the newest known; this Python has none)",
+    "vllm_not_installed": "vLLM {version} (newest known; none is installed)",
     "assumed_output": "{tokens} tokens in each answer (--max-output)",
     "gpu_unchecked": "the {figure} of {gpu}",
     # savings
@@ -238,12 +238,12 @@ def flags(plan: Plan) -> str:
     given = {} if is_broken(plan) else plan.settings.given()
     if plan.deployment.entry is Entry.LLM:
         return ", ".join(f"{name}={value!r}" for name, value in given.items())
-    return " ".join(plan.cli_args()) if given else ""
+    return shlex.join(plan.cli_args()) if given else ""
 
 
-def lacking(plan: Plan) -> str:
+def lacking(plan: Plan) -> list[str]:
     """The options without which nothing can be simulated."""
-    return " and ".join(n for n, v in (("--model", plan.model), ("--gpu", plan.gpu)) if v is None)
+    return [name for name, v in (("--model", plan.model), ("--gpu", plan.gpu)) if v is None]
 
 
 def because(plan: Plan) -> str:
@@ -254,7 +254,7 @@ def because(plan: Plan) -> str:
             return "it changes nothing here." if ours else "whether it pays was not simulated."
         gained = default.figures.makespan_s / ours.figures.makespan_s - 1
     if choice.basis is Basis.LENGTHS:
-        without = lacking(plan)
+        without = " and ".join(lacking(plan))
         missing = f"without {without}" if without else "for a GPU of unknown speed"
         cached = any(one.code == "shared_prefixes" for one in plan.notes)
         rule = " The rule counts cached tokens, too." if cached else ""
@@ -294,11 +294,12 @@ def limit_state(run: SimulatedRun | None, *, at_a_rate: bool = True) -> str:
     """`itl_p99 is 31.0 ms of 50.0 ms allowed`, or by how much it is broken."""
     if run is None or run.slo is None:
         return "it does not run"
-    limit, allowed = run.slo.tightest, seconds(run.slo.tightest.seconds)
+    limit, unit = run.slo.tightest, TTFT_P95.unit
+    allowed, found = unit.write_both(limit.seconds, run.slo.found_of(limit) or 0.0)
     if at_a_rate and run.backlog is not None and run.backlog.grows:
         return "requests come faster than they are served"
     kept = f" of {allowed} allowed" if run.slo.is_met else f", over the limit of {allowed}"
-    return f"{limit.name} is {seconds(run.slo.found_of(limit))}{kept}"
+    return f"{limit.name} is {found}{kept}"
 
 
 # -- what it rests on ----------------------------------------------------------------------------
@@ -322,12 +323,13 @@ def setup(plan: Plan) -> str:
     started = "" if plan.deployment.entry == "serve" else f", {STARTED[plan.deployment.entry]}"
     outputs = dict.fromkeys(
         f"{'at most ' if o.origin in ('data', 'task') else ''}{plural(o.tokens, 'output token')} "
-        f"each ({ORIGINS.get(o.origin, o.origin)})"
+        f"each ({ORIGINS.get(o.origin, 'assumed; set --max-output')})"
         for o in plan.outputs
     )
-    few = f", {plan.request.concurrency:,} at once" if plan.request.concurrency else ""
-    prompts = plural(plan.refused.of, "prompt") + few
-    model, gpu = plan.model.load_name if plan.model else "any model", plan.gpu
+    sent = f" at {plan.request.arrivals}" if plan.request.is_open else ""
+    sent += f", {plan.request.concurrency:,} at once" if plan.request.concurrency else ""
+    prompts = plural(plan.refused.of, "prompt") + sent
+    model, gpu = plan.model.load_name if plan.model else "Any model", plan.gpu
     place = where(model, gpu.title if gpu else None, plan.effective.parallel.gpus)
     return f"{place}, vLLM {plan.release.text}{started}, {prompts}, {'; '.join(outputs)}"
 
@@ -335,34 +337,28 @@ def setup(plan: Plan) -> str:
 def facts(plan: Plan) -> list[tuple[str, str, str]]:
     """What the run takes: a label, a figure, what it means. What is not known is left out."""
     facts, is_batch = [], not plan.request.is_open
-    if (cost := plan.cost) is not None:
-        if is_batch:
-            facts.append(("time", *_time(plan, cost)))
-        assumed = " (assumed)" if any(output.is_assumed for output in plan.outputs) else ""
-        work = f"in the prompts, {cost.output_tokens:,} in the answers{assumed}"
-        facts.append(("tokens", number(cost.input_tokens), work))
+    if plan.cost is not None:
+        facts.append(("time", *_time(plan, plan.cost)))
     if (memory := plan.memory) is not None:
-        weights, activation = (memory.line(name).gib for name in ("weights", "activation"))
-        other = memory.requested_gib - weights - activation - memory.kv_cache_gib
         parts = (
-            f"of {memory.total_gib:.1f}: weights {weights:.1f}, KV cache {memory.kv_cache_gib:.1f} "
-            f"({memory.kv_cache_tokens:,} tokens), activations {activation:.1f}, other {other:.1f}"
+            f"of {memory.total_gib:.1f}: weights {memory.line('weights').gib:.1f}, "
+            f"KV cache {memory.kv_cache_gib:.1f} ({memory.kv_cache_tokens:,} tokens)"
         )
         facts.append(("memory", f"{memory.requested_gib:.1f} GiB", parts))
     many = plan.requests_in_flight
     served = is_batch and plan.deployment.entry is Entry.SERVE  # the LLM class has all at once
-    if many is not None and served and not (plan.request.concurrency or is_broken(plan)):
+    if many and memory and served and not (plan.request.concurrency or is_broken(plan)):
         facts.append(("concurrency", f"{many:,}", "send at least this many at once"))
-    if (chunks := plan.chunks).prompts and chunks.size is not None and chunks.longest is not None:
-        size = f"of prompts: over {number(chunks.size)} tokens, in up to {chunks.longest} chunks"
-        facts.append(("chunked", share(chunks.share), size))
+    if (chunks := plan.chunks).prompts and chunks.size is not None:
+        longer = f"of the prompts are over {number(chunks.size)} tokens"
+        facts.append(("chunked", share(chunks.share), longer))
     if plan.refused.prompts and (plan.model or plan.settings.max_model_len):
         room = f"prompts over {plan.refused.room_tokens:,} tokens leave no room for the answer"
         room += ": a server refuses them, lm-eval cuts them, the LLM class cuts the answers"
         facts.append(("too long", f"{plan.refused.prompts:,}", room))
     if times_preempted := plan.run.figures.preemptions if plan.run else None:
-        fp8 = "; fp8 holds twice as many tokens: try chunkscope simulate --kv-cache-dtype fp8"
-        full = f"the KV cache is full{'' if 'fp8' in str(plan.effective.kv_cache_dtype) else fp8}"
+        fp8 = "" if "fp8" in str(plan.effective.kv_cache_dtype) else "; try --kv-cache-dtype fp8"
+        full = f"the KV cache is full{fp8}"
         facts.append(("preempted", plural(times_preempted, "time"), full))
     return facts
 
@@ -372,7 +368,7 @@ def _time(plan: Plan, cost: Cost) -> tuple[str, str]:
     hours = (cost.hours, cost.least_hours, cost.most_hours)
     usual, least, most = (seconds(3_600 * hour, like=3_600 * cost.hours) for hour in hours)
     varied = ", ".join(dict.fromkeys(VARIATIONS[code][1] for code in cost.varied))
-    text = f"{least} to {most}, depending on {varied}; simulated, without loading the model"
+    text = f"{least} to {most}, depending on {varied}; simulated"
     if plan.request.price_per_hour is None:
         return usual, text
     per_hour = plan.request.price_per_hour * plan.effective.parallel.gpus
@@ -381,17 +377,16 @@ def _time(plan: Plan, cost: Cost) -> tuple[str, str]:
     return usual, f"{text}; price {price} ({low} to {high})"
 
 
-def after_plan(plan: Plan, typed: list[str]) -> str:
-    """The command that usually comes next; `typed` are the words of this one."""
+def after_plan(plan: Plan) -> str:
+    """The command that usually comes next."""
     if is_broken(plan):
         return "chunkscope simulate --find-rate" if plan.advice.rate else "another --gpu or --slo"
     if plan.deployment.entry is not Entry.SERVE:
         return "chunkscope verify, or --emit python or lm-eval"
-    serve = f"vllm serve {shlex.quote(plan.model.load_name if plan.model else 'MODEL')}"
-    same = shlex.join(word for word in typed if word not in ("--check", "--details"))
     if plan.advice.basis is Basis.LENGTHS and (missing := lacking(plan)):
-        return f"the same with {missing}"
-    return f"{serve} $(chunkscope {same} --emit vllm-args)" if plan.settings.given() else serve
+        return " ".join((shlex.join(plan.source.command), *(f"{name} NAME" for name in missing)))
+    name = shlex.quote(plan.model.load_name if plan.model else "MODEL")
+    return f"vllm serve {name} {flags(plan)}".rstrip()
 
 
 def tried_name(plan: Plan, run: SimulatedRun) -> str:
@@ -408,7 +403,7 @@ def cautions(plan: Plan) -> Iterator[str]:
     total = plan.refused.of - plan.refused.prompts
     if plan.tried and (sent := plan.tried[0].requests) < total:
         yield f"the table is of a sample, {sent:,} of {total:,} requests"
-    yield from told(plan.notes)
+    yield from told([one for one in plan.notes if one.code != "assumed_output"])  # in `setup`
 
 
 def told(notes: Sequence[Note]) -> list[str]:

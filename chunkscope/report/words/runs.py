@@ -4,11 +4,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from chunkscope.artefacts.figures import BY_KEY, ITL_MAX, ITL_P99, MAKESPAN, TTFT_P95, Figure
-from chunkscope.artefacts.numbers import change, per_second, plural, seconds, share
+from chunkscope.artefacts.numbers import by, change, per_second, plural, seconds, share
 from chunkscope.planning.plan import Plan
 from chunkscope.reference.demo import Demonstration
 from chunkscope.report.words import Template, capital, sentence
-from chunkscope.report.words.plan import NAMES, listed, where
+from chunkscope.report.words.plan import NAMES, limit_state, listed, where
 from chunkscope.simulation.result import SimulatedRun, Simulation
 from chunkscope.verification.outputs import is_noise, reference_run
 from chunkscope.verification.result import DEFAULT, PLAN, Conclusion, EngineKind, Run, Verification
@@ -84,16 +84,22 @@ def simulated_answer(simulation: Simulation) -> str:
         return _best_rate(simulation.runs)
     if simulation.is_sweep:
         return _best_of_sweep(simulation)
+    name, beside = capital(run_name(first)), ""
+    other = next((run for run in others if "default" in (run.setting, *run.same_as)), None)
+    if first.slo:
+        beside = f"; with vLLM's default {limit_state(other)}" if other else ""
+        return f"{name}: {limit_state(first)}{beside} (simulated)."
     axis = MAKESPAN if first.backlog is None else TTFT_P95  # arrivals decide the other
     ours = axis.value(first.figures) or 0.0
-    text = f"{capital(run_name(first))}: {axis.title} {seconds(ours)} (simulated)"
-    other = next((run for run in others if "default" in (run.setting, *run.same_as)), None)
-    if other is None:
-        return f"{text}."
-    theirs = axis.value(other.figures) or 0.0
-    if abs(ours - theirs) < WORTH * theirs:
-        return f"{text}; with vLLM's default the same, within {share(WORTH)}."
-    return f"{text}, {change(theirs, ours)} against vLLM's default ({seconds(theirs)})."
+    if other is not None:
+        theirs = axis.value(other.figures) or 0.0
+        beside = f"{change(theirs, ours)} against"
+        if axis is MAKESPAN:
+            beside = f"{by(theirs / ours - 1)} throughput over"  # as the plan says it
+        if abs(ours - theirs) < WORTH * theirs:
+            beside = f"within {share(WORTH)} of"
+        beside = f", {beside} vLLM's default"
+    return f"{name}: {axis.title} {seconds(ours)}{beside} (simulated)."
 
 
 def _best_rate(runs: Sequence[SimulatedRun]) -> str:
@@ -108,6 +114,7 @@ def _best_rate(runs: Sequence[SimulatedRun]) -> str:
     others = f"; {NAMES['default']} up to {per_second(rates[default])}" if default else ""
     others = "; no other setting sustains 3 % more" if best is default else others
     name = listed(best.settings.changed_from(runs[0].settings)) or run_name(runs[0])
+    name = NAMES["default"] if best is default else name
     holds = f"{'keeps the limits' if best.slo else 'lets no queue grow'} up to"
     return f"{capital(name)} {holds} {per_second(rates[best])} (simulated){others}."
 
@@ -121,8 +128,8 @@ def _best_of_sweep(simulation: Simulation) -> str:
     points = [([x.value(run.figures) or 0.0 for x in axes], run) for run in kept or simulation.runs]
     ends = [min(points, key=lambda p: p[0]), min(points, key=lambda p: p[0][::-1])]
     parts = [
-        f"{title}: {run_name(run)}, {seconds(time)}, {axes[1].title} {seconds(gap)}"
-        for title, ((time, gap), run) in zip((fastest, "Smoothest"), ends, strict=True)
+        f"{end} is {run_name(run)}: {axes[0].title} {seconds(time)}, {axes[1].title} {seconds(gap)}"
+        for end, ((time, gap), run) in zip((fastest, "Smoothest"), ends, strict=True)
     ]
     shown = parts if ends[1][0][1] < ends[0][0][1] else parts[:1]
     return f"{none}{'. '.join(shown)} (simulated)."
@@ -160,7 +167,7 @@ def step_times(simulation: Simulation) -> str:
     cost = simulation.cost_model
     off = f" (median error {share(cost.error)})" if cost.error is not None else ""
     measured = plural(cost.samples, "measured step") if cost.samples else "fitted on an H200"
-    return f"Step times: {cost.source}, {measured}{off}. Policy: {simulation.runs[0].policy}."
+    return f"Step times: {cost.source}, {measured}{off}."
 
 
 # -- measured runs -------------------------------------------------------------------------------

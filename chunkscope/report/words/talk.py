@@ -6,7 +6,6 @@ SENTENCES: dict[str, Template] = {
     "wrote": "\nwrote {file}",
     "wrote_next": "\nwrote {file}; next: {after}",
     "wrote_part": "\nwrote {file} without what failed; next: mend that, and run it again",
-    "wrote_page": "\nwrote {file} ({megabytes:.1f} MB); next: open it in a browser",
     "wrote_baseline": "wrote {file}: what later data is compared with; commit it",
     "wrote_trace": "wrote {file}: requests that are sent all at once\nreplay it: vllm bench serve "
     "--backend vllm --model MODEL --dataset-name timed_trace --dataset-path {file} --num-prompts "
