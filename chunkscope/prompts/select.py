@@ -16,7 +16,7 @@ from chunkscope.prompts import chat, paths
 from chunkscope.prompts.harness import LOGS
 from chunkscope.prompts.harness.inspect_log import FORMAT as INSPECT
 from chunkscope.prompts.harness.inspect_log import InspectLog
-from chunkscope.prompts.harness.log import HarnessLog, SentRequest, as_dict, as_text, rows_in
+from chunkscope.prompts.harness.log import HarnessLog, SentRequest, as_dict, rows_in
 from chunkscope.prompts.paths import RECORD, FieldPath, Steps, json_in, parse_path
 from chunkscope.prompts.selection import (
     BATCH_INPUT,
@@ -193,7 +193,7 @@ def _chosen(head: Sequence[Any], options: SelectOptions, answers: Sequence[Steps
             return select_chat(path)
         columns = trace_columns(head)
         if columns and (columns.prompt,) == path.steps:
-            return lengths_of(columns)
+            return lengths_of(columns, head)
     return text_of(*fields)
 
 
@@ -443,6 +443,11 @@ class _Guess:
         self.leaves = {leaf.path.steps: leaf for leaf in leaves(head)}
         others = (k for k in self.keys if (k,) not in self.leaves and not is_no_prompt(k))
         self.tables = [key for key in others if "table" in key.lower()]
+        # A length that most records give, of more tokens than they have characters.
+        name = (trace_columns(head) or ("",))[0]
+        sizes = [(str(as_dict(one).get(name)), len(str(one))) for one in head if name]
+        long = sum(size.isdecimal() and int(size[:15]) > chars for size, chars in sizes)
+        self.longer = [name] if long * 2 > len(head) else []
         # Columns in which most records have a text, and those of them that ask something.
         columns = [leaf for leaf in self.leaves.values() if len(leaf.path.steps) == 1]
         self.common = [leaf for leaf in columns if len(leaf.texts) * 2 > len(head)]
@@ -493,8 +498,10 @@ class _Guess:
         inner += [(key, name) for key in keys for name in TEXT_FIELDS]
         yield from (self._text(self.leaves[steps]) for steps in inner if steps in self.leaves)
         # A length beside a text prompt says little of another tokenizer: then the text is counted.
-        if trace := trace_columns(self.head):
-            yield sum(trace.prompt in as_dict(r) for r in self.head), lengths_of(trace)
+        for above in sorted(dict.fromkeys(s[:-1] for s in self.leaves if ... not in s), key=len):
+            objects = [as_dict(FieldPath(above).find(record)) for record in self.head]
+            if trace := trace_columns(objects):
+                yield sum(trace.prompt in r for r in objects), lengths_of(trace, self.head, above)
         # The longest column of a table without a header, whose columns readers call column0...
         if self.keys and all(re.fullmatch(r"column\d+", key) for key in self.keys):
             column = max(self.leaves.values(), key=lambda leaf: leaf.chars)
@@ -523,9 +530,8 @@ class _Guess:
         beside = [path.steps[:1], *((name,) for name in chat.ROW_FIELDS)]
         more, notes = self._companions([path], beside, is_chat=True)
         uncounted += [_left_out(path.text, more, [f"{path.text}|json"])] if more else []
-        lists = _lists_in(path.steps) if ... in path.steps else ()
-        one = _of_one(path.steps, path.steps) if lists else path
-        return replace(self.chat_of(one, uncounted=uncounted), lists=lists, notes=tuple(notes))
+        selection = self.chat_of(_of_one(path.steps, path.steps), uncounted=uncounted)
+        return replace(selection, lists=_lists_in(path.steps), notes=tuple(notes))
 
     def _texts(self, *fields: Steps) -> Iterator[Candidate]:
         """Fields of likely names, apart from those that hold labels or ids."""
@@ -559,7 +565,7 @@ class _Guess:
         more, notes = self._companions(own, [(name,) for name in as_json])
         beside = [*(f"{name}|json" for name in as_json), *more]
         names = [path.text for path in own]
-        wholes = [f.path.text for f in self.likely if self._holds(f.path, own[0])]
+        wholes = [f.path.text for f in self.likely if self._holds(f.path, own[0])] + self.longer
         parts = (wholes[:1], []) if wholes else (beside, names)
         uncounted = [_left_out(" + ".join(names), *parts)] if parts[0] else []
         return len(fields[0].texts), text_of(*own, asks=0, uncounted=uncounted, notes=notes)
@@ -585,9 +591,8 @@ class _Guess:
 
     def _holds(self, whole: FieldPath, part: FieldPath) -> bool:
         """Whether the one text is inside the other, in most records."""
-        pairs = [(as_text(whole.find(one)), as_text(part.find(one))) for one in self.head]
-        inside = sum(bool(a and b and a != b and b.strip() in a) for a, b in pairs)
-        return inside * 2 > len(pairs)
+        pairs = [[str(path.find(one) or "").strip() for path in (whole, part)] for one in self.head]
+        return sum(0 < len(b) < len(a) and b in a for a, b in pairs) * 2 > len(pairs)
 
     def _is_about(self, questions: Steps, text: Steps) -> bool:
         """Whether questions may be about a text: it is longer, and in no other list that asks."""

@@ -159,6 +159,7 @@ _PAIRS = {
     "promptlen": "outputlen",
     "prompttokenids": "outputtokenids",
     "inputids": "outputids",
+    "inputlens": "outputlens",  # lists, in the results of `vllm bench`
 }
 _BLOCKS = "hashids"  # Mooncake's: numbers that stand for blocks of a prompt's tokens
 
@@ -191,8 +192,8 @@ def trace_columns(head: Sequence[Any]) -> TraceColumns | None:
 
 
 def _number(value: Any, name: str) -> float | None:
-    if name.endswith("ids") and are_blocks(value):
-        return len(value)  # the tokens themselves
+    if name.endswith(("ids", "lens")) and are_blocks(value):
+        return len(value)  # the tokens themselves, or the requests
     with suppress(ValueError):
         value = float(value) if isinstance(value, str) else value
     return value if isinstance(value, int | float) and not isinstance(value, bool) else None
@@ -399,10 +400,11 @@ def with_choices(question: Selection, choices: Choices) -> Selection:
     )
 
 
-def lengths_of(columns: TraceColumns) -> Selection:
-    """Lengths that are in the data already, and the names of the prompts' blocks."""
-    path = FieldPath((columns.prompt,))
-    output, blocks = (FieldPath((name,)) if name else None for name in columns[1:])
+def lengths_of(columns: TraceColumns, head: Sequence[Any], above: Steps = ()) -> Selection:
+    """Lengths in the data already, of a list one of each request; and the prompts' blocks."""
+    path = FieldPath((*above, columns.prompt))
+    output, blocks = (FieldPath((*above, name)) if name else None for name in columns[1:])
+    is_list = columns.prompt.endswith("lens") and isinstance(path.find(head[0]), list)
 
     def prompt(record: Any) -> int:
         if blocks and not are_blocks(blocks.find(record) or []):
@@ -413,6 +415,7 @@ def lengths_of(columns: TraceColumns) -> Selection:
         kind="lengths",
         label=f"{path.text} (lengths)",
         paths=(path, blocks) if blocks else (path,),
+        lists=(path,) if is_list else (),
         prompt=prompt,
         output=output,
         blocks=blocks,

@@ -172,6 +172,7 @@ def in_short(note: Note) -> str:
 
 SHARE_GPT = [{"from": "human", "value": "x"}]
 LENGTHS = {"input_length": 1, "output_length": 2}
+LENS = "input_lens (lengths), each of input_lens"
 QASPER = {"abstract": "It is.", "full_text": [{"paragraphs": ["It is so.", "It is not."]}]}
 QAS = {"question": ["Why?"], "answers": [{}]}
 PAPER = "full_text[].paragraphs[] + qas.question"
@@ -205,6 +206,8 @@ SQUAD = "paragraphs.context + paragraphs.qas.question, each of paragraphs, parag
         ({"Behavior": "How is it?", "Tags": "", "BehaviorID": "a_1"}, "text", "Behavior"),
         ({"cluster": "A b", "turns": [{"content": "How is it?"}]}, "text", "turns[0].content"),
         ({"timestamp": 3, "prompt_token_ids": [1]}, "lengths", "prompt_token_ids (lengths)"),
+        ({"a": {"usage": {"prompt_tokens": 5}}}, "lengths", "a.usage.prompt_tokens (lengths)"),
+        ({"errors": ["a b"], "input_lens": [5]}, "lengths", LENS),
         ({"premise": "a b", "hypothesis": "c d", "label": 0}, "text", "premise + hypothesis"),
         ({"sentence1": "a b", "sentence2": "c d", "idx": 1}, "text", "sentence1 + sentence2"),
         ({"input_text_1": "a b", "input_text_2": "c"}, "text", "input_text_1 + input_text_2"),
@@ -260,6 +263,8 @@ def test_alpaca_rows_may_have_no_input() -> None:
     named = choose(*dolly, fields=("context", "instruction"))
     odd = ({"context": None, "instruction": "Go"}, {"context": LONG, "instruction": None})
     assert extract(named, *odd, dolly[3]) == (([1, 3], ["Go", "Add 3"], None, None), [2])
+    (note,) = choose({"question": "Who is it?", "input_tokens": 90_000}).uncounted
+    assert in_short(note) == "left_out --field=input_tokens"
     (note,) = choose({"question": "Who?", "table_array": [["1", "B"]], "analysis": LONG}).uncounted
     assert in_short(note) == "left_out --field=table_array|json --field=question"
     more = dict.fromkeys(("system", "context", "body", "sentence"), "Be kind.")

@@ -121,7 +121,7 @@ CASES: dict[str, tuple[Any, list[Sent], list[int], dict[str, Any]]] = {
         [("generate", 20, None, 4), ("generate", ["2 + 2?"], None, "4")], [], {"task": "log"},
     ),
     "promptfoo": (
-        {"evalId": "e", "config": {}, "metadata": {"promptfooVersion": "0.118.0"},
+        {"evalId": "e", "config": {},
          "results": {"version": 3, "results": [
              result(0, json.dumps(CHAT), "openai:chat:m", output="4"),
              result(0, "plain", "openai:m", output="4"),
@@ -131,7 +131,7 @@ CASES: dict[str, tuple[Any, list[Sent], list[int], dict[str, Any]]] = {
              result(2, None, "openai:m")]}},
         [("generate", ["2 + 2?"], None, "4"), ("generate", ["plain"], None, "4"),
          ("generate", "plain", None, "4"), ("generate", 11, None, 2)],
-        [6], {"version": "0.118.0"},
+        [6], {},
     ),
 }  # fmt: skip
 # One of each, which tests/fuzz damages.

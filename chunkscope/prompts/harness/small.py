@@ -1,7 +1,8 @@
 """The logs of seven harnesses, each a form to recognise and a mapping to requests."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, repeat
+from operator import add
 from pathlib import Path
 from typing import Any
 
@@ -187,10 +188,6 @@ class PromptfooLog(HarnessLog):
     harness = "promptfoo"
     keys = ({"prompt", "vars", "provider", "response"},)
 
-    def __init__(self, head: Sequence[Any], reader: RecordReader) -> None:
-        super().__init__(head, reader)
-        self.version = as_text(as_dict(as_dict(head[0]).get("metadata")).get("promptfooVersion"))
-
     def requests(self, row: Any) -> Iterator[SentRequest]:
         raw = as_dict(as_dict(row).get("prompt")).get("raw")
         if not isinstance(raw, str):
@@ -218,12 +215,8 @@ class LightevalLog(HarnessLog):
     harness = "lighteval"
     keys = ({"doc", "model_response"},)
 
-    def requests(self, row: Any) -> Iterator[SentRequest]:
-        yield from self._sent(as_dict(row))
-        self.add_document()
-
-    def _sent(self, record: dict[str, Any]) -> Iterator[SentRequest]:
-        doc, response = as_dict(record.get("doc")), as_dict(record.get("model_response"))
+    def requests(self, row: Any) -> Iterable[SentRequest]:
+        doc, response = (as_dict(as_dict(row).get(key)) for key in ("doc", "model_response"))
         if self.task is None and (name := as_text(doc.get("task_name"))):
             self.task = name  # "lighteval|gsm8k|5", or since 0.12 "gsm8k|5": with 5 shots
             self.shots = as_count(name.rpartition("|")[2])
@@ -240,15 +233,16 @@ class LightevalLog(HarnessLog):
                 names = ["input_tokens", "output_tokens", "logprobs"]
                 counts = [len(contexts), len(answers), len(as_list(scores))]
                 raise DataError("unequal_lists", names=names, counts=counts)
-            for context, answer in zip(contexts, answers, strict=True):
-                yield SentRequest(prompt=context + answer, kind="likelihood")
-            return
+            self.add_document()
+            return [SentRequest(prompt=n, kind="likelihood") for n in map(add, contexts, answers)]
         cap = as_count(doc.get("generation_size")) or None
         filled = as_count(response.get("padded_tokens_count")) or 0
         output = answers[0] if len(answers) == 1 else None
         prompts: list[Any] = [max(tokens - filled, 0) for tokens in contexts]
-        for prompt in prompts or [as_prompt(response.get("input"))]:  # an API has no ids
-            yield SentRequest(prompt=prompt, special_tokens=True, output_cap=cap, output=output)
+        sent = prompts or [as_prompt(response.get("input"))]  # an API has no ids
+        self.add_document()
+        more: dict[str, Any] = {"special_tokens": True, "output_cap": cap, "output": output}
+        return [SentRequest(prompt=prompt, **more) for prompt in sent]
 
 
 def _id_lists(value: Any) -> list[list[Any]]:
