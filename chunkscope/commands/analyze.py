@@ -80,8 +80,7 @@ def analyze(
         raise UsageError("--model and --tokenizer cannot be used together", hint="leave one out")
     tasks = any(path.startswith(("lm-eval:", "inspect:")) for path in paths)
     if not tasks and (shots, limit) != (None, None):
-        hint = "--sample N counts some rows of a file"
-        raise UsageError("--shots and --limit are for tasks, and none is named", hint=hint)
+        raise UsageError("--shots and --limit are for tasks", hint="--sample N counts some rows")
     options = opt.settled(analyze, given, AnalyzeOptions)
     skip_bad_rows = options.pop("skip_bad_rows", False)
     export_trace = options.pop("export_trace", None)

@@ -56,7 +56,7 @@ def recommend(
     from chunkscope.planning.recommend import recommend as run
     from chunkscope.planning.request import PlanRequest
     from chunkscope.report.words import sentence
-    from chunkscope.report.words.plan import after_plan, told
+    from chunkscope.report.words.plan import advice, after_plan, told
     from chunkscope.vllm import check as vllm
 
     options = opt.settled(recommend, given, run, PlanRequest.of, PlanRequest)
@@ -86,6 +86,7 @@ def recommend(
     plan.save(output)
     above = [f"# {sentence(emission.comment)}"] if emission.comment else []
     console.emit("\n".join((*above, emission.text.rstrip("\n"), "")).encode())
-    for note in told((*emission.notes, *plan.notes)):
+    nothing = [] if plan.settings.given() else [advice(plan)]  # else why is there no flag?
+    for note in (*nothing, *told((*emission.notes, *plan.notes))):
         console.say(f"note: {note}")
     return opt.tell("wrote", file=output)

@@ -1,7 +1,9 @@
 """A diagnosis as sections: what limited the engine and what to change, then what it did."""
 
 from collections.abc import Iterator
+from dataclasses import asdict
 
+from chunkscope.artefacts.note import note
 from chunkscope.artefacts.numbers import gib, number, share
 from chunkscope.diagnosis.diagnosis import Diagnosis, EngineReport
 from chunkscope.diagnosis.phases import Bound
@@ -26,7 +28,7 @@ def _engine(engine: EngineReport, place: int, count: int) -> Iterator[Section]:
     yield Section(
         title=doctor.heading(engine, place, count),
         sentences=(doctor.happened(engine), *symptoms),
-        notes=tuple(doctor.differences(engine)),
+        notes=tuple(sentence(note("not_as_planned", **asdict(d))) for d in engine.differences),
     )
     yield Section(title="Arguments", notes=tuple(doctor.cautions(engine)), details=True)
     yield Section(title="Where the time went", table=_bounds(engine), details=True)

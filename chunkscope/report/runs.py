@@ -18,7 +18,6 @@ from chunkscope.verification.result import EngineKind, Run, Verification
 from chunkscope.verification.verdict import Outcome, judge, value
 
 Named = Sequence[tuple[str, SimulatedRun | Run]]
-SHORT = {"time": MAKESPAN, "first token p95": TTFT_P95, "gap p99": ITL_P99, "longest gap": ITL_MAX}
 DEMO = {"first token, short": words.SHORT_WAIT, "time": MAKESPAN, "longest gap": ITL_MAX}
 LOOKS = {Outcome.BETTER: "good", Outcome.WORSE: "worse"}
 MOST_NAMED = 2
@@ -60,7 +59,7 @@ def measured_sections(v: Verification) -> list[Section]:
     ran = [(words.run_name(run), run) for run in v.runs if run.ok]
     failed = [f"{words.failure(run)}." for run in v.runs[v.verdict is not None :] if not run.ok]
     use = v.verdict.use if v.verdict else None
-    short = DEMO if v.measured is EngineKind.DEMO else SHORT
+    short = DEMO if v.measured is EngineKind.DEMO else words.SHORT
     strong = [at for at, (_, run) in enumerate(ran) if use is not None and run.is_called(use)]
     settings = [(words.run_name(run), listed(run.settings) or "vLLM's defaults") for run in v.runs]
     return [
@@ -96,7 +95,7 @@ def demo_sections(demo: Demonstration) -> list[Section]:
 
 
 def runs_table(
-    named: Named, figures: Mapping[str, Figure] = SHORT, *, strong: Collection[int] = ()
+    named: Named, figures: Mapping[str, Figure] = words.SHORT, *, strong: Collection[int] = ()
 ) -> Table | None:
     """The figures that decide; measured ones compared with the first; limited ones marked."""
     runs: list[Any] = [run for _, run in named]

@@ -45,12 +45,8 @@ runpy.run_module("chunkscope", run_name="__main__", alter_sys=True)
 
 @pytest.mark.parametrize("module", ["chunkscope.cli", "typer", "chunkscope.commands.gate"])
 def test_ctrl_c_while_the_commands_are_loaded_is_no_traceback(module: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", PRESSED_WHILE_LOADING, module],
-        capture_output=True,
-        check=False,
-        timeout=PATIENCE_S,
-    )
+    line = [sys.executable, "-c", PRESSED_WHILE_LOADING, module]
+    done = subprocess.run(line, capture_output=True, check=False, timeout=PATIENCE_S)
     assert (done.returncode, done.stderr) == (130, b"interrupted\n")
 
 

@@ -19,11 +19,8 @@ EACH = pytest.mark.parametrize("name", sorted(COMMANDS))
 
 def options(name: str) -> list:
     command = COMMANDS[name]
-    return [
-        p
-        for p in command.get_params(command.make_context(name, ["--help"], resilient_parsing=True))
-        if p.param_type_name == "option"
-    ]
+    context = command.make_context(name, ["--help"], resilient_parsing=True)
+    return [p for p in command.get_params(context) if p.param_type_name == "option"]
 
 
 def test_the_four_large_commands_have_at_most_90_options() -> None:
@@ -31,13 +28,11 @@ def test_the_four_large_commands_have_at_most_90_options() -> None:
 
 
 @EACH
-def test_help_is_grouped_fits_80_columns_and_ends_in_an_example(tmp_path, name: str) -> None:
+def test_help_fits_80_columns_and_ends_in_an_example(tmp_path, name: str) -> None:
     run = chunkscope(tmp_path, name, "--help")
     assert run.code == 0
     assert all(len(line) <= 80 for line in run.out.splitlines())
     assert f"Example: chunkscope {name}" in run.out
-    if len(options(name)) > 5:
-        assert "Output:" in run.out
 
 
 def test_without_a_command_the_help_is_shown(tmp_path) -> None:

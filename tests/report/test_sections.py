@@ -11,12 +11,15 @@ import pytest
 from rich.console import Console
 
 from chunkscope import console as streams
+from chunkscope.artefacts.note import Note
 from chunkscope.report import terminal
 from chunkscope.report.folder import arguments
 from chunkscope.report.markdown import markdown
 from chunkscope.report.profile import as_csv, lengths_chart, shortened
 from chunkscope.report.section import sections
 from chunkscope.report.words import MODULES, problems
+from chunkscope.report.words.data import cautions
+from chunkscope.report.words.plan import setup
 from chunkscope.vllm.footprint import memory
 from tests import build
 from tests.report import examples
@@ -59,9 +62,7 @@ def test_every_form_says_the_same_sentences(name: str) -> None:
 
 
 def test_of_many_datasets_the_longest_are_listed_and_folders_are_one_line() -> None:
-    small = [
-        replace(build.dataset(f"mmlu/{number}", [10, 20]), group="mmlu") for number in range(57)
-    ]
+    small = [replace(build.dataset(f"mmlu/{n}", [10, 20]), group="mmlu") for n in range(57)]
     long = build.dataset("long_context", [30_000])
     *lines, (_, everything) = shortened([*small, long])
     assert lines[0] == ("long_context", [long])
@@ -72,6 +73,15 @@ def test_of_many_datasets_the_longest_are_listed_and_folders_are_one_line() -> N
     assert [len(members) for _, members in lines] == [1, 56]
     few = shortened([build.dataset(name, [1]) for name in "bac"])
     assert [name for name, _ in few][:3] == ["b", "a", "c"]
+
+
+def test_what_holds_for_several_datasets_is_said_once() -> None:
+    chats = replace(build.dataset("a", [9]), notes=(Note(code="answers_counted"),))
+    profile = replace(build.profile(), datasets=(chats, replace(chats, name="b")))
+    assert [note.partition(":")[0] for note in cautions(profile)] == ["a and b"]
+    assert "5 to 9 output tokens each (--max-output)" in setup(
+        examples.plan(max_output="short=5,mixed=9")
+    )
 
 
 def test_what_did_better_on_an_engine_is_the_plan_to_use(tmp_path) -> None:
@@ -138,7 +148,6 @@ def test_a_spreadsheet_finds_no_formula() -> None:
 def test_bins_hold_every_prompt() -> None:
     profile = examples.profile()
     chart = lengths_chart(profile)
-    assert chart is not None
     lengths = {dataset.name: dataset.rows for dataset in profile.datasets}
     drawn = {s["name"]: sum(count for *_, count in s["bins"]) for s in chart.data["sets"]}
     assert drawn == {"all together": profile.overall.count, **lengths}

@@ -114,9 +114,11 @@ def cautions(profile: Profile) -> Iterator[str]:
     """What may be missing or wrong, most important first."""
     yield from uncounted(profile, "first_counted", "choices_uncounted")
     yield from map(sentence, profile.tokenizer.notes)
-    notes = [(dataset, one) for dataset in profile.datasets for one in dataset.notes]
-    for dataset, one in notes[:MOST_NOTES]:
-        yield f"{dataset.name}: {sentence(one)}"
+    notes: dict[str, list[str]] = {}
+    for dataset in profile.datasets:
+        for one in dataset.notes:
+            notes.setdefault(sentence(one), []).append(dataset.name)
+    yield from (f"{named(names)}: {text}" for text, names in list(notes.items())[:MOST_NOTES])
     if len(notes) > MOST_NOTES:
         yield f"{len(notes) - MOST_NOTES:,} more notes are in the profile"
 

@@ -16,6 +16,7 @@ _THRESHOLD, _EAGER = spelled("long_prefill_token_threshold"), spelled("enforce_e
 SENTENCES: dict[str, Template] = {
     "plan_of_another_gpu": "not compared with the plan, which is for {gpu}",
     "plan_of_another_model": "not compared with the plan, which is not for {model}",
+    "not_as_planned": "the plan says {name} {planned}, the engine has {actual}",
     "server_restarted": "{address} was restarted meanwhile",
     "log_cut": "{log} is cut off or damaged; what came before was read",
     # what it is
@@ -145,11 +146,6 @@ def happened(engine: EngineReport) -> str:
         f"{plural(engine.peak_running, 'request')} running and {engine.peak_waiting:,} waiting; "
         f"KV cache up to {share(engine.peak_kv_use)}{hits}."
     )
-
-
-def differences(engine: EngineReport) -> Iterator[str]:
-    for one in engine.differences:
-        yield f"the plan says {one.name} {one.planned}, the engine has {one.actual}"
 
 
 def cautions(engine: EngineReport) -> Iterator[str]:

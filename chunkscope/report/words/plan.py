@@ -107,7 +107,7 @@ SENTENCES: dict[str, Template] = {
     "shared_but_not_read": f"{_SHARED}, but likelihood requests do not read the prefix cache",
     "longest_first": "requests are sent longest first",
     "other_tokenizer": lambda tokenizer, name, command=(), **_: (
-        f"lengths were counted with {tokenizer}; for exact ones: "
+        f"lengths are those of {tokenizer}; for exact ones: "
         f"{_TOKENIZER.sub('', shlex.join(command)) or 'chunkscope analyze data/'} "
         f"--model {shlex.quote(name)}"
     ),
@@ -321,17 +321,20 @@ def where(model: str, gpu: str | None, gpus: int = 1) -> str:
 def setup(plan: Plan) -> str:
     """What it was planned for: model, machine, version, requests."""
     started = "" if plan.deployment.entry == "serve" else f", {STARTED[plan.deployment.entry]}"
-    outputs = dict.fromkeys(
-        f"{'at most ' if o.origin in ('data', 'task') else ''}{plural(o.tokens, 'output token')} "
-        f"each ({ORIGINS.get(o.origin, 'assumed; set --max-output')})"
-        for o in plan.outputs
-    )
+    outputs = []
+    for origin in dict.fromkeys(output.origin for output in plan.outputs):
+        tokens = sorted(output.tokens for output in plan.outputs if output.origin == origin)
+        least = f"{tokens[0]:,} to " if tokens[0] < tokens[-1] else ""
+        most = "at most " if origin in ("data", "task") else ""
+        each = f"{most}{least}{plural(tokens[-1], 'output token')} each"
+        outputs.append(f"{each} ({ORIGINS.get(origin, 'assumed; set --max-output')})")
     sent = f" at {plan.request.arrivals}" if plan.request.is_open else ""
     sent += f", {plan.request.concurrency:,} at once" if plan.request.concurrency else ""
     prompts = plural(plan.refused.of, "prompt") + sent
     model, gpu = plan.model.load_name if plan.model else "Any model", plan.gpu
     place = where(model, gpu.title if gpu else None, plan.effective.parallel.gpus)
-    return f"{place}, vLLM {plan.release.text}{started}, {prompts}, {'; '.join(outputs)}"
+    known = " (newest known)" * any(one.code == "vllm_not_installed" for one in plan.notes)
+    return f"{place}, vLLM {plan.release.text}{known}{started}, {prompts}, {'; '.join(outputs)}"
 
 
 def facts(plan: Plan) -> list[tuple[str, str, str]]:
@@ -390,12 +393,7 @@ def after_plan(plan: Plan) -> str:
 
 
 def tried_name(plan: Plan, run: SimulatedRun) -> str:
-    """What it is; of one that is better and not advised, why not."""
-    if run in (plan.run, plan.default_run):
-        return NAMES[run.setting]
-    why_not = "not in every case" if plan.advice.doubt else "gain under 3 %"
-    better = (plan.advice.gain or 0) > 0 and not plan.request.is_open
-    return f"next best ({why_not})" if better and (not run.slo or run.slo.is_met) else "next best"
+    return NAMES[run.setting] if run in (plan.run, plan.default_run) else "next best"
 
 
 def cautions(plan: Plan) -> Iterator[str]:
@@ -403,7 +401,7 @@ def cautions(plan: Plan) -> Iterator[str]:
     total = plan.refused.of - plan.refused.prompts
     if plan.tried and (sent := plan.tried[0].requests) < total:
         yield f"the table is of a sample, {sent:,} of {total:,} requests"
-    yield from told([one for one in plan.notes if one.code != "assumed_output"])  # in `setup`
+    yield from told([one for one in plan.notes if one.code not in ASSUMED[:2]])  # as `setup` does
 
 
 def told(notes: Sequence[Note]) -> list[str]:

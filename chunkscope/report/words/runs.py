@@ -15,6 +15,7 @@ from chunkscope.verification.result import DEFAULT, PLAN, Conclusion, EngineKind
 from chunkscope.verification.verdict import TIE_OF_ONE, arguments, value, worse_figures
 from chunkscope.vllm.settings import Settings
 
+SHORT = {"time": MAKESPAN, "first token p95": TTFT_P95, "gap p99": ITL_P99, "longest gap": ITL_MAX}
 MOST_WORSE = 3  # figures that got worse, in a sentence
 SHORT_WAIT = replace(TTFT_P95, key="short.ttft_s.mean")
 WORTH = 0.03  # a smaller difference in time is no difference
@@ -124,11 +125,12 @@ def _best_of_sweep(simulation: Simulation) -> str:
     kept = [run for run in simulation.runs if not run.slo or run.slo.is_met]
     none = "" if kept else "No setting that was tried keeps the limits. "
     fastest = "Fastest that keeps the limits" if kept and kept[0].slo else "Fastest"
-    axes = (TTFT_P95, ITL_P99) if simulation.runs[0].backlog else (MAKESPAN, ITL_MAX)
-    points = [([x.value(run.figures) or 0.0 for x in axes], run) for run in kept or simulation.runs]
+    is_open, runs = simulation.runs[0].backlog is not None, kept or simulation.runs
+    axes = ("first token p95", "gap p99") if is_open else ("time", "longest gap")
+    points = [([SHORT[axis].value(run.figures) or 0.0 for axis in axes], run) for run in runs]
     ends = [min(points, key=lambda p: p[0]), min(points, key=lambda p: p[0][::-1])]
     parts = [
-        f"{end} is {run_name(run)}: {axes[0].title} {seconds(time)}, {axes[1].title} {seconds(gap)}"
+        f"{end} is {run_name(run)}: {axes[0]} {seconds(time)}, {axes[1]} {seconds(gap)}"
         for end, ((time, gap), run) in zip((fastest, "Smoothest"), ends, strict=True)
     ]
     shown = parts if ends[1][0][1] < ends[0][0][1] else parts[:1]
