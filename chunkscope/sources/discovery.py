@@ -41,7 +41,7 @@ from chunkscope.sources.reader import (
     format_of_name,
     kind_of_bytes,
 )
-from chunkscope.sources.remote import remote_files
+from chunkscope.sources.remote import explaining, remote_files
 from chunkscope.sources.streams import COMPRESSED, looks_binary, open_archive, open_stream
 from chunkscope.sources.tables import saved_files
 
@@ -50,7 +50,7 @@ _SEARCH_HINT = (
 )
 _MOST_SKIPPED = 5  # files that are named
 _ABOUT_THE_DATA = re.compile(
-    r"(?i)(readme|licen[sc]e|changelog|data(set)?[_-]?card)(\.md|\.txt|[_-][^.]*(\.md|\.txt)?)?"
+    r"(?i)(readme|licen[sc]e|changelog|requirements|data(set)?[_-]?card)(\.md|\.txt|[_-][^.]*(\.md|\.txt)?)?"
     r"|(dataset_(dict|infos?)|(\w+_)?config|tokenizer|vocab|special_tokens_map|added_tokens)\.json"
 )
 _ARTEFACT = re.compile(rb'\s*\{\s*"schema":\s*"chunkscope/')
@@ -89,9 +89,11 @@ def discover(
             hint="it reads jsonl, json, csv, tsv, parquet, arrow, txt, md and Inspect's eval, also "
             "compressed or in a zip or tar; see input_format in `chunkscope help config`",
         )
-    if not names:  # where they clash, a dataset's path is its name
+    if not names:  # where they clash, a dataset's is its path below the folder that all are in
         count = Counter(source.name for source in sources)
-        names = unique_names((s.name if count[s.name] == 1 else s.path for s in sources), "#")
+        start = os.path.commonprefix([s.path for s in sources]).rfind("/") + 1  # noqa: RUF071
+        ends = (s.name if count[s.name] == 1 else s.path[start:] for s in sources)
+        names = unique_names(ends, "#")
     elif len(names) != len(sources) or len({*names}) < len(names):
         raise UsageError(
             f"{len(names)} names for {len(sources)} datasets",
@@ -144,12 +146,8 @@ class _Search:
             siblings: dict[str, Path] = {}
             with suppress(OSError):  # a folder that may not be listed, a name too long for any
                 siblings = {path.name: path for path in Path(text).parent.glob("*")}
-            try:
-                os.lstat(text)
-            except PermissionError as error:  # a folder that may not be entered
-                raise cannot_read(text, error) from None
-            except (OSError, ValueError):
-                pass
+            with explaining(text), suppress(FileNotFoundError, NotADirectoryError, ValueError):
+                os.lstat(text)  # in a folder that may not be entered?
             near = get_close_matches(Path(text).name, siblings)
             hint = f"did you mean {siblings[near[0]]}?" if near else _SEARCH_HINT
             raise InputError(f"no such file or folder: {text}", hint=hint)

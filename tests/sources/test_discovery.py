@@ -61,7 +61,7 @@ def test_a_folder_is_walked_in_order_and_each_folder_is_a_group(tree):
 
 def test_what_is_left_out_of_a_folder_is_said(tree):
     picture = b"\x89PNG\r\n\x1a\n\0\0\0\r"
-    others = {"README.md": b"about", "LICENSE": b"", "license-mit.txt": b"", "run.py": b"print()"}
+    others = {"requirements.txt": b"", "LICENSE": b"", "license-mit.txt": b"", "run.py": b"print()"}
     others |= {"a.png": picture, "b.jsonl": picture, "dataset_infos.json": b"", "config.json": b""}
     hidden = {".hidden.jsonl": ROW, ".git/x.jsonl": ROW}
     files = {"x.jsonl": ROW, "licensed_drivers.txt": b"a prompt"} | others | hidden
@@ -173,10 +173,11 @@ def test_include_and_exclude_match_the_relative_path_or_the_name(tree):
     assert names("d", include=["*.jsonl"], exclude=["s/c*"]) == ["a", "s/a"]
 
 
-def test_names_are_given_one_for_each_else_those_that_clash_are_paths(tree):
+def test_names_are_given_one_for_each_else_those_that_clash_are_short_paths(tree):
     tree({"d/x.jsonl": ROW, "d/x.csv": b"a,b\n", "e/x.jsonl": ROW, "e/y.jsonl": ROW})
-    assert names("d") == ["d/x.csv", "d/x.jsonl"]
-    assert names("d/x.jsonl", "e/x.jsonl", "e/y.jsonl") == ["d/x.jsonl", "e/x.jsonl", "y"]
+    assert names("d") == ["x.csv", "x.jsonl"]
+    named = [f"{os.getcwd()}/{name}.jsonl" for name in ("d/x", "e/x", "e/y")]
+    assert names(*named) == ["d/x.jsonl", "e/x.jsonl", "y"]
     assert names("d", names=["one", "two"]) == ["one", "two"]
     for wrong in (["one"], ["one", "two", "three"], ["one", "one"]):
         with pytest.raises(UsageError):
