@@ -61,7 +61,7 @@ def tiles(findings: Findings, v: Verification | None) -> Iterator[tuple[str, str
     if run is not None and run.kv_cache_tokens is not None:
         peak = f", beside {gib(run.activation_peak_gib)} of activations (measured)"
         yield "KV cache", number(run.kv_cache_tokens), f"tokens that fit at the same time{peak}"
-    facts = plan.facts(planned) if planned else []
+    facts = plan.facts(planned) if planned else ()
     yield from (tile for tile in facts if not (run and tile[0] == "memory"))  # it was measured
 
 
@@ -90,6 +90,7 @@ def not_comparable(old: Findings, new: Findings) -> Iterator[str]:
         names = " and ".join(tokenizer.name for tokenizer in tokenizers)
         yield f"lengths of different tokenizers ({names}) are not compared"
     if old.verification and new.verification:
-        before, after = map(runs.measured_on, (old.verification, new.verification))
-        if before != after:
-            yield f"measured differently. Before: {before} Now: {after}"
+        both = zip(*map(runs.circumstances, (old.verification, new.verification)), strict=True)
+        changed = [f"{was or '-'}, now {now or '-'}" for was, now in both if was != now]
+        if changed:
+            yield f"measured differently: {'; '.join(changed)}"

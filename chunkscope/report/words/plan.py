@@ -337,33 +337,29 @@ def setup(plan: Plan) -> str:
     return f"{place}, vLLM {plan.release.text}{known}{started}, {prompts}, {'; '.join(outputs)}"
 
 
-def facts(plan: Plan) -> list[tuple[str, str, str]]:
+def facts(plan: Plan) -> Iterator[tuple[str, str, str]]:
     """What the run takes: a label, a figure, what it means. What is not known is left out."""
-    facts, is_batch = [], not plan.request.is_open
     if plan.cost is not None:
-        facts.append(("time", *_time(plan, plan.cost)))
+        yield "time", *_time(plan, plan.cost)
     if (memory := plan.memory) is not None:
         parts = (
             f"of {memory.total_gib:.1f}: weights {memory.line('weights').gib:.1f}, "
             f"KV cache {memory.kv_cache_gib:.1f} ({memory.kv_cache_tokens:,} tokens)"
         )
-        facts.append(("memory", f"{memory.requested_gib:.1f} GiB", parts))
-    many = plan.requests_in_flight
-    served = is_batch and plan.deployment.entry is Entry.SERVE  # the LLM class has all at once
-    if many and memory and served and not (plan.request.concurrency or is_broken(plan)):
-        facts.append(("concurrency", f"{many:,}", "send at least this many at once"))
+        yield "memory", f"{memory.requested_gib:.1f} GiB", parts
+    many = plan.requests_in_flight if plan.deployment.entry is Entry.SERVE else None
+    asked = plan.request.is_open or plan.request.concurrency  # the LLM class has all at once
+    if many and memory and not (asked or is_broken(plan)):
+        yield "concurrency", f"{many:,}", "send at least this many at once"
     if (chunks := plan.chunks).prompts and chunks.size is not None:
-        longer = f"of the prompts are over {number(chunks.size)} tokens"
-        facts.append(("chunked", share(chunks.share), longer))
+        yield "chunked", share(chunks.share), f"of the prompts are over {chunks.size:,} tokens"
     if plan.refused.prompts and (plan.model or plan.settings.max_model_len):
         room = f"prompts over {plan.refused.room_tokens:,} tokens leave no room for the answer"
         room += ": a server refuses them, lm-eval cuts them, the LLM class cuts the answers"
-        facts.append(("too long", f"{plan.refused.prompts:,}", room))
+        yield "too long", f"{plan.refused.prompts:,}", room
     if times_preempted := plan.run.figures.preemptions if plan.run else None:
         fp8 = "" if "fp8" in str(plan.effective.kv_cache_dtype) else "; try --kv-cache-dtype fp8"
-        full = f"the KV cache is full{fp8}"
-        facts.append(("preempted", plural(times_preempted, "time"), full))
-    return facts
+        yield "preempted", plural(times_preempted, "time"), f"the KV cache is full{fp8}"
 
 
 def _time(plan: Plan, cost: Cost) -> tuple[str, str]:

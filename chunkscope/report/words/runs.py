@@ -242,13 +242,16 @@ def where_measured(v: Verification) -> str:
 
 
 def measured_on(v: Verification) -> str:
-    machine, workload = v.machine, v.workload
-    engine = f", vLLM {machine.vllm}" if machine and machine.vllm else ""
-    dummy = " (random weights: times and memory are real, answers are not)" if v.model.dummy else ""
-    sent = f", greedy sampling, {sent_when(workload.arrivals, workload.concurrency)}"
-    repeats = f", median of {plural(v.repeats, 'repeat')}" if v.repeats > 1 else ""
-    requests = f"{plural(len(workload.requests), 'request')}{sent}{repeats}"
-    return f"Measured: {where_measured(v)}{engine}{dummy}; {requests}."
+    return f"Measured: {', '.join(filter(None, circumstances(v)))}."
+
+
+def circumstances(v: Verification) -> tuple[str, ...]:
+    work, vllm = v.workload, v.machine.vllm if v.machine else None
+    dummy = "random weights (times and memory are real, answers are not)" if v.model.dummy else ""
+    sent = f"greedy sampling, {sent_when(work.arrivals, work.concurrency)}"
+    repeats = f"median of {plural(v.repeats, 'repeat')}" if v.repeats > 1 else ""
+    requests, engine = plural(len(work.requests), "request"), f"vLLM {vllm}" if vllm else ""
+    return where_measured(v), engine, dummy, requests, sent, repeats
 
 
 def method(v: Verification) -> str:
