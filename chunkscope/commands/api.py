@@ -200,7 +200,7 @@ def filled(kind: type[T], given: dict[str, Any], command: str) -> T:
     for name in values:
         if name not in names:
             raise UsageError(f"{command} has no option {name}", hint=nearest(name, names))
-    return _filled(kind, _with_limits(values))
+    return _filled(kind, _with_limits(values) if "slo" in values else values)
 
 
 def nearest(name: str, names: Collection[str]) -> str:

@@ -17,7 +17,7 @@ from chunkscope.prompts.prefix_files import check_datasets
 from chunkscope.sources.base import DataError, Source, printable, without_secrets
 from chunkscope.sources.discovery import discover
 from chunkscope.tokenizers.reference import engine_name
-from chunkscope.tokenizers.resolve import NO_TOKENIZER, TokenizerInfo
+from chunkscope.tokenizers.resolve import TokenizerInfo
 
 Paths = Sequence[Name] | Name
 
@@ -112,7 +112,7 @@ def profile_of(
         raise InputError(f"there are no rows in {names}", hint="is the file empty?")
     engines = engines_of(datasets)
     return Profile(
-        tokenizer=replace(info, engine=engines) if info and engines else NO_TOKENIZER,
+        tokenizer=replace(info, engine=engines) if info and engines else TokenizerInfo(),
         datasets=tuple(datasets),
         options=options.recorded(),
         paths=tuple(printable(without_secrets(path)) for path in several(paths)),

@@ -4,7 +4,6 @@ Not much is on its way at any time, so memory does not depend on the size of a f
 batches may hold the texts of many small files.
 """
 
-from array import array
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -102,6 +101,8 @@ class PromptCounter:
             rendered = [
                 self._rendered(*row, problems) for row in zip(prompts.positions, items, strict=True)
             ]
+            chats = self.tokenizer.joined([p for p in rendered if isinstance(p, tuple)])
+            rendered = [next(chats) if isinstance(p, tuple) else p for p in rendered]
         if requests is not None:
             pairs = zip(rendered, requests, strict=True)
             rendered = [p + r.continuation if isinstance(p, str) else p for p, r in pairs]
@@ -126,12 +127,11 @@ class PromptCounter:
         self.rendered_chats = True
         try:
             if not tokenizer.counts_chats_itself:
-                prompt: str | bytes = tokenizer.chat_text(item)
+                prompt: str | tuple[Any, ...] = tokenizer.chat_text(item)
             else:
-                ids, chars = tokenizer.mistral_chat.count(item)
-                prompt = array("I", ids).tobytes()
+                prompt = tokenizer.mistral_chat.parts(item)
                 self.engines.add(engine_name("mistral-common"))
-                self.chars = (self.chars or 0) + chars
+                self.chars = (self.chars or 0) + sum(len(p) for p in prompt if isinstance(p, str))
                 said = [turn["content"] for turn in string_content(item.messages)]
                 self.sample.add([(position, "\n".join(filter(None, said))[:CHARS])])
         except TemplateRefused as error:

@@ -1,68 +1,77 @@
 """Chats for Mistral's own tokenizers: mistral-common encodes them, there is no template.
 
 vLLM does the same for these models. It takes half a second to import, so only a chat dataset does,
-and longer to read 130,000 tokens: it is given a file with few, and asks the reference for the rest.
+and longer to read 130,000 tokens: it is given a file with few, and leaves texts as they are.
 """
 
 import json
+import sys
 from collections.abc import Callable
-from copy import copy
-from itertools import groupby
+from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Lock
+from types import ModuleType
 from typing import Any
+
+import orjson
 
 from chunkscope.prompts.chat import Conversation, string_content
 from chunkscope.sources.base import first_line
 from chunkscope.tokenizers.foreign import TemplateRefused
-from chunkscope.tokenizers.resolve import read_json
 
 
 class MistralChat:
-    """Counts conversations the way mistral-common encodes them."""
+    """Conversations the way mistral-common encodes them."""
 
     def __init__(self, tekken: Path, reference: Callable[[], Any]) -> None:
+        later = ModuleType("requests")  # it would fetch pictures, and takes long to load
+        vars(later)["__getattr__"] = lambda name: getattr(import_module("requests"), name)
+        found = sys.modules.setdefault("requests", later)
         from mistral_common.protocol.instruct.request import ChatCompletionRequest
         from mistral_common.tokens.tokenizers.mistral import MistralTokenizer
 
-        self._request, self._reference = ChatCompletionRequest, reference
-        document = read_json(tekken)
+        if found is later:
+            del sys.modules["requests"]
+        self._request, self._reference, self._lock = ChatCompletionRequest, reference, Lock()
+        data, key = tekken.read_bytes(), b'"token_bytes"'  # most of its vocabulary is left out
+        first, last = (data.rindex(b"{", 0, data.rindex(key, 0, end)) for end in (1 << 20, None))
+        document = orjson.loads(data[:first] + data[last:])
         few, config = document["vocab"][:256], document["config"]
         config["default_vocab_size"] = len(few) + config["default_num_special_tokens"]
         with TemporaryDirectory() as folder:
             file = Path(folder) / "tekken.json"
             file.write_text(json.dumps({**document, "vocab": few}))
             self._tokenizer = MistralTokenizer.from_file(str(file))
-        self._few = self._tokenizer.instruct_tokenizer
-        asking = copy(self._few.tokenizer)
+        validator, done = self._tokenizer._chat_completion_request_validator, dict[str, None]()
+        check = validator._validate_function  # of a tool, which takes longer than all else: once
+        validator._validate_function = lambda t: repr(t) in done or done.update({repr(t): check(t)})
+        self._encoder, self._texts = self._tokenizer.instruct_tokenizer.tokenizer, list[str]()
 
         def encode(s: str, bos: bool, eos: bool) -> list[int]:
-            ids = map(asking.num_special_tokens.__add__, reference().ids([s])[0])
-            return [*[asking.bos_id] * bos, *ids, *[asking.eos_id] * eos]
+            s.isascii() or s.encode()  # a lone surrogate is no character to a tokenizer
+            self._texts.append(s)
+            return [*[self._encoder.bos_id] * bos, -len(self._texts), *[self._encoder.eos_id] * eos]
 
-        asking.encode, asking.decode = encode, lambda *_, **__: ""  # nobody reads its texts
-        self._tokenizer.instruct_tokenizer = type(self._few)(asking)
+        self._encoder.encode, self._encoder.decode = encode, lambda *_, **__: ""  # not read
 
-    def count(self, chat: Conversation) -> tuple[list[int], int]:
-        """The token ids, and how many characters they stand for."""
-        data = [chat.tools, *(message.get("tool_calls") for message in chat.messages)]  # as JSON
-        as_json = sum(len(json.dumps(part, ensure_ascii=False)) for part in data if part)
-        contents = sum(len(message["content"]) for message in string_content(chat.messages))
-        return self._tokens(chat), contents + as_json
-
-    def encode(self, chat: Conversation) -> tuple[list[int], str]:
-        """The token ids, and the text they stand for with its special tokens spelled out."""
-        tokens, text, few = self._tokens(chat), "", self._few.tokenizer
-        for is_special, run in groupby(tokens, few.is_special):
-            ids = list(run)
-            spelled = map(few.id_to_piece, ids) if is_special else self._reference().decode(ids)
-            text += "".join(spelled)
-        return tokens, text
-
-    def _tokens(self, chat: Conversation) -> list[int]:
+    def parts(self, chat: Conversation) -> tuple[Any, ...]:
+        """Texts and special tokens."""
         try:
             messages = string_content(chat.messages)
             request = self._request.from_openai(messages=messages, tools=chat.tools)
-            return list(self._tokenizer.encode_chat_completion(request).tokens)
+            with self._lock:
+                self._texts.clear()
+                tokens = self._tokenizer.encode_chat_completion(request).tokens
+                return tuple(self._texts[-n - 1] if n < 0 else n for n in tokens)
         except Exception as error:  # pydantic and mistral-common raise many kinds
             raise TemplateRefused("template_refused", why=first_line(error)) from error
+
+    def encode(self, chat: Conversation) -> tuple[list[int], str]:
+        """The token ids, and the text they stand for with its special tokens spelled out."""
+        ids, text = list[int](), ""
+        for part in self.parts(chat):
+            is_text = isinstance(part, str)
+            ids += self._reference().encode([part], special_tokens=False)[0] if is_text else [part]
+            text += part if is_text else self._encoder.vocab()[part]
+        return ids, text

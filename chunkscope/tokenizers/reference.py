@@ -18,7 +18,6 @@ from chunkscope.artefacts.files import cache_folder
 from chunkscope.errors import InputError, MissingError
 from chunkscope.tokenizers.resolve import TokenizerFiles, TokenizerKind, read_json
 
-Ids = list[list[int]]
 ID_BYTES = 4  # of a token id, where a text's ids are bytes
 RANKS_PAY = 1 << 22  # from so many characters on: of ranks an engine is made by the reference
 
@@ -34,17 +33,14 @@ def engine_name(package: str) -> str:
 
 
 class Reference:
-    """One loaded tokenizer. A kind of it has `ids` or `encode` of its own.
-
-    `special_added` tokens come before or after each prompt.
-    """
+    """One loaded tokenizer. A kind of it has `ids` or `encode` of its own."""
 
     package = ""
-    special_added = 0
+    special_added = 0  # tokens before or after each prompt
     begin: tuple[int, ...] = ()  # the ids before each prompt
     first_id = 0  # of the library's numbers; a model may have special tokens before them
 
-    def ids(self, texts: list[str]) -> Ids:
+    def ids(self, texts: list[str]) -> list[list[int]]:
         """The tokens of each text, without special tokens, numbered as the library does."""
         return self.encode(texts, special_tokens=False)
 
@@ -52,7 +48,7 @@ class Reference:
         """The ids of each text as bytes, ID_BYTES each."""
         return [array("I", ids).tobytes() for ids in self.ids(texts)]
 
-    def encode(self, texts: list[str], *, special_tokens: bool) -> Ids:
+    def encode(self, texts: list[str], *, special_tokens: bool) -> list[list[int]]:
         """The ids that the model is fed, with (or without) what a prompt begins and ends with."""
         begin = self.begin if special_tokens else ()
         return [[*begin, *(n + self.first_id for n in ids)] for ids in self.ids(texts)]
@@ -76,7 +72,7 @@ class TokenizersReference(Reference):
 
         return cls(Tokenizer.from_file(str(path)))
 
-    def encode(self, texts: list[str], *, special_tokens: bool) -> Ids:
+    def encode(self, texts: list[str], *, special_tokens: bool) -> list[list[int]]:
         encodings = self.backend.encode_batch_fast(texts, add_special_tokens=special_tokens)
         return [encoding.ids for encoding in encodings]
 
@@ -99,15 +95,12 @@ class LoadedBeside(Reference):
         self._process = beside(answer, files.kind.value, str(files.files[0]))
         self.package, self._lock, self._otherwise = package, Lock(), otherwise
 
-    def ids(self, texts: list[str]) -> Ids:
+    def ids(self, texts: list[str]) -> list[list[int]]:
         with self._lock, suppress(OSError, ValueError):  # where that process failed
             self._process.stdin.write(orjson.dumps(texts) + b"\n")
             self._process.stdin.flush()
             return list(orjson.loads(self._process.stdout.readline()))
         return list(self._otherwise().ids(texts))
-
-    def decode(self, ids: list[int]) -> str:
-        return str(self._otherwise().decode(ids))
 
     def __del__(self) -> None:
         with suppress(OSError), self._process as process:
@@ -150,7 +143,7 @@ class TransformersReference(Reference):
         self.tokenizer(["a"])  # one whose special tokens are not there panics now
         self.special_added = int(self.tokenizer.num_special_tokens_to_add())
 
-    def encode(self, texts: list[str], *, special_tokens: bool) -> Ids:
+    def encode(self, texts: list[str], *, special_tokens: bool) -> list[list[int]]:
         return list(self.tokenizer(texts, add_special_tokens=special_tokens)["input_ids"])
 
 
@@ -189,11 +182,8 @@ class TiktokenReference(Reference):
             hint = f"it knows {names}, and downloads each once, into TIKTOKEN_CACHE_DIR"
             raise MissingError(f"tiktoken cannot load {name}", hint=hint) from error
 
-    def ids(self, texts: list[str]) -> Ids:
+    def ids(self, texts: list[str]) -> list[list[int]]:
         return list(map(self._encoding.encode_ordinary, texts))  # batches come in threads
-
-    def decode(self, ids: list[int]) -> str:
-        return str(self._encoding.decode([n - self.first_id for n in ids]))
 
 
 class SentencePieceReference(Reference):
@@ -206,7 +196,7 @@ class SentencePieceReference(Reference):
         self.begin = (self._model.bos_id(),) if self._model.bos_id() >= 0 else ()
         self.special_added = len(self.begin)
 
-    def ids(self, texts: list[str]) -> Ids:
+    def ids(self, texts: list[str]) -> list[list[int]]:
         return list(self._model.encode(texts, out_type=int))
 
 
@@ -226,13 +216,18 @@ def load_source(files: TokenizerFiles, trust_remote_code: bool = False) -> Refer
             return TiktokenReference.of_tekken(files.files[0])
 
 
+@lru_cache
 def auto_tokenizer() -> Any:
     """transformers' AutoTokenizer, which takes a second to import."""
     # Of a local folder: no request may leave the machine, and no advice be printed.
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
-    from transformers import AutoTokenizer
-    from transformers.utils import logging
+    import transformers
+    from transformers.utils import import_utils
 
-    logging.set_verbosity_error()
-    return AutoTokenizer
+    with suppress(AttributeError):  # it looks through the files of all models twice: once will do
+        scan = import_utils.create_import_structure_from_path
+        models = Path(transformers.__file__).with_name("models")
+        own = {str(models / "__init__.py"): models}
+        import_utils.create_import_structure_from_path = lambda path: scan(own.get(path, path))
+    return transformers.AutoTokenizer

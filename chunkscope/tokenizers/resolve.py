@@ -47,20 +47,14 @@ class TokenizerKind(StrEnum):
 class TokenizerInfo:
     """Which tokenizer counted, and by which engine: lengths mean nothing without it."""
 
-    name: str = field(metadata=INCIDENTAL)
-    digest: str
-    kind: str
-    engine: str = field(metadata=INCIDENTAL)
-    reference: str = field(metadata=INCIDENTAL)
-    special_tokens_added: int
+    name: str = field(default="none", metadata=INCIDENTAL)
+    digest: str = ""
+    kind: str = "none"
+    engine: str = field(default="none", metadata=INCIDENTAL)
+    reference: str = field(default="none", metadata=INCIDENTAL)
+    special_tokens_added: int = 0
     chat_template: str | None = None
     notes: tuple[Note, ...] = field(default=(), metadata=INCIDENTAL)
-
-
-NO_TOKENIZER = TokenizerInfo(
-    name="none", digest="", kind="none", engine="none",
-    reference="none", special_tokens_added=0,
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,9 +101,7 @@ def resolve(name: str | None) -> TokenizerFiles:
 
 def embedded_default() -> Path:
     """The tokenizer file inside mistral-common, found without importing it (half a second)."""
-    package = find_spec("mistral_common")
-    if package is None or package.origin is None:
-        raise MissingError("mistral-common is not installed", hint="pip install mistral-common")
+    package: Any = find_spec("mistral_common")
     return Path(package.origin).with_name("data") / DEFAULT_FILE
 
 

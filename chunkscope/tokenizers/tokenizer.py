@@ -6,13 +6,14 @@ Texts are counted by the reference, large inputs by a fast engine where it is pr
 import datetime
 import sys
 import threading
+from array import array
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext, suppress
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from signal import SIGINT
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from chunkscope.artefacts.note import Note, note
 from chunkscope.errors import ChunkscopeError
@@ -26,7 +27,6 @@ from chunkscope.tokenizers.prepare import TokenizerFacts, facts_before, of_raw, 
 from chunkscope.tokenizers.reference import (
     ID_BYTES,
     RANKS_PAY,
-    Ids,
     LoadedBeside,
     Reference,
     TokenizersReference,
@@ -35,9 +35,6 @@ from chunkscope.tokenizers.reference import (
     load_source,
 )
 from chunkscope.tokenizers.resolve import TokenizerFiles, TokenizerKind, resolve
-
-if TYPE_CHECKING:  # Jinja, which only chats need
-    from chunkscope.tokenizers.chat_template import ChatTemplate
 
 
 class Tokenizer:
@@ -80,7 +77,7 @@ class Tokenizer:
         self._beside: LoadedBeside | None = None  # for what a fast engine cannot do
         self._engine: FastEngine | Reference | None = None  # where there is much to count
         self._sample = RowSample()  # of what the fast engine counted
-        self._templates: dict[bool, ChatTemplate] = {}  # by whether there are tools
+        self._templates: dict[bool, Any] = {}  # by whether there are tools
 
     @property
     def notes(self) -> Iterator[Note]:
@@ -170,7 +167,7 @@ class Tokenizer:
             self.only_reference, self._engine = True, None
             self.engines.clear()
 
-    def encode(self, texts: list[str], *, special_tokens: bool) -> Ids:
+    def encode(self, texts: list[str], *, special_tokens: bool) -> list[list[int]]:
         """The ids that the model is fed. A chat's text has its special tokens already."""
         with foreign_errors(self._title):
             return self.reference.encode(texts, special_tokens=special_tokens)
@@ -193,7 +190,7 @@ class Tokenizer:
     # -- chats ---------------------------------------------------------------------------------
 
     def chat_text(self, chat: Conversation) -> str:
-        return self._chat_template(has_tools=bool(chat.tools)).render(chat)
+        return str(self._chat_template(has_tools=bool(chat.tools)).render(chat))
 
     def ignores_tools(self, chat: Conversation) -> bool:
         """Whether there are tools in it that the chat template never mentions."""
@@ -208,7 +205,13 @@ class Tokenizer:
     @cached_property
     def mistral_chat(self) -> MistralChat:
         with foreign_errors(self._title):
-            return MistralChat(self._files.files[0], lambda: self._beside or self.reference)
+            return MistralChat(self._files.files[0], lambda: self.reference)
+
+    def joined(self, chats: list[tuple[Any, ...]]) -> Iterator[bytes]:
+        """The ids of chats in parts, special tokens by numbers that no others have."""
+        ids = iter(self.id_bytes([p for chat in chats for p in chat if isinstance(p, str)]))
+        for chat in chats:
+            yield b"".join(next(ids) if isinstance(p, str) else array("i", [~p]) for p in chat)
 
     @property
     def chat_day(self) -> datetime.date:
@@ -218,7 +221,7 @@ class Tokenizer:
     def renders_the_date(self) -> bool:
         return any(template.uses_date for template in self._templates.values())
 
-    def _chat_template(self, *, has_tools: bool) -> "ChatTemplate":
+    def _chat_template(self, *, has_tools: bool) -> Any:
         if template := self._templates.get(has_tools):
             return template
         from chunkscope.tokenizers.chat_template import ChatTemplate, choose_template
