@@ -237,7 +237,7 @@ _FEWEST_BREAKS = 9  # between lines, of a text without empty ones: each may be a
 _TEXT_KEYS = ("text", "stem", "content", "question", "prompt", "value", "body")
 _QUESTIONS = {"question", "query", "prompt", "instruction", "problem"}
 # A part of a longer name that says as much: `question_content`, `user_input`.
-_PROMPT_WORDS = {*_QUESTIONS, "task", "intent", "statement", "input"}
+_PROMPT_WORDS = {*_QUESTIONS, "task", "intent", "statement", "input", "user"}
 # A part of the name of what is sent with a question, however short.
 _GIVEN = {"context", "contexts", "passage", "history", "body", "sentence", "starter_code"}
 _GIVEN |= {"pre", "post", "rule", "rules", "requirements", "interface"}
@@ -590,8 +590,9 @@ class _Guess:
                 yield count, replace(prompt, lists=_lists_in(steps))
 
     def _holds(self, whole: FieldPath, part: FieldPath) -> bool:
-        """Whether the one text is inside the other, in most records."""
-        pairs = [[str(path.find(one) or "").strip() for path in (whole, part)] for one in self.head]
+        """Whether the one text is inside the other, in most of the first records."""
+        head = self.head[:9] if ... not in whole.steps else ()
+        pairs = [[str(path.find(one) or "").strip() for path in (whole, part)] for one in head]
         return sum(0 < len(b) < len(a) and b in a for a, b in pairs) * 2 > len(pairs)
 
     def _is_about(self, questions: Steps, text: Steps) -> bool:
@@ -605,9 +606,8 @@ class _Guess:
     def _companions(
         self, own: Sequence[FieldPath], others: Sequence[Steps] = (), *, is_chat: bool = False
     ) -> tuple[list[str], list[Note]]:
-        """The likely field with the most text, if that is more than the chosen ones have, and what
-        by its name is sent with them; then a note of what may be the prompt as well. Neither are
-        answers, others that go with it, what is in it, or a list of steps beside a chat.
+        """The likely field with the most text, if more than the chosen ones, and what by its name
+        is sent with them; then a note of what may be the prompt, too. Answers and steps are not.
         """
         chosen = [steps for path in own for steps in (path.steps, (*path.steps, ...))]
         seen = [self.leaves[steps] for steps in chosen if steps in self.leaves]

@@ -65,14 +65,6 @@ SETS: dict[str, tuple[Callable[[int], Row], str, tuple[str, ...]]] = {
                    "image": "docker.io/swe/eval.x:latest", "requirements": "It must work."},
         "problem_statement", ("left_out --field=requirements --field=problem_statement",),
     ),
-    "MathVista": (
-        lambda n: {"question": f"When is {n}?", "query": f"Say a number.\nQuestion: When is {n}?"},
-        "question", ("left_out --field=query",),
-    ),
-    "Spider": (
-        lambda n: {"question": f"How many are {n}?", "query": f"SELECT * FROM a WHERE a.b > {n}"},
-        "question", (),
-    ),
     "MT-Bench": (
         lambda n: {"question_id": n, "turns": [f"Compose a post on {n}.", "Rewrite it."]},
         "turns[0]", ("first_counted --each=turns",),
@@ -172,7 +164,6 @@ def in_short(note: Note) -> str:
 
 SHARE_GPT = [{"from": "human", "value": "x"}]
 LENGTHS = {"input_length": 1, "output_length": 2}
-LENS = "input_lens (lengths), each of input_lens"
 QASPER = {"abstract": "It is.", "full_text": [{"paragraphs": ["It is so.", "It is not."]}]}
 QAS = {"question": ["Why?"], "answers": [{}]}
 PAPER = "full_text[].paragraphs[] + qas.question"
@@ -194,6 +185,7 @@ SQUAD = "paragraphs.context + paragraphs.qas.question, each of paragraphs, parag
         ({"url": "/v1/embeddings", "body": {"input": "p"}}, "text", "body.input"),
         ({"prompt": {"text": "a b", "replies": [answer(1)]}}, "text", "prompt.text"),
         ({"system_prompt": LONG, "user_prompt": "Why is that so?"}, "text", "user_prompt"),
+        ({"system": LONG, "user": "Why is that so?", "assistant": "By it."}, "text", "user"),
         ({"id": "1", "conversations": SHARE_GPT}, "chat", "conversations (chat)"),
         ({"prompt": CHAT, "question": "x"}, "chat", "prompt (chat)"),
         ({"prompt": str(CHAT * 2).replace("}, {", "}\n {")}, "chat", "prompt (chat)"),
@@ -207,7 +199,11 @@ SQUAD = "paragraphs.context + paragraphs.qas.question, each of paragraphs, parag
         ({"cluster": "A b", "turns": [{"content": "How is it?"}]}, "text", "turns[0].content"),
         ({"timestamp": 3, "prompt_token_ids": [1]}, "lengths", "prompt_token_ids (lengths)"),
         ({"a": {"usage": {"prompt_tokens": 5}}}, "lengths", "a.usage.prompt_tokens (lengths)"),
-        ({"errors": ["a b"], "input_lens": [5]}, "lengths", LENS),
+        (
+            {"errors": ["a"], "input_lens": [5]},
+            "lengths",
+            "input_lens (lengths), each of input_lens",
+        ),
         ({"premise": "a b", "hypothesis": "c d", "label": 0}, "text", "premise + hypothesis"),
         ({"sentence1": "a b", "sentence2": "c d", "idx": 1}, "text", "sentence1 + sentence2"),
         ({"input_text_1": "a b", "input_text_2": "c"}, "text", "input_text_1 + input_text_2"),
@@ -215,7 +211,6 @@ SQUAD = "paragraphs.context + paragraphs.qas.question, each of paragraphs, parag
         ("all of a text", "text", "whole file"),
         ({"id": 1, "test_question": "Why is that so?"}, "text", "test_question"),
         ({"trajectory": [{"role": "ai", "text": "Go."}], "task": "a"}, "chat", "trajectory (chat)"),
-        ({"user_input": "Why is that so?", "response": "By it."}, "text", "user_input"),
         (TALK, "text", "talk.day_1[].text + talk.day_2[].text + qa.question, each of qa"),
         ({"paragraphs": [{"context": "a b", "qas": [{"question": "c?"}]}]}, "text", SQUAD),
         (QASPER | {"qas": [{"question": "Why?"}]}, "text", f"{PAPER}, each of qas"),
@@ -263,10 +258,14 @@ def test_alpaca_rows_may_have_no_input() -> None:
     named = choose(*dolly, fields=("context", "instruction"))
     odd = ({"context": None, "instruction": "Go"}, {"context": LONG, "instruction": None})
     assert extract(named, *odd, dolly[3]) == (([1, 3], ["Go", "Add 3"], None, None), [2])
-    (note,) = choose({"question": "Who is it?", "input_tokens": 90_000}).uncounted
-    assert in_short(note) == "left_out --field=input_tokens"
-    (note,) = choose({"question": "Who?", "table_array": [["1", "B"]], "analysis": LONG}).uncounted
-    assert in_short(note) == "left_out --field=table_array|json --field=question"
+    for beside, use in (
+        ({"table_array": [["1", "B"]], "analysis": LONG}, ["table_array|json", "question"]),
+        ({"query": "Say a number. Who is it?"}, ["query"]),  # MathVista's
+        ({"query": "SELECT a FROM b WHERE b.c > 30"}, []),  # Spider's answer
+        ({"input_tokens": 90_000}, ["input_tokens"]),  # AA-LCR's, of documents elsewhere
+    ):
+        notes = choose({"question": "Who is it?"} | beside).uncounted
+        assert [note.values["use"] for note in notes] == [[f"--field={u}" for u in use]][: len(use)]
     more = dict.fromkeys(("system", "context", "body", "sentence"), "Be kind.")
     (note,) = choose(rows[0] | more | {"history": [["Hi, you.", "Hi, too."]]}).uncounted
     assert note.values["beside"] == ["history[][]", "system", "context", "body", "sentence"]

@@ -29,9 +29,7 @@ NESTED = {
 @pytest.mark.parametrize(
     ("fields", "label", "text"),
     [
-        (["question"], "question", "q?"),
         (["context", "question"], "context + question", "c\n\nq?"),
-        (["turns[0]"], "turns[0]", "one"),
         (["turns[-1]"], "turns[-1]", "two"),
         (["turns"], "turns", "one\n\ntwo"),
         (["ctxs[].text"], "ctxs[].text", "x\n\ny"),
