@@ -73,6 +73,7 @@ _QUANTILES = {"p50": "median", "p95": "p95", "p99": "p99", "max": "longest"}
 
 FIGURES = (
     Figure("makespan_s", "time for all requests", SECONDS, _LESS, promise="makespan"),
+    Figure("predicted_figures.makespan_s", "time for all, predicted", SECONDS, once=True),
     *(
         Figure(key, f"{key.replace('_', ' ')}econd", RATE, _MORE, promise=key)
         for key in ("input_tokens_per_s", "output_tokens_per_s")

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from chunkscope.simulation.workload import Workload
-from chunkscope.verification.result import DEFAULT, OFF, Run, RunOutputs, Verification
+from chunkscope.verification.result import DEFAULT, OFF, RunOutputs, Verification
 
 PROMPTS = 64
 TOKENS = 32  # of an answer at most
@@ -31,16 +31,12 @@ def equal_share(some: Sequence[Sequence[int]], others: Sequence[Sequence[int]]) 
     return sum(tuple(one) == tuple(other) for one, other in pairs) / len(pairs)
 
 
-def reference_run(v: Verification) -> Run | None:
-    """Without chunks where that was measured, else vLLM's default, else the first."""
-    runs = [run for run in v.runs if run.outputs is not None]
-    named = (run for name in (OFF, DEFAULT) for run in runs if run.is_called(name))
-    return next(named, runs[0] if runs else None)
-
-
 def with_outputs_compared(v: Verification) -> Verification:
-    """Every run's answers beside those of the reference, as far as runs are there."""
-    runs, reference = list(v.runs), reference_run(v)
+    """Every run's answers beside those without chunks, else of vLLM's default, else of the first,
+    as far as runs are there."""
+    runs, having = list(v.runs), [run for run in v.runs if run.outputs]
+    named = (run for name in (OFF, DEFAULT) for run in having if run.is_called(name))
+    reference = next(named, having[0] if having else None)
     for place, run in enumerate(runs):
         if run.outputs and reference and reference.outputs:
             name, equal = None, None

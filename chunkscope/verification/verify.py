@@ -234,13 +234,16 @@ def measure_rows(
 ) -> Verification:
     """One row after the other, each saved as soon as it is measured."""
     measured: list[tuple[Run, EngineRecord]] = []
+    # Rows that are kept left a calibration behind, with bursts: what follows does not replace it.
+    calibrated = any(run.ok for run in verification.runs)
     folder, runs = report.output.parent, {run.setting: run for run in verification.runs}
     for number, row in enumerate(rows, start=1):
         run = runs.get(row.name)
-        if run is None or (job.output_places and run.ok and run.outputs is None):
+        otherwise = run and run.engine.get("entry", job.entry) != job.entry  # it was started
+        if run is None or otherwise or (job.output_places and run.ok and run.outputs is None):
             report.listener.setting(row.name, number, len(rows))
             # One row with bursts is enough: all of them share the model and the GPU.
-            bursts = () if any(record.bursts for _, record in measured) else job.bursts
+            bursts = () if calibrated or any(r.bursts for _, r in measured) else job.bursts
             next_job = replace(job, machine=verification.machine, bursts=bursts)
             name = "".join(c if c.isalnum() else "-" for c in row.name).strip("-")
             run, record = measure(row, next_job, folder / f"verify-{name}.log", report.listener)
@@ -255,7 +258,7 @@ def measure_rows(
         verification = judged(verification)
         verification.save(report.output)
         calibration = calibration_of(measured, shape, job.workload)
-        if calibration is not None:
+        if calibration is not None and not calibrated:
             calibration.save(calibration_path(folder, calibration))
     return verification
 

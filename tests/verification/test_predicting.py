@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from chunkscope.artefacts.figures import figures_row
 from chunkscope.models import find_model
 from chunkscope.planning.request import PlanRequest
 from chunkscope.prefixes.sharing import Stretch
@@ -87,3 +88,4 @@ def test_what_is_predicted_is_of_the_kv_cache_that_the_engine_has() -> None:
     assert tokens[1] == pytest.approx(2 * tokens[0], rel=0.01)
     steps = [of(None, share).predicted_figures.steps for share in (0.9, 0.12)]
     assert steps[1] > 1.1 * steps[0]
+    assert figures_row(of(None, 0.9))["predicted_figures.makespan_s"] > 0, "it is shown"

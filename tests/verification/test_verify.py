@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -10,18 +11,12 @@ from chunkscope.errors import InputError, MissingError, UsageError
 from chunkscope.models import find_model, known_model
 from chunkscope.prefixes.sharing import Stretch
 from chunkscope.simulation.slo import read_slo
+from chunkscope.verification import verify
+from chunkscope.verification.engine_run import EngineJob, EngineRecord
 from chunkscope.verification.prompts import RealPrompt
 from chunkscope.verification.result import PromptSource, Verification
 from chunkscope.verification.settings import SettingRow, parse_engine_args, parse_point, rows_of
-from chunkscope.verification.verify import (
-    VerifyOptions,
-    begun,
-    check_vocabulary,
-    model_for_engine,
-    resumed,
-    verify_endpoint,
-    warm_up,
-)
+from chunkscope.verification.verify import VerifyOptions
 from chunkscope.vllm.flags import release
 from chunkscope.vllm.log.failures import Status
 from chunkscope.vllm.settings import Settings
@@ -49,29 +44,29 @@ def test_a_tokenizer_of_another_model_is_noticed_before_the_engine_dies_of_it() 
     def prompts(*ids):
         return [RealPrompt("", ids, is_complete=False)]
 
-    check_vocabulary(prompts(0, SHAPE.vocab - 1), SHAPE)
+    verify.check_vocabulary(prompts(0, SHAPE.vocab - 1), SHAPE)
     with pytest.raises(InputError, match=f"{SHAPE.vocab:,}"):
-        check_vocabulary(prompts(SHAPE.vocab), SHAPE)
+        verify.check_vocabulary(prompts(SHAPE.vocab), SHAPE)
 
 
 def test_the_longest_prompt_and_the_requests_with_short_answers_warm_an_engine_up() -> None:
     """The longest prompt decides the peak, though it may not be among the requests."""
     data, long = profile(data=MIXED), replace(WORKLOAD.requests[0], output_tokens=300)
     sent = replace(WORKLOAD, requests=(long, *WORKLOAD.requests))
-    assert warm_up(sent, plan(MIXED), data) == [
+    assert verify.warm_up(sent, plan(MIXED), data) == [
         (4_000, 1, 0.0, None), (100, 16, 0.0, 0), (100, 8, 0.0, 1), (5_000, 8, 0.0, 2)
     ]  # fmt: skip
     short = plan(MIXED, max_model_len=3_000)
-    assert warm_up(sent, short, data)[0][:2] == (2_999, 1), "as far as the context goes"
+    assert verify.warm_up(sent, short, data)[0][:2] == (2_999, 1), "as far as the context goes"
 
 
 def test_the_workload_fits_the_plans_context_and_keeps_its_concurrency() -> None:
     planned, data = plan(MIXED, concurrency=9), profile(data=MIXED)
-    workload = begun(planned, data, VerifyOptions(requests=500), Progress())[0].workload
+    workload = verify.begun(planned, data, VerifyOptions(requests=500), Progress())[0].workload
     room = planned.effective.max_model_len
     assert max(r.prompt_tokens + r.output_tokens for r in workload.requests) <= room
     assert (workload.long_over, workload.concurrency) == (planned.decision.threshold, 9)
-    kept, _ = begun(planned, data, VerifyOptions(concurrency=3), Progress())
+    kept, _ = verify.begun(planned, data, VerifyOptions(concurrency=3), Progress())
     assert kept.workload.concurrency == 3
 
 
@@ -84,21 +79,25 @@ def test_the_workload_fits_the_plans_context_and_keeps_its_concurrency() -> None
 )
 def test_options_that_make_no_sense_are_refused(options) -> None:
     with pytest.raises(UsageError):
-        verify_endpoint("http://host", plan(MIXED), profile(data=MIXED), VerifyOptions(**options))
+        verify.verify_endpoint(
+            "http://host", plan(MIXED), profile(data=MIXED), VerifyOptions(**options)
+        )
 
 
 def test_a_folder_without_weights_needs_the_dummy_format(tmp_path) -> None:
     (tmp_path / "config.json").write_text(json.dumps(known_model("qwen2.5-1.5b").config))
     with pytest.raises(MissingError, match=str(tmp_path)):
-        model_for_engine(str(tmp_path), "auto")
-    assert model_for_engine(str(tmp_path), "dummy")[0] == str(tmp_path)
+        verify.model_for_engine(str(tmp_path), "auto")
+    assert verify.model_for_engine(str(tmp_path), "dummy")[0] == str(tmp_path)
     (tmp_path / "model.safetensors").touch()
-    assert model_for_engine(str(tmp_path), "auto")[0] == str(tmp_path)
+    assert verify.model_for_engine(str(tmp_path), "auto")[0] == str(tmp_path)
 
 
 def test_a_built_in_model_has_the_same_folder_every_time() -> None:
     """vLLM looks up what it compiled before by the model's path."""
-    (folder, shape), (again, _) = (model_for_engine("Qwen/Qwen2.5-1.5B", "dummy") for _ in "ab")
+    (folder, shape), (again, _) = (
+        verify.model_for_engine("Qwen/Qwen2.5-1.5B", "dummy") for _ in "ab"
+    )
     assert folder == again
     assert shape.hub_id == "Qwen/Qwen2.5-1.5B"
 
@@ -107,7 +106,7 @@ def test_a_built_in_model_has_the_same_folder_every_time() -> None:
 
 
 def resume(old: Verification, rows=ROWS, **fresh) -> Verification:
-    return resumed(replace(old, runs=(), **fresh), old, rows)
+    return verify.resumed(replace(old, runs=(), **fresh), old, rows)
 
 
 def test_a_resumed_run_keeps_the_rows_that_are_final_under_the_names_of_today() -> None:
@@ -138,6 +137,30 @@ def test_a_row_with_other_settings_is_measured_again_where_the_machine_is_now() 
     changed = [SettingRow(name="plan", settings=Settings(max_num_batched_tokens=4_096))]
     again = resume(verification(run("plan", 1.0)), changed, machine=None)
     assert (again.runs, again.machine) == ((), None)
+
+
+def test_a_resumed_run_keeps_its_calibration_and_no_row_that_was_started_otherwise(
+    monkeypatch, tmp_path
+) -> None:
+    asked, saved, calibration = [], [], SimpleNamespace(save=lambda _: saved.append(1))
+
+    def measure(row, job, _log, _listener):
+        asked.append((row.name, job.bursts))
+        return run(row.name, engine={"entry": job.entry}), EngineRecord()
+
+    monkeypatch.setattr(verify, "measure", measure)
+    monkeypatch.setattr(verify, "calibration_of", lambda *_: calibration)
+    monkeypatch.setattr(verify, "calibration_path", lambda *_: None)
+    how = {"python": "", "engine": {}, "entry": "serve", "workload": WORKLOAD, "warm_up": ()}
+    job = EngineJob(**how, repeats=1, timeout_s=1, bursts=["all"])
+    report = verify.Report(output=tmp_path / "verify.json")
+    fresh = replace(verification(), runs=())
+    first = verify.measure_rows(fresh, ROWS[:1], job, SHAPE, report)
+    assert (asked, saved) == ([("plan", ["all"])], [1])
+    again = verify.measure_rows(first, ROWS, job, SHAPE, report)
+    assert (asked[1:], saved) == ([("off", ())], [1])
+    verify.measure_rows(again, ROWS, replace(job, entry="llm"), SHAPE, report)
+    assert [name for name, _ in asked[2:]] == ["plan", "off"]
 
 
 # -- which rows there are, and which of them are one ----------------------------------------------

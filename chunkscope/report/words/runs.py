@@ -10,7 +10,7 @@ from chunkscope.reference.demo import Demonstration
 from chunkscope.report.words import Template, capital, sentence
 from chunkscope.report.words.plan import NAMES, limit_state, listed, where
 from chunkscope.simulation.result import SimulatedRun, Simulation
-from chunkscope.verification.outputs import is_noise, reference_run
+from chunkscope.verification.outputs import is_noise
 from chunkscope.verification.result import DEFAULT, PLAN, Conclusion, EngineKind, Run, Verification
 from chunkscope.verification.verdict import TIE_OF_ONE, arguments, value, worse_figures
 from chunkscope.vllm.settings import Settings
@@ -256,7 +256,8 @@ def circumstances(v: Verification) -> tuple[str, ...]:
 
 def method(v: Verification) -> str:
     left = f", {v.workload.left_out:,} too long and left out" if v.workload.left_out else ""
-    prompts = "real prompts" if v.source.datasets else "random tokens"
+    again = f", {v.source.repeated:,} of them again" if v.source.repeated else ""
+    prompts = f"real prompts{again}" if v.source.datasets else "random tokens"
     noise = "within the spread of repeats" if v.repeats > 1 else f"of less than {share(TIE_OF_ONE)}"
     return (
         f"{v.workload.input_tokens:,} tokens in, {v.workload.output_tokens:,} out; {prompts}, seed "
@@ -266,16 +267,15 @@ def method(v: Verification) -> str:
 
 def outputs(v: Verification) -> Iterator[str]:
     """Of `--check-outputs`; nothing where no answers were compared."""
-    if (reference := reference_run(v)) is None or reference.outputs is None:
-        return
     for run in v.runs:
-        if run.outputs is None or run.outputs.equal is None:
+        own, reference = run.outputs, v.run(run.outputs.reference if run.outputs else None)
+        if own is None or own.equal is None or reference is None or reference.outputs is None:
             continue
-        again = min(run.outputs.again, reference.outputs.again)
-        noise = ", so batching explains it" if is_noise(run.outputs, reference.outputs) else ""
+        again = min(own.again, reference.outputs.again)
+        noise = ", so batching explains it" if is_noise(own, reference.outputs) else ""
         noise = "; random weights, so rounding decides" if v.model.dummy else noise
         yield (
-            f"{run.setting}: {share(run.outputs.equal)} of {len(run.outputs.answers):,} answers "
+            f"{run.setting}: {share(own.equal)} of {len(own.answers):,} answers "
             f"equal those of {reference.setting}, {share(again)} when sent again{noise}."
         )
 

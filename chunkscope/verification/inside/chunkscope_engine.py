@@ -46,6 +46,7 @@ class Measurement:
 
     def __init__(self, task: "dict[str, Any]", tell: "Callable[..., None]") -> None:
         self._task, self._tell = task, tell
+        self._entry = {"entry": task["entry"]}
         self._engine: Any = None
 
     async def go(self) -> None:
@@ -53,7 +54,7 @@ class Measurement:
         config = self._start()
         begun = await self._ask("chunkscope_begin")
         start_s = time.perf_counter() - started
-        self._tell("ready", start_s=start_s, engine=facts(config), workers=begun)
+        self._tell("ready", start_s=start_s, engine=facts(config) | self._entry, workers=begun)
         try:
             await self._measure(config)
         finally:
@@ -67,7 +68,7 @@ class Measurement:
         args = AsyncEngineArgs(**self._task["engine"], worker_extension_cls=PROBE)
         usage = UsageContext[USAGE[self._task["entry"]]]
         config = args.create_engine_config(usage)
-        self._tell("accepted", engine=facts(config))
+        self._tell("accepted", engine=facts(config) | self._entry)
         self._engine = AsyncLLM.from_vllm_config(config, usage_context=usage)
         return config
 
