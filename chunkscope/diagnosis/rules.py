@@ -147,7 +147,7 @@ def _auto_fit(engine: Engine) -> Symptom | None:
 
 
 def _held_back(
-    engine: Engine, bound: Bound, change: Note | str, *more: Note, weight: float = 1.0
+    engine: Engine, bound: Bound, change: Note | str, weight: float = 1.0, **values: Any
 ) -> Symptom | None:
     """By the share of the busy time for which this was the bound; None where it is little."""
     windows, part = engine.windows_of(bound), engine.share_of(bound)
@@ -156,12 +156,12 @@ def _held_back(
     engines = len({p.window.engine for p in engine.phases if p.bound is not Bound.IDLE})
     seconds = sum(window.seconds for window in windows) / engines
     crowd = {name: max(getattr(w, name) for w in windows) for name in _CROWD}
-    evidence = [note("held_for", seconds=seconds, part=part), note("crowd", **crowd), *more]
+    evidence = [note("held_for", seconds=seconds, part=part), note("crowd", **crowd)]
     phases = [phase for phase in engine.phases if phase.bound is bound]
     longest = sorted(phases, key=lambda phase: -phase.window.seconds)[:3]
     lines = tuple(sorted(line for p in longest for line in {p.window.line, p.last_line}))
     rule = bound.value.lower().replace("_", "-")
-    return _symptom(rule, evidence, change, part * weight, lines)
+    return _symptom(rule, evidence, change, part * weight, lines, **values)
 
 
 def _kv_bound(engine: Engine) -> Symptom | None:
@@ -180,8 +180,7 @@ def _queue_bound(engine: Engine) -> Symptom | None:
     if engine.small_steps or max(map(engine.share_of, (Bound.KV, Bound.SEQS))) >= LITTLE:
         change = "change_queue_last"
     between = all(phase.burst for phase in engine.phases if phase.bound is Bound.PREFILL)
-    more = (note("came_at_once"),) if between else ()
-    return _held_back(engine, Bound.PREFILL, change, *more, weight=0.5)
+    return _held_back(engine, Bound.PREFILL, change, weight=0.5, between=between)
 
 
 def _small_step(engine: Engine) -> Symptom | None:

@@ -352,6 +352,7 @@ def test_sizes_in_mib_and_the_samplers_error_behind_the_one_it_came_from() -> No
 
 DIED = "torch.AcceleratorError: CUDA error: an illegal memory access was encountered"
 DEAD = "vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue. See stack trace"
+FAILED = "RuntimeError: Engine core initialization failed. See root cause above. Failed: {}"
 CORE = "Engine core proc EngineCore_DP0 died unexpectedly, shutting down client."
 KILLS = [
     *("Killed", "a.sh: line 2: 48 Killed      vllm serve m", "Out of memory: Killed process 48"),
@@ -365,7 +366,8 @@ KILLS = [
     [
         (Failure.DIED, ["EngineCore failed to start.", "Traceback", DIED, DEAD], DIED[6:], 5),
         (Failure.KILLED, ["slurmstepd: error: TIME LIMIT", DEAD], "TIME LIMIT", 3),
-        (Failure.DIED, [DEAD], None, 3),  # no more is left of the log
+        *((Failure.DIED, [text], None, 3) for text in (DEAD, FAILED, "Bus error (core dumped)")),
+        (Failure.DIED, [DIED, *["x"] * 99, FAILED], DIED[6:], 3),
         (Failure.DIED, ["OSError: port is in use"], "OSError: port is in use", 3),
         *((Failure.KILLED, [text, DEAD], None, 3) for text in KILLS),
         (Failure.DIED, [DIED, DEAD, CORE], DIED[6:], 3),
@@ -398,7 +400,7 @@ def test_errors_that_ended_nothing() -> None:
     stopped = stamped("[shutdown] MPClient: complete")
     going_on = engine(stamped("Using max model len 64"), harmless, LINE)
     ended = engine(periodic("10-23 10:52:00"), harmless, stopped, stamped(DEAD))
-    assert going_on.failure is ended.failure is None
+    assert going_on.failure is ended.failure is engine(stopped, stamped(DEAD)).failure is None
 
 
 SERVING = periodic("10-23 10:52:00")

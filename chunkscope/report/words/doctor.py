@@ -36,7 +36,7 @@ SENTENCES: dict[str, Template] = {
     "auto_fit": "vLLM reduced max_model_len to what the KV cache holds, and refuses longer prompts",
     "kv_bound": "the KV cache was full while requests waited",
     "max_num_seqs": "max_num_seqs was reached: requests waited while the KV cache had room",
-    "queue_bound": "requests waited for their prefill",
+    "queue_bound": "requests [between?that came between two lines may have ]waited for prefill",
     "small_budget": "{names:and} made steps small, and prompts waited",
     "client_bound": "the client sent too little: nothing waited, the KV cache had room",
     "prefill_bound": "steps that read a prompt take much longer, so answers wait",
@@ -57,7 +57,6 @@ SENTENCES: dict[str, Template] = {
     "longest_and_limit": "the longest prompt has {longest} tokens, the limit is {limit}",
     "fitted": "from {before} to {after} tokens; the longest prompt has {longest}",
     "held_for": "{seconds:,.0f} s, {part:%} of the busy time",
-    "came_at_once": "all came between two lines of the log",
     "crowd": "up to {running} running and {waiting} waiting, KV cache up to {kv_use:%}",
     "argument_and_default": "{name} is {value}[default?; vLLM's default is {default}]",
     "step_times": "{mixed_ms:,.0f} ms with a prompt, {decoding_ms:,.0f} ms without, "

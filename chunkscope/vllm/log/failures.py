@@ -70,6 +70,8 @@ class Failure(StrEnum):
         return {**others, Failure.DIED: Status.DIED}.get(self, Status.OUT_OF_MEMORY)
 
 
+# What the parent process or a shell says when a child of its died: true, and no cause.
+CONSEQUENCES = ("Engine core initialization failed", "EngineCore encountered a", "(core dumped)")
 # Of a line with several, the first counts. Frames of the two model runners tell what ran out.
 SIGNS = (
     (Failure.OOM_SAMPLER, "when warming up sampler"),
@@ -81,11 +83,9 @@ SIGNS = (
     (Failure.OOM_START, "std::bad_alloc"),
     (Failure.OOM_START, "Cannot allocate memory"),
     (Failure.REFUSED, "Value error, "),
-    (Failure.REFUSED, ".py: error: "),
-    (Failure.REFUSED, "vllm: error: "),
-    (Failure.REFUSED, "vllm serve: error: "),
-    (Failure.DIED, "EngineCore encountered a"),  # fatal error, or its server: an issue
+    *((Failure.REFUSED, f"{name}: error: ") for name in (".py", "vllm", "vllm serve")),
     (Failure.DIED, "EngineCore failed to start"),
+    *((Failure.DIED, sign) for sign in CONSEQUENCES),
 )
 LOGPROB_FRAMES = ("_get_prompt_logprobs_dict", "compute_logprobs", "compute_prompt_logprobs")
 STOPPING = "[shutdown] "
@@ -95,8 +95,6 @@ _KILLED = re.compile(r"Killed($|  | pr)|oom.kill|core .*unexpectedly|code:? (-9|
 # A parent process tells a cause after its consequence, and the sampler's after the error it came
 # from: of several kinds the lowest counts, then the first.
 _RANKS = {Failure.OOM_SAMPLER: 0, Failure.KILLED: 2, Failure.DIED: 2}
-# What the parent process raises when a child of its died: true, and no cause.
-CONSEQUENCES = ("Engine core initialization failed", "EngineCore encountered a")
 # Raised by vLLM when arguments or the model do not go together.
 REFUSALS = ("ValueError", "ValidationError", "AssertionError", "NotImplementedError", "TypeError")
 _DEPTH = 60  # lines of a traceback before the line that names the error
@@ -134,7 +132,7 @@ class FailureReader:
     def __init__(self) -> None:
         self.failure: LoggedFailure | None = None
         self._frame_line = -_DEPTH
-        self._error: LoggedFailure | None = None  # the last; of those after a failure the first
+        self.error: LoggedFailure | None = None  # the last; of those after a failure the first
         self._stopping = False
 
     def add(self, text: str, line: int, *, loading: bool, serving: bool) -> None:
@@ -153,11 +151,11 @@ class FailureReader:
         if kind and not passing and _RANKS.get(kind, 1) < rank:
             self.failure = self._failure(kind, text, line)
         self._stopping = self._stopping or STOPPING in text
-        error, before = _ERROR.search(text), self._error.line if self._error else -1
+        error, before = _ERROR.search(text), self.error.line if self.error else -1
         first = self.failure is None or before < self.failure.line
         if error and first and not any(word in text for word in CONSEQUENCES):
             words = None if serving else shortened(error[0].lstrip("."))
-            self._error = LoggedFailure(kind=Failure.DIED, line=line, error=error[1], reason=words)
+            self.error = LoggedFailure(kind=Failure.DIED, line=line, error=error[1], reason=words)
 
     def _failure(self, kind: Failure, text: str, line: int) -> LoggedFailure:
         figures = dict(self.failure.figures) if self.failure else {}
@@ -170,11 +168,11 @@ class FailureReader:
 
     def ended(self, *, ready: bool, last_line: int) -> LoggedFailure | None:
         """What ended it: if it never was ready, an error after which it said nothing more."""
-        failure, error = self.failure, self._error
+        failure, error = self.failure, self.error
         if failure is None:
             return error if error and not ready and error.line > last_line else None
-        named = error and failure.kind is Failure.DIED and failure.line - error.line < _DEPTH
-        return error if named else failure
+        near = error and (not ready or failure.line - error.line < _DEPTH)
+        return error if near and failure.kind is Failure.DIED else failure
 
 
 def cause_in(log: str, *, started: bool) -> tuple[Status, str] | None:
@@ -182,7 +180,7 @@ def cause_in(log: str, *, started: bool) -> tuple[Status, str] | None:
     reader, lines = FailureReader(), log.splitlines()
     for number, line in enumerate(lines):
         reader.add(line, number, loading=False, serving=started)
-    failure = reader.ended(ready=False, last_line=-1)
+    failure = reader.ended(ready=started, last_line=-1) or reader.error
     if failure is None:
         return None
     error = _ERROR.search(lines[failure.line])

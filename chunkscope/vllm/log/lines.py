@@ -46,7 +46,7 @@ def peeled(raw: bytes, number: int) -> LogLine:
     if "{" in text[:200]:  # a record: its message, its time and the traceback of an error
         with suppress(ValueError, AttributeError):
             record = orjson.loads(text[text.index("{") :])
-            text = "\n".join(value for value in record.values() if isinstance(value, str))
+            text = "\n".join(value for value in record.values() if isinstance(value, str)) or text
     text = _NOISE.sub("", text)
     prefix = _SERVER.match(text)
     server = (prefix[1] or prefix[2]) if prefix else ""

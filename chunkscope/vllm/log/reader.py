@@ -12,7 +12,7 @@ from typing import Any
 
 from chunkscope.vllm.log import facts
 from chunkscope.vllm.log.facts import EngineFacts
-from chunkscope.vllm.log.failures import FailureReader, LoggedFailure
+from chunkscope.vllm.log.failures import STOPPING, FailureReader, LoggedFailure
 from chunkscope.vllm.log.lines import CUT, LogLine, peeled, seconds_between
 from chunkscope.vllm.settings import Settings
 
@@ -291,8 +291,8 @@ class LogReader:
 
     def _take(self, name: str, line: LogLine) -> None:
         if name == facts.ERROR:
-            for engine in self._engines[-1:]:
-                engine.fail(line)
+            if self._engines or STOPPING in line.text:  # what is left of a log may be an end
+                self._engine(name, line).fail(line)
             return
         self._first = line.at if self._first is None else self._first
         at = seconds_between(self._first, line.at) if self._first and line.at else None
