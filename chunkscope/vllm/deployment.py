@@ -141,6 +141,8 @@ class Deployment:
         shape, s, rules = self.shape, self.effective(settings), self.release.rules
         if shape is None or self.gpu is None:
             return None
+        if shape.architecture.startswith("Llama4") and not rules.chunks_are_windows:
+            shape = replace(shape, attention=replace(shape.attention, sliding_layers=0))
         runner = self.release.runner(shape.architecture, dense=shape.dense)
         return MemoryModel(
             shape=shape,
@@ -213,6 +215,8 @@ class Deployment:
         if s.kv_cache_dtype:
             yield note("unmeasured_kv_cache", dtype=s.kv_cache_dtype)
         model = self.memory_model()
+        if shape and model and model.shape != shape:
+            yield note("chunks_kept", layers=shape.attention.sliding_layers)
         if simulated and model and not model.kv_layout.is_plain and s.enable_prefix_caching:
             kinds = {group.kind for group in model.kv_layout.groups}
             yield note("window_hits" if KvKind.FULL in kinds else "no_window_hits")

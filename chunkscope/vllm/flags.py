@@ -26,10 +26,7 @@ from chunkscope.vllm.enums import Entry
 from chunkscope.vllm.rules import NEWEST, OLDEST, Rules, Version, rules_at
 from chunkscope.vllm.settings import Settings, Value
 
-V2_ARCHITECTURES = tuple(
-    f"{family}ForCausalLM"
-    for family in ("Qwen3", "Llama", "Mistral", "DeepseekV2", "Qwen2Moe", "GraniteMoe")
-)
+V2_FAMILIES = ("Qwen3", "Llama", "Mistral", "DeepseekV2", "Qwen2Moe", "GraniteMoe")
 # What vLLM takes by itself: tokens per step and running requests, of `vllm serve` and of the LLM
 # class, since a version, on GPUs with so many GiB; it leaves the A100 out by its name.
 GPU_CLASSES = (
@@ -65,7 +62,7 @@ class Release:
         return Settings(max_num_batched_tokens=budget, max_num_seqs=seqs)
 
     def runner(self, architecture: str, *, dense: bool) -> Runner:
-        listed = architecture in V2_ARCHITECTURES
+        listed = architecture.removesuffix("ForCausalLM") in V2_FAMILIES
         takes = (False, listed, listed or dense, True)[self.rules.v2_runner]
         return Runner.V2 if takes else Runner.V1
 

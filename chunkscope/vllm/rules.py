@@ -52,6 +52,7 @@ class Rules:
     gpu_memory_utilization: float = _rule(0.9, ((0, 20, 0), 0.92))
     checks_threshold: bool = _since((0, 27, 0))
     stays_unstretched: bool = _since((0, 11, 1))  # longrope's original context (PR 27431)
+    chunks_are_windows: bool = _since((0, 14, 0))  # Llama 4 keeps no more KV (PR 29627)
     own_kv_cache: bool = _since((0, 15, 0))  # 8 bits if they say so (PRs 30785 and 30141)
     hybrid_refuses_off: bool = _since((0, 26, 0))
     hybrid_caches_prefixes: bool = _since((0, 26, 0))

@@ -11,17 +11,8 @@ from chunkscope.models.fields import FAMILIES
 NOT_BUILT = {"qwen2_vl", "qwen2_vl_text", "qwen2_5_vl", "qwen2_5_vl_text", "qwen3_vl_text"}
 NOT_BUILT |= {"qwen3_vl_moe_text", "kimi_k2", "chatglm", "exaone", "baichuan", "bailing_moe"}
 NOT_BUILT |= {"internlm2", "internlm3", "minimax_m1", "minimax_text_01", "dots1", "hunyuan_v1_moe"}
-NOT_BUILT |= {
-    "dbrx",
-    "deepseek",
-    "glm4v_text",
-    "glm4v_moe_text",
-    "mimo",
-    "minicpm",
-    "orion",
-    "solar",
-}
-NOT_BUILT |= {"pangu_ultra_moe", "qwen3_omni_moe_text", "sarvam_moe", "telechat"}
+NOT_BUILT |= {"dbrx", "deepseek", "glm4v_text", "glm4v_moe_text", "mimo", "minicpm", "orion"}
+NOT_BUILT |= {"pangu_ultra_moe", "qwen3_omni_moe_text", "sarvam_moe", "solar", "telechat"}
 # What a family's default config leaves open.
 COMPLETED = {
     **{kind: {"head_dim": 128} for kind in ("hunyuan_v1_dense", "ministral")},

@@ -1,3 +1,4 @@
+import json
 from dataclasses import replace
 
 import pytest
@@ -5,7 +6,7 @@ import pytest
 import chunkscope
 from chunkscope.artefacts.note import Label
 from chunkscope.hardware.gpus import find_gpu
-from chunkscope.models import find_model
+from chunkscope.models import find_model, known_model
 from chunkscope.models.quantization import Quantization
 from chunkscope.report.section import sections
 from chunkscope.report.words import sentence
@@ -37,6 +38,15 @@ def test_what_nobody_sets_is_what_vllm_takes():
         own = there.effective(Settings(kv_cache_dtype="auto"))
         assert (own.max_model_len, own.kv_cache_dtype) == taken
         assert ("unstretched" in {note.code for note in there.notes()}) == (taken[0] == 4_096)
+
+
+def test_llama_4_keeps_all_tokens_in_every_layer_until_vllm_0_14(tmp_path):
+    config = {**known_model("llama-3.1-8b").config, "model_type": "llama4_text"}
+    config |= {"architectures": ["Llama4ForCausalLM"], "attention_chunk_size": 8_192}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    old, new = (memory(tmp_path, "h200", vllm_version=v) for v in ("0.13", "0.14"))
+    assert new.memory.kv_cache_tokens == pytest.approx(3.1 * old.memory.kv_cache_tokens, rel=0.1)
+    assert "chunks_kept" in {n.code for n in old.notes} - {n.code for n in new.notes}
 
 
 def test_a_threshold_bounds_what_logprobs_take():
