@@ -1,7 +1,6 @@
 """The figures of a run, simulated, measured or logged; and each figure's name, unit and direction.
 
-`Figures` holds the numbers. `FIGURES` lists what they are called: terminal, page, comparison,
-verdicts and gate read that list, so a new figure is added here alone.
+`FIGURES` lists them for all who show, compare or limit some: a new one is added here alone.
 """
 
 from dataclasses import dataclass
