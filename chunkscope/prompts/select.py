@@ -13,9 +13,7 @@ from chunkscope.artefacts.note import Note, note
 from chunkscope.console import printable
 from chunkscope.errors import UsageError
 from chunkscope.prompts import chat, paths
-from chunkscope.prompts.harness import LOGS
-from chunkscope.prompts.harness.inspect_log import FORMAT as INSPECT
-from chunkscope.prompts.harness.inspect_log import InspectLog
+from chunkscope.prompts.harness import LOGS, inspect_log
 from chunkscope.prompts.harness.log import HarnessLog, SentRequest, as_dict, rows_in
 from chunkscope.prompts.paths import RECORD, FieldPath, Steps, json_in, parse_path
 from chunkscope.prompts.selection import (
@@ -58,7 +56,8 @@ def selected(
     # A harness's log has certain keys in most of its first rows; a single key stands alone there.
     rows = [row for record in head for row in rows_in(record)]
     keys = [row.keys() for row in rows if isinstance(row, dict)]
-    kinds: list[type[HarnessLog]] = [InspectLog] if reader.format == INSPECT else []
+    is_inspect = reader.format == inspect_log.FORMAT
+    kinds: list[type[HarnessLog]] = [inspect_log.InspectLog] if is_inspect else []
     for kind in LOGS:
         fits = [any(row == f if len(f) == 1 else row >= f for f in kind.keys) for row in keys]
         if sum(fits) * 2 > len(rows):

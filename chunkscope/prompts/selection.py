@@ -321,7 +321,8 @@ class Selection:
         """The reference output; a row without one is still a prompt."""
         if self.output is None:
             return None
-        if self.kind == "lengths":
+        name = _BLANKS.sub("", str(self.output.steps[-1])).lower()
+        if self.kind == "lengths" or name in _PAIRS.values():  # `output_tokens` is no text
             value = self.output.find(record)
             return None if value in (None, "") else trace_length(value, self.output.text)
         try:

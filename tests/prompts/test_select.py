@@ -173,6 +173,8 @@ def test_outputs_are_kept_where_there_are_any() -> None:
     selection = choose(*records, output_field="answer")
     prompts, _ = extract(selection, *records)
     assert prompts == Prompts([1, 2, 4, 5], ["a", "b", "c", "d"], ["x", "3", None, None])
+    row = {"question": "a", "output_tokens": "90"}  # as `vllm bench serve` takes them
+    assert extract(choose(row, output_field="output_tokens"), row)[0].outputs == [90]
 
 
 def test_the_blocks_of_a_trace_come_with_its_lengths() -> None:
