@@ -114,7 +114,7 @@ def _update(reports: Path, config: Path | None) -> None:
         diff = unified_diff(before, after, str(file.path), f"{file.path} (today)", n=1)
         console.emit("".join(diff).encode("utf-8", "replace"))
         write_atomically(file.path, text.encode())
-        opt.tell("wrote_limits", file=file.path)
+        opt.tell("wrote_next", file=file.path, after="look at it, and commit it")
     if not result.passed:
         console.show(lambda out: terminal.draw(remedies(result), out))
         raise GateBroken(f"with the limits moved, {failure(result)}")

@@ -8,6 +8,7 @@ from typing import Any
 from chunkscope.artefacts.figures import ITL_MAX, TTFT_P95
 from chunkscope.artefacts.note import Note
 from chunkscope.artefacts.numbers import as_written, by, number, per_second, plural, seconds, share
+from chunkscope.models.find import MODELS
 from chunkscope.planning.plan import AdviceKind, Basis, Cost, Plan, Saving
 from chunkscope.report.words import Template, sentence
 from chunkscope.simulation.result import SimulatedRun
@@ -308,10 +309,11 @@ def limit_state(run: SimulatedRun | None, *, at_a_rate: bool = True) -> str:
 
 def where(model: str, gpu: str | None, gpus: int = 1) -> str:
     """
-    >>> where("Qwen/Qwen3-8B", "NVIDIA H100 80GB HBM3"), where("Qwen3-8B", "NVIDIA A100", 2)
+    >>> where("Qwen/Qwen3-8B", "NVIDIA H100 80GB HBM3"), where("qwen3-8b", "NVIDIA A100", 2)
     ('Qwen3-8B on one H100 80GB', 'Qwen3-8B on 2 x A100')
     """
-    name = model.rstrip("/").rpartition("/")[2]
+    name = MODELS[model].hub_ids[0] if model in MODELS else model
+    name = name.rstrip("/").rpartition("/")[2]
     if gpu is None:
         return name
     card = gpu.removeprefix("NVIDIA ").removeprefix("a ").partition(" HBM")[0]

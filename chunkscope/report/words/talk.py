@@ -5,7 +5,6 @@ from chunkscope.report.words import Template
 SENTENCES: dict[str, Template] = {
     "wrote": "\nwrote {file}",
     "wrote_next": "\nwrote {file}; next: {after}",
-    "wrote_part": "\nwrote {file} without what failed; next: mend that, and run it again",
     "wrote_baseline": "wrote {file}: what later data is compared with; commit it",
     "wrote_trace": "wrote {file}: requests that are sent all at once\nreplay it: vllm bench serve "
     "--backend vllm --model MODEL --dataset-name timed_trace --dataset-path {file} --num-prompts "
@@ -23,7 +22,6 @@ SENTENCES: dict[str, Template] = {
     "log_end": "  (the end of {log})",
     "old_budget": "the old {file} is now {old}",
     "no_limit_moves": "no limit in {file} needs to move",
-    "wrote_limits": "wrote {file}; next: look at it, and commit it",
     "fails_today": "not checked, because it fails today: {names}",
     "settings_unchecked": "settings are not checked; to check them, write them with `{command} "
     "--emit vllm-yaml >{file}`, then run `chunkscope gate --init --force{where}`",
