@@ -45,8 +45,8 @@ class Content:
     def __add__(self, other: "Content") -> "Content":
         """The content of two parts of a dataset."""
         rows, total = self.rows + other.rows, int(self.digest, 16) + int(other.digest, 16)
-        both = sorted([*(self.hashes or ()), *(other.hashes or ())])
-        hashes = Numbers(both) if rows <= MOST_LISTED else None
+        both = [*(self.hashes or ()), *(other.hashes or ())] if rows <= MOST_LISTED else None
+        hashes = None if both is None else Numbers(sorted(both))
         return Content(rows=rows, digest=f"{total % _MODULUS:x}", hashes=hashes)
 
 
@@ -76,8 +76,10 @@ def _canonical(row: Any) -> bytes:
 def _as_text(value: Any) -> Any:
     """Numbers as a CSV has them; a field without a value is no field."""
     if isinstance(value, dict):
-        held = [(str(k), v) for k, v in value.items() if v is not None and v != ""]
-        return {k: v if type(v) is str else _as_text(v) for k, v in held}
+        own = [(str(k), v) for k, v in value.items() if v is not None and v != ""]
+        return {
+            k: v if type(v) is str else str(v) if type(v) is int else _as_text(v) for k, v in own
+        }
     if isinstance(value, list | tuple):
         cells = [c for part in value for c in (part.values() if type(part) is dict else [part])]
         is_text = {*map(type, cells)} == {str} and "" not in cells

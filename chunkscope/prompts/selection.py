@@ -277,7 +277,7 @@ class Selection:
         items: list[Any] = []
         if self.kind == "chat":
             items = chat.plain_conversations(values, chunk.records)
-        elif {*map(type, values)} <= {str} and all_unicode(values):
+        elif {*map(type, values)} <= {str} and (chunk.is_unicode or all_unicode(values)):
             items = [self.prefix + text for text in values] if self.prefix else values
         if items:
             outputs = [self.output_of(record) for record in chunk.records] if self.output else None

@@ -66,6 +66,7 @@ class Chunk(NamedTuple):
 
     positions: Sequence[int]
     records: list[Any]
+    is_unicode: bool = False  # certainly: no text has a lone surrogate
 
 
 class DataError(InputError):

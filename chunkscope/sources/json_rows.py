@@ -117,7 +117,8 @@ def json_rows(
         for first, lines in line_blocks(stream, path):
             reader.positions = first + len(lines) - 1
             try:
-                chunk = Chunk(range(first, first + len(lines)), list(map(orjson.loads, lines)))
+                records = list(map(orjson.loads, lines))  # which takes no lone surrogates
+                chunk = Chunk(range(first, first + len(lines)), records, is_unicode=True)
             except (ValueError, RecursionError):
                 chunk = _one_by_one(reader, first, lines, parse_value)
             yield chunk

@@ -63,8 +63,8 @@ def csv_rows(reader: RecordReader, _: Sequence[str] | None) -> Iterator[Chunk]:
     table = csv.reader(_lines(text, reader.source.path), delimiter=dialect[0], quoting=dialect[1])
     try:
         header_rows = has_header + bool(excel)
-        for positions, cells in in_chunks(_data_rows(reader, table, len(names), header_rows)):
-            yield Chunk(positions, [dict(zip(names, row, strict=True)) for row in cells])
+        for at, cells, _known in in_chunks(_data_rows(reader, table, len(names), header_rows)):
+            yield Chunk(at, [dict(zip(names, row, strict=True)) for row in cells])
     finally:
         with suppress(ValueError):  # closed already, because the reader was
             text.detach()
