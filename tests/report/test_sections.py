@@ -79,9 +79,9 @@ def test_what_holds_for_several_datasets_is_said_once() -> None:
     chats = replace(build.dataset("a", [9]), notes=(Note(code="answers_counted"),))
     profile = replace(build.profile(), datasets=(chats, replace(chats, name="b")))
     assert [note.partition(":")[0] for note in cautions(profile)] == ["a and b"]
-    assert "5 to 9 output tokens each (--max-output)" in setup(
-        examples.plan(max_output="short=5,mixed=9")
-    )
+    assert "1 output token each (scored)" in setup(examples.plan(task="loglikelihood"))
+    asked = examples.plan(max_output="short=5,mixed=9")
+    assert "5 to 9 output tokens each (--max-output)" in setup(asked)
 
 
 def test_what_did_better_on_an_engine_is_the_plan_to_use(tmp_path) -> None:

@@ -33,7 +33,7 @@ NAMES = {
     "length-rule": "length rule",
     "best": "best found",
 }
-ORIGINS = {"data": "from the data", "task": "from the task", "asked": "--max-output"}
+ORIGINS = {"asked": "--max-output", "assumed": "assumed; set --max-output"}
 _TOKENIZER = re.compile(r" (?:-[tm] ?|--(?:tokenizer|model)[= ])('[^']*'|\S+)")
 STARTED = {"serve": "vllm serve", "llm": "vLLM's LLM class", "other": "vLLM's engine"}
 _SHARED = (
@@ -329,8 +329,8 @@ def setup(plan: Plan) -> str:
         tokens = sorted(output.tokens for output in plan.outputs if output.origin == origin)
         least = f"{tokens[0]:,} to " if tokens[0] < tokens[-1] else ""
         most = "at most " if origin in ("data", "task") else ""
-        each = f"{most}{least}{plural(tokens[-1], 'output token')} each"
-        outputs.append(f"{each} ({ORIGINS.get(origin, 'assumed; set --max-output')})")
+        source = f"from the {origin}" if most else ORIGINS.get(origin, origin)
+        outputs.append(f"{most}{least}{plural(tokens[-1], 'output token')} each ({source})")
     sent = f" at {plan.request.arrivals}" if plan.request.is_open else ""
     sent += f", {plan.request.concurrency:,} at once" if plan.request.concurrency else ""
     prompts = plural(plan.refused.of, "prompt") + sent
