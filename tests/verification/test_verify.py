@@ -20,17 +20,7 @@ from chunkscope.verification.verify import VerifyOptions
 from chunkscope.vllm.flags import release
 from chunkscope.vllm.log.failures import Status
 from chunkscope.vllm.settings import Settings
-from tests.build import (
-    MIXED,
-    SHORT,
-    WORKLOAD,
-    failed,
-    plan,
-    plan_that_sets,
-    profile,
-    run,
-    verification,
-)
+from tests.build import MIXED, WORKLOAD, failed, plan, plan_that_sets, profile, run, verification
 
 SHAPE = find_model("llama-3.1-8b")
 SET = Settings(max_num_batched_tokens=2_048)
@@ -201,7 +191,7 @@ def test_names_for_the_same_settings_are_measured_once() -> None:
     (row,) = rows(planned, against=("default", "length-rule"))
     assert (row.name, row.same_as) == ("plan", ("default", "length-rule"))
     assert row.settings == Settings()
-    off, default = rows(plan(SHORT))
+    off, default = rows(plan([100]))
     assert (off.name, off.same_as, default.name) == ("plan", ("off",), "default")
     also = ["max-num-seqs=8", "max_num_seqs=8"]
     (_, point) = rows(plan(MIXED), against=(), also=also)
