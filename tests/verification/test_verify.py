@@ -129,9 +129,7 @@ def test_a_row_with_other_settings_is_measured_again_where_the_machine_is_now() 
     assert (again.runs, again.machine) == ((), None)
 
 
-def test_a_resumed_run_keeps_its_calibration_and_no_row_that_was_started_otherwise(
-    monkeypatch, tmp_path
-) -> None:
+def test_a_resumed_run_keeps_its_calibration_and_no_row_started_otherwise(monkeypatch, tmp_path):
     asked, saved, calibration = [], [], SimpleNamespace(save=lambda _: saved.append(1))
 
     def measure(row, job, _log, _listener):
@@ -144,13 +142,10 @@ def test_a_resumed_run_keeps_its_calibration_and_no_row_that_was_started_otherwi
     how = {"python": "", "engine": {}, "entry": "serve", "workload": WORKLOAD, "warm_up": ()}
     job = EngineJob(**how, repeats=1, timeout_s=1, bursts=["all"])
     report = verify.Report(output=tmp_path / "verify.json")
-    fresh = replace(verification(), runs=())
-    first = verify.measure_rows(fresh, ROWS[:1], job, SHAPE, report)
-    assert (asked, saved) == ([("plan", ["all"])], [1])
-    again = verify.measure_rows(first, ROWS, job, SHAPE, report)
-    assert (asked[1:], saved) == ([("off", ())], [1])
-    verify.measure_rows(again, ROWS, replace(job, entry="llm"), SHAPE, report)
-    assert [name for name, _ in asked[2:]] == ["plan", "off"]
+    result = replace(verification(), runs=())
+    for rows_, entry in ((ROWS[:1], "serve"), (ROWS, "serve"), (ROWS, "llm")):
+        result = verify.measure_rows(result, rows_, replace(job, entry=entry), SHAPE, report)
+    assert (asked, saved) == ([("plan", ["all"]), ("off", ()), ("plan", ()), ("off", ())], [1])
 
 
 # -- which rows there are, and which of them are one ----------------------------------------------

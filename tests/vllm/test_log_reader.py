@@ -23,18 +23,11 @@ PERIODIC = (
 )
 
 
-def stamped(
-    text: str,
-    when: str = "10-23 10:51:24",
-    process: str = "(EngineCore pid=7) ",
-    level: str = "INFO",
-) -> str:
+def stamped(text, when="10-23 10:51:24", process="(EngineCore pid=7) ", level="INFO") -> str:
     return f"{process}{level} {when} [core.py:77] {text}"
 
 
-def periodic(
-    when: str, *, prompt: float = 1.0, running: int = 1, waiting: int = 0, kv: float = 1.0
-):
+def periodic(when, *, prompt=1.0, running=1, waiting=0, kv=1.0) -> str:
     line = PERIODIC.format(prompt=prompt, running=running, waiting=waiting, kv=kv)
     return stamped(line, when, "(APIServer pid=1) ")
 
@@ -139,12 +132,8 @@ def test_messages_are_found_whatever_is_put_before_them(line: str) -> None:
 
 @pytest.mark.parametrize("number", ["9" * 16, "9" * 400], ids=len)
 def test_numbers_that_nothing_can_have_are_not_read(number: str) -> None:
-    lines = (
-        BEGUN.replace("4096", number),
-        LINE.replace("919,824", number),
-        periodic("10-23 10:52:00"),
-    )
-    read = engine(*lines[:2], lines[2].replace("Running: 1", f"Running: {number}"))
+    running = periodic("10-23 10:52:00", running=number)
+    read = engine(BEGUN.replace("4096", number), LINE.replace("919,824", number), running)
     known = read.facts.settings.max_model_len, read.facts.kv_cache_tokens, read.windows
     assert known == (None, None, ())
 
@@ -183,19 +172,10 @@ def test_engines_that_start_together_are_one_life() -> None:
 @pytest.mark.parametrize("prefix", ["vllm-{}  | ", "[pod/vllm-{}/server] "])
 def test_servers_that_a_collector_mixes_are_engines_of_one_life(prefix: str) -> None:
     """As `docker compose logs` and `kubectl logs --prefix` write them."""
-    one, other = prefix.format(1), prefix.format(2)
-    life = engine(
-        one + BEGUN,
-        other + BEGUN,
-        *(
-            line
-            for at in range(3)
-            for line in (
-                one + periodic(f"10-23 10:52:{at}0", prompt=10.0),
-                other + periodic(f"10-23 10:52:{at}0", prompt=30.0),
-            )
-        ),
-    )
+    rates = {prefix.format(1): 10.0, prefix.format(2): 30.0}
+    times = [f"10-23 10:52:{at}0" for at in range(3)]
+    lines = [name + periodic(at, prompt=rate) for at in times for name, rate in rates.items()]
+    life = engine(*(name + BEGUN for name in rates), *lines)
     assert (life.engines, life.prompt_tokens, life.busy_s) == (2, 1_200.0, 30.0)
 
 
