@@ -101,8 +101,9 @@ def _message(message: Any, number: int, vllm: Release) -> Message:
     if not isinstance(message, dict):
         raise DataError("wrong_message", message=number, found=json_type(message))
     share_gpt = "role" not in message and "from" in message
-    name = message["from"] if share_gpt else message.get("role")
-    role = ROLES.get(name) if isinstance(name, str) else None
+    name = message.get("role", message.get("from", message.get("type")))
+    is_item = name == message.get("type") and "content" not in message  # of /v1/responses
+    role = ROLES.get(name.lower()) if isinstance(name, str) and not is_item else None
     if role is None:
         raise DataError("unknown_role", message=number, role=str(name)[:40])
     if share_gpt and role == "function":

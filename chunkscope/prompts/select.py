@@ -249,7 +249,7 @@ _NOT_PROMPT = re.compile(
     "|code|gold(en)?|expected|chosen|rejected|generat(ed|ion)|prediction|canary|meta(data)?|u?u?id"
     "|url|hash|canonical|cot|ideal|annotation|hint|exp|revis(ed|ion)|patch|diff|score|summary"
     "|highlight|critique|feedback|file(name)?|path|uri|sha|md5|digest|date|timestamp|version|type"
-    "|difficulty|title|tag|author|license|log|observation|concept|name|format|template|bot"
+    "|difficulty|title|editorial|tag|author|license|log|observation|concept|name|format|template|bot"
     "|assistant|gpt|truth|replie|error|continuation|pass|fail|ori(g(inal)?)?|seed|analysis|reason)s?"
 )
 _shape = partial(re.sub, r"\d+", "#")  # the same of `sentence1` and `sentence2`: one prompt
@@ -624,7 +624,8 @@ class _Guess:
             start = next(filter(None, map(str.strip, leaf.texts)), "")
             if is_apart or any(start and start in text for text in texts):
                 continue
-            if (leaf.chars > chars and not companions) or not names.isdisjoint(parts):
+            is_longer = leaf.chars > chars and not companions and not are_labels(leaf.texts)
+            if is_longer or not names.isdisjoint(parts):
                 text += "|json" if leaf.chats and not is_chat else ""
                 companions.setdefault(name, text)
             elif name == text and bool(leaf.chats) == is_chat and not are_labels(leaf.texts):
@@ -641,8 +642,8 @@ def _left_out(counted: str, beside: list[str], own: list[str], *use: str) -> Not
 
 
 def _sounds_like_a_prompt(leaf: Leaf) -> bool:
-    name = leaf.path.text
-    return name not in chat.SYSTEMS and not _PROMPT_WORDS.isdisjoint(_name_parts(name))
+    parts = _name_parts(leaf.path.text)
+    return "system" not in parts and not _PROMPT_WORDS.isdisjoint(parts)
 
 
 def _of_one(steps: Steps, lists: Steps) -> FieldPath:

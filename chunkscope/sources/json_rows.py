@@ -183,11 +183,11 @@ def rows_of(value: Any, under: str | None = None) -> tuple[str | None, list[Any]
 
 
 def begins_a_chat(rows: Any) -> bool:
-    """Whether they are the messages of one chat: {role, content} or {from, value}."""
+    """Whether they are the messages of one chat: {role, content}, {from, value} or LangChain's."""
     start = rows[:3] if isinstance(rows, list) else []
     return _are(dict, start) and all(
         len(row) > 1
-        and str(row.get("role", row.get("from"))) in ROLES
+        and str(row.get("role", row.get("from", row.get("type")))).lower() in ROLES
         and not {"content", "value", "text", "tool_calls"}.isdisjoint(row)
         for row in start
     )

@@ -79,7 +79,6 @@ def test_chats_and_lengths_have_no_use_for_them() -> None:
         ({"choices": ["x", "y" * 99]}, "choices"),
         ({"Options": {"A": "x", "B": "y"}}, "Options"),
         ({"A": "x", "B": "y", "C": "z", "D": ""}, "A,B,C,D"),
-        ({"choice_a": "x", "choice_b": "y", "choice_c": "z"}, "choice_a,choice_b,choice_c"),
         ({"opa": "x", "opb": "y", "opc": "z", "cop": 1}, "opa,opb,opc"),
         ({"option 1": "x", "option 2": "y"}, "option 1,option 2"),
         ({f"holding_{n}": "x" for n in range(3)}, "holding_0,holding_1,holding_2"),

@@ -54,11 +54,6 @@ SETS: dict[str, tuple[Callable[[int], Row], str, tuple[str, ...]]] = {
                    "answers": [{"text": "Bob"}]},
         "question.text", ("left_out --field=document.text --field=question.text",),
     ),
-    "tau-bench results": (
-        lambda n: {"task_id": n, "info": {"task": {"instruction": "You are Mia and want it."}},
-                   "traj": [{"role": "system", "content": "A policy."}, user(n)]},
-        "traj (chat)", (),
-    ),
     "SWE-bench": (
         lambda n: {"instance_id": f"astropy__astropy-{n}", "patch": CODE, "PASS_TO_PASS": LONG,
                    "problem_statement": f"The matrix is wrong for {n}", "hints_text": LONG,
@@ -162,7 +157,7 @@ def in_short(note: Note) -> str:
     return " ".join((note.code, *(values.get("use") or values.get("field") or [values["fields"]])))
 
 
-SHARE_GPT = [{"from": "human", "value": "x"}]
+SHARE_GPT, LANG_CHAIN = [{"from": "Human", "value": "x"}], [{"type": "human", "content": "x"}]
 LENGTHS = {"input_length": 1, "output_length": 2}
 QASPER = {"abstract": "It is.", "full_text": [{"paragraphs": ["It is so.", "It is not."]}]}
 QAS = {"question": ["Why?"], "answers": [{}]}
@@ -185,8 +180,9 @@ SQUAD = "paragraphs.context + paragraphs.qas.question, each of paragraphs, parag
         ({"url": "/v1/embeddings", "body": {"input": "p"}}, "text", "body.input"),
         ({"prompt": {"text": "a b", "replies": [answer(1)]}}, "text", "prompt.text"),
         ({"system_prompt": LONG, "user_prompt": "Why is that so?"}, "text", "user_prompt"),
-        ({"system": LONG, "user": "Why is that so?", "assistant": "By it."}, "text", "user"),
+        ({"system_instruction": LONG, "user": "Why so?", "assistant": "By it."}, "text", "user"),
         ({"id": "1", "conversations": SHARE_GPT}, "chat", "conversations (chat)"),
+        ({"inputs": {"messages": LANG_CHAIN}}, "chat", "inputs.messages (chat)"),
         ({"prompt": CHAT, "question": "x"}, "chat", "prompt (chat)"),
         ({"prompt": str(CHAT * 2).replace("}, {", "}\n {")}, "chat", "prompt (chat)"),
         ({"prompt": str([CHAT[0] | {(1,): 2}])}, "text", "prompt"),
@@ -206,9 +202,7 @@ SQUAD = "paragraphs.context + paragraphs.qas.question, each of paragraphs, parag
         ),
         ({"premise": "a b", "hypothesis": "c d", "label": 0}, "text", "premise + hypothesis"),
         ({"sentence1": "a b", "sentence2": "c d", "idx": 1}, "text", "sentence1 + sentence2"),
-        ({"input_text_1": "a b", "input_text_2": "c"}, "text", "input_text_1 + input_text_2"),
         ({"open_question": "a b?", "pairs": [{"question": "c?"}]}, "text", "open_question"),
-        ("all of a text", "text", "whole file"),
         ({"id": 1, "test_question": "Why is that so?"}, "text", "test_question"),
         ({"trajectory": [{"role": "ai", "text": "Go."}], "task": "a"}, "chat", "trajectory (chat)"),
         (TALK, "text", "talk.day_1[].text + talk.day_2[].text + qa.question, each of qa"),
@@ -226,6 +220,8 @@ def test_the_prompt_is_found(record: Any, kind: str, label: str) -> None:
 def test_labels_are_a_few_short_words_over_and_over() -> None:
     for values in (["a", "b"] * 2, ["x" * 40] * 4):
         assert are_labels(values)
+    rows = [{"prompt": f"Do {n} now.", "job": "Accountants and so on"} for n in range(4)]
+    assert not choose(*rows).uncounted
     for values in (["a b"] * 3, ["a", "b", "c", "a"], ["x" * 41] * 4):
         assert not are_labels(values)
 

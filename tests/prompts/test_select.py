@@ -212,6 +212,7 @@ def test_what_a_request_says_to_the_system_beside_its_messages_is_the_first_of_t
         {"messages": [{"role": "user", "content": [{"type": "text", "text": "\ud800"}]}]},
         {"messages": CHAT, "chat_template_kwargs": {"seed": 10**30, "note": "\ud800"}},
         {"messages": None},
+        {"messages": [*CHAT, {"type": "function_call", "name": "f", "arguments": "{}"}]},
     ],
     ids=repr,
 )

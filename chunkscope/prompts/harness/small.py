@@ -112,11 +112,8 @@ def _compass_prompt(value: Any) -> str | Conversation:
     """Its messages are {"role": "HUMAN", "prompt": ...}; an empty last one is to be filled."""
     if not isinstance(value, list) or begins_a_chat(value):
         return as_prompt(value)
-    messages = [
-        {"role": str(m.get("role")).lower(), "content": m.get("prompt")}
-        for m in map(as_dict, value)
-    ]
-    if messages and messages[-1]["role"] == "bot" and not messages[-1]["content"]:
+    messages = [{"role": m.get("role"), "content": m.get("prompt")} for m in map(as_dict, value)]
+    if messages and messages[-1]["role"] == "BOT" and not messages[-1]["content"]:
         messages.pop()
     return conversation(messages, {})
 
