@@ -68,7 +68,8 @@ def _agrees(engine: FastEngine, facts: TokenizerFacts, reference: Reference) -> 
     no merge may make an earlier one than those before it."""
     document = orjson.loads(facts.json_file.read_bytes()) if facts.json_file else {}
     model = {"merges": (), **document.get("model", {})}
-    made = [model["vocab"]["".join(pair).replace(" ", "")] for pair in model["merges"]]
+    pairs = (one if isinstance(one, str) else "".join(one) for one in model["merges"])
+    made = [model["vocab"][pair.replace(" ", "")] for pair in pairs]
     texts = list(filter(engine.takes, suite(document)))
     return made == sorted(made) and engine.id_bytes(texts) == reference.id_bytes(texts)
 

@@ -120,7 +120,8 @@ def _with_json(facts: TokenizerFacts, document: dict[str, Any]) -> TokenizerFact
     if "merges" in model:
         model = {name: value for name, value in model.items() if value not in (None, False)}
         # Merges as texts, which older files have, load in up to a quarter less time.
-        texts = [one if isinstance(one, str) else " ".join(one) for one in model["merges"]]
+        texts = model["merges"]
+        texts = [*map(" ".join, texts)] if {*map(type, texts)} == {list} else texts
         if "".join(texts).count(" ") == len(texts):  # none has a blank of its own
             model["merges"] = texts
     document.update(truncation=None, padding=None, decoder=None, model=model)
