@@ -65,9 +65,8 @@ def test_the_shell_completes_commands_gpus_models_and_pages(typed: str, offered:
     env |= {"COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1)}
     code = "import sys; sys.argv = ['chunkscope']; from chunkscope.cli import application; "
     code += "application()(prog_name='chunkscope')"
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False
-    )
+    line = [sys.executable, "-c", code]
+    done = subprocess.run(line, env=env, capture_output=True, text=True, check=False)
     assert offered in done.stdout.split(), done.stderr
 
 

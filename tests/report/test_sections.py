@@ -17,9 +17,7 @@ from chunkscope.report.folder import arguments
 from chunkscope.report.markdown import markdown
 from chunkscope.report.profile import as_csv, lengths_chart, shortened
 from chunkscope.report.section import sections
-from chunkscope.report.words import MODULES, problems
-from chunkscope.report.words.data import cautions
-from chunkscope.report.words.plan import setup
+from chunkscope.report.words import MODULES, data, plan, problems
 from chunkscope.vllm.footprint import memory
 from tests import build
 from tests.report import examples
@@ -78,22 +76,27 @@ def test_of_many_datasets_the_longest_are_listed_and_folders_are_one_line() -> N
 def test_what_holds_for_several_datasets_is_said_once() -> None:
     chats = replace(build.dataset("a", [9]), notes=(Note(code="answers_counted"),))
     profile = replace(build.profile(), datasets=(chats, replace(chats, name="b")))
-    assert [note.partition(":")[0] for note in cautions(profile)] == ["a and b"]
-    assert "1 output token each (scored)" in setup(examples.plan(task="loglikelihood"))
+    assert [note.partition(":")[0] for note in data.cautions(profile)] == ["a and b"]
+    scored = examples.plan(task="loglikelihood")
+    assert "1 output token each (scored)" in plan.setup(scored)
+    run = examples.simulate(scored, examples.profile(), slo="itl_p99=50ms")
+    assert "itl_p99 does not apply" in sections(run)[0].sentences[0]
     asked = examples.plan(max_output="short=5,mixed=9")
-    assert "5 to 9 output tokens each (--max-output)" in setup(asked)
+    assert "5 to 9 output tokens each (--max-output)" in plan.setup(asked)
+    outputs = [replace(output, origin="task") for output in examples.plan().outputs]
+    capped = replace(examples.plan(), outputs=outputs)  # 256 tokens are assumed below the cap
+    assert ["--max-output" in "".join(plan.cautions(p)) for p in (examples.plan(), capped)] == [
+        False,
+        True,
+    ]
 
 
 def test_what_did_better_on_an_engine_is_the_plan_to_use(tmp_path) -> None:
     findings = examples.folder(tmp_path, "profile", "plan", "verify")
     assert arguments(findings)
-    worse = examples.judged(
-        build.verification(
-            build.run("plan", 20.0, 20.1),
-            build.run("default", 10.0, 10.1, settings=build.Settings()),
-            plan_digest=findings.plan.digest(),
-        )
-    )
+    default = build.run("default", 10.0, 10.1, settings=build.Settings())
+    runs = build.run("plan", 20.0, 20.1), default
+    worse = examples.judged(build.verification(*runs, plan_digest=findings.plan.digest()))
     assert not arguments(replace(findings, verification=worse))
 
 

@@ -296,8 +296,10 @@ def limit_state(run: SimulatedRun | None, *, at_a_rate: bool = True) -> str:
     """`itl_p99 is 31.0 ms of 50.0 ms allowed`, or by how much it is broken."""
     if run is None or run.slo is None:
         return "it does not run"
-    limit, unit = run.slo.tightest, TTFT_P95.unit
-    allowed, found = unit.write_both(limit.seconds, run.slo.found_of(limit) or 0.0)
+    limit = run.slo.tightest
+    if (value := run.slo.found_of(limit)) is None:  # one token has no gap
+        return f"{limit.name} does not apply"
+    allowed, found = TTFT_P95.unit.write_both(limit.seconds, value)
     if at_a_rate and run.backlog is not None and run.backlog.grows:
         return "requests come faster than they are served"
     kept = f" of {allowed} allowed" if run.slo.is_met else f", over the limit of {allowed}"
@@ -400,7 +402,8 @@ def cautions(plan: Plan) -> Iterator[str]:
     total = plan.refused.of - plan.refused.prompts
     if plan.tried and (sent := plan.tried[0].requests) < total:
         yield f"the table is of a sample, {sent:,} of {total:,} requests"
-    yield from told([one for one in plan.notes if one.code not in ASSUMED[:2]])  # as `setup` does
+    said = ASSUMED[: 1 + all(o.origin != "task" for o in plan.outputs)]  # where `setup` says it
+    yield from told([one for one in plan.notes if one.code not in said])
 
 
 def told(notes: Sequence[Note]) -> list[str]:

@@ -22,7 +22,6 @@ WORTH = 0.03  # a smaller difference in time is no difference
 WAITS = 1.15  # times what the GPU computes: from there on the run waits for the host
 HOST_SPREAD = (-0.18, 0.29)  # of such runs from their median (reports/h200/qwen2.5-1.5b-mixed)
 
-ORDERS = {"longest": "longest first", "shuffled": "shuffled"}  # else as they come
 SENT = {
     "batch": "all at once",
     "given": "arriving as given",
@@ -94,9 +93,8 @@ def simulated_answer(simulation: Simulation) -> str:
     ours = axis.value(first.figures) or 0.0
     if other is not None:
         theirs = axis.value(other.figures) or 0.0
-        beside = f"{change(theirs, ours)} against"
-        if axis is MAKESPAN:
-            beside = f"{by(theirs / ours - 1)} throughput over"  # as the plan says it
+        gain = f"{by(theirs / ours - 1)} throughput over"  # as the plan says it
+        beside = gain if axis is MAKESPAN else f"{change(theirs, ours)} against"
         if abs(ours - theirs) < WORTH * theirs:
             beside = f"within {share(WORTH)} of"
         beside = f", {beside} vLLM's default"
@@ -139,7 +137,7 @@ def _best_of_sweep(simulation: Simulation) -> str:
 
 def simulated_setup(simulation: Simulation) -> str:
     cost, work, run = simulation.cost_model, simulation.workload, simulation.runs[0]
-    order = f", {ORDERS[work.order]}" if work.order in ORDERS else ""
+    order = {"longest": ", longest first", "shuffled": ", shuffled"}.get(work.order or "", "")
     cached = f" ({share(run.cached_tokens / run.input_tokens)} cached)" if run.cached_tokens else ""
     return (
         f"{where(cost.model, cost.gpu, run.settings.parallel.gpus)}, vLLM {simulation.vllm}. "
@@ -165,7 +163,6 @@ def observations(simulation: Simulation) -> Iterator[str]:
 
 
 def step_times(simulation: Simulation) -> str:
-    """Where they come from."""
     cost = simulation.cost_model
     off = f" (median error {share(cost.error)})" if cost.error is not None else ""
     measured = plural(cost.samples, "measured step") if cost.samples else "fitted on an H200"
