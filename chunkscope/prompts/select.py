@@ -249,8 +249,9 @@ _NOT_PROMPT = re.compile(
     "|code|gold(en)?|expected|chosen|rejected|generat(ed|ion)|prediction|canary|meta(data)?|u?u?id"
     "|url|hash|canonical|cot|ideal|annotation|hint|exp|revis(ed|ion)|patch|diff|score|summary"
     "|highlight|critique|feedback|file(name)?|path|uri|sha|md5|digest|date|timestamp|version|type"
-    "|difficulty|title|editorial|tag|author|license|log|observation|concept|name|format|template|bot"
-    "|assistant|gpt|truth|replie|error|continuation|pass|fail|ori(g(inal)?)?|seed|analysis|reason)s?"
+    "|difficulty|title|editorial|tag|author|license|log|observation|concept|name|format|template"
+    "|bot|assistant|gpt.*|truth|replie|error|continuation|pass|fail|ori(g(inal)?)?|seed|analysis"
+    "|reason(ing)?|rubric|criteri(on|a)|checklist|grading|thinking|thought|proof|attempt|judge)s?"
 )
 _shape = partial(re.sub, r"\d+", "#")  # the same of `sentence1` and `sentence2`: one prompt
 _WORD = re.compile(r"[\w./:@#~%&=+-]+", re.ASCII)

@@ -58,7 +58,7 @@ class SelectOptions:
 
 # --- choices --------------------------------------------------------------------------------------
 
-_LIST_NAMES = {"choices", "options", "answer_choices", "endings"}
+_LIST_NAMES = {"choices", "options", "answer_choices", "answer_options", "alternatives", "endings"}
 # `A`, `choice_a`, `option1`, `opa`: one column for each. A bare letter has to be a capital.
 _COLUMN = re.compile(
     r"(?P<name>(?:choice|option|opt?|(?:mc_)?answer|ans|sol|ending|holding)[_ ]?)[a-jA-J0-9]|[A-J]"

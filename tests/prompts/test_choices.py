@@ -76,7 +76,7 @@ def test_chats_and_lengths_have_no_use_for_them() -> None:
 @pytest.mark.parametrize(
     ("fields", "named"),
     [
-        ({"choices": ["x", "y" * 99]}, "choices"),
+        ({"answer_options": ["x", "y" * 99]}, "answer_options"),
         ({"Options": {"A": "x", "B": "y"}}, "Options"),
         ({"A": "x", "B": "y", "C": "z", "D": ""}, "A,B,C,D"),
         ({"opa": "x", "opb": "y", "opc": "z", "cop": 1}, "opa,opb,opc"),

@@ -222,6 +222,8 @@ def test_labels_are_a_few_short_words_over_and_over() -> None:
         assert are_labels(values)
     rows = [{"prompt": f"Do {n} now.", "job": "Accountants and so on"} for n in range(4)]
     assert not choose(*rows).uncounted
+    graded = ("rubrics", "Grading guidelines", "checklist", "reasoning_trace", "proof", "gpt4o")
+    assert not choose({"prompt": "Do it now."} | dict.fromkeys(graded, LONG)).uncounted
     for values in (["a b"] * 3, ["a", "b", "c", "a"], ["x" * 41] * 4):
         assert not are_labels(values)
 
