@@ -31,7 +31,8 @@ def test_what_is_no_amount_of_memory_is_refused(text):
     [
         *(("H200", "h200"), ("NVIDIA H200", "h200"), ("NVIDIA H100 80GB HBM3", "h100")),
         *(("4090", "rtx-4090"), ("RTX4090", "rtx-4090"), ("H100-SXM5-80GB", "h100")),
-        *(("NVIDIA A100-SXM4-80GB", "a100"), ("a100-80gb", "a100")),
+        *(("NVIDIA A100-SXM4-80GB", "a100"), ("a100-80gb", "a100"), ("NVIDIA GB200", "gb200")),
+        ("NVIDIA RTX PRO 6000 Blackwell Server Edition", "rtx-pro-6000-server"),
         *(("NVIDIA GeForce RTX 4090", "rtx-4090"), ("AMD Instinct MI300X", "mi300x")),
     ],
 )
