@@ -16,7 +16,7 @@ from chunkscope.prefixes.comparison import Measured, TextComparison, measure, se
 from chunkscope.prefixes.reuse import PrefixReuse, reuse_together
 from chunkscope.prefixes.sharing import depths
 from chunkscope.prefixes.tree import PromptTree, tree_of_blocks, tree_of_prompts
-from chunkscope.report.words.data import compared
+from chunkscope.report.words.data import shared
 
 Prompt = list[int]
 
@@ -271,5 +271,5 @@ def test_a_dataset_of_which_a_part_was_compared_counts_by_all_its_tokens():
     assert (both.prompts, both.out_of_prompts) == (18, 99)
     alone = reuse_together([part])
     assert (alone.tokens, alone.cached_tokens) == (part.out_of_tokens, 10 * part.cached_tokens)
-    assert "9 of 90" in compared(alone)
-    assert compared(rest) == ""
+    assert "9 of 90" in shared(alone)
+    assert "judged by" not in shared(rest)

@@ -85,10 +85,8 @@ def test_what_holds_for_several_datasets_is_said_once() -> None:
     assert "5 to 9 output tokens each (--max-output)" in plan.setup(asked)
     outputs = [replace(output, origin="task") for output in examples.plan().outputs]
     capped = replace(examples.plan(), outputs=outputs)  # 256 tokens are assumed below the cap
-    assert ["--max-output" in "".join(plan.cautions(p)) for p in (examples.plan(), capped)] == [
-        False,
-        True,
-    ]
+    notes = ["".join(plan.cautions(one)) for one in (examples.plan(), capped)]
+    assert ["--max-output" in one for one in notes] == [False, True]
 
 
 def test_what_did_better_on_an_engine_is_the_plan_to_use(tmp_path) -> None:
