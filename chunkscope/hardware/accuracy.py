@@ -13,8 +13,8 @@ MEASURED: dict[tuple[str, ...], tuple[float, float]] = {
     (EXPERTS,): (-0.23, 0.08),
     (EXPERTS, LATENT): (-0.03, 0.07),
     (LATENT,): (0.03, 0.03),
-    (WINDOWS,): (-0.01, 0.08),
-    (EIGHT_BIT,): (-0.06, 0.01),
+    (WINDOWS,): (-0.03, 0.06),
+    (EIGHT_BIT,): (-0.07, 0.01),
     (EXPERTS, WINDOWS, FOUR_BIT): (-0.06, 0.02),
 }
 

@@ -12,7 +12,7 @@ from scipy.optimize import nnls
 
 from chunkscope.errors import InputError
 from chunkscope.hardware.calibration import COLUMNS, StepSamples
-from chunkscope.hardware.step_time import Host, StepModel
+from chunkscope.hardware.step_time import Host, StepModel, paid_tokens
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -64,7 +64,7 @@ def _fit(
     tokens, requests, ones = kinds["prefill_tokens"] + decodes, prompts + decodes, seconds**0
     gpu = {
         "fixed_s": ones,
-        "per_token_s": np.maximum(0.0, tokens - free),
+        "per_token_s": np.vectorize(paid_tokens)(tokens, requests, free),
         "per_prefill_pair_s": kinds["prefill_pairs"],
         "per_decode_context_s": kinds["decode_context_tokens"],
     }

@@ -20,7 +20,7 @@ ATTENTION = 0.60  # 0.81 to 0.88 ns per pair of 524,288 FLOP, 1.28 of 786,432 (0
 FEW_HEADS, WITH_FEW_HEADS = 16, 1.08  # fewer take longer: 0.308 ns of 172,032 with 12 (0.565)
 # GPUs without products of 8-bit floats: vLLM makes 16 bits of them first.
 NO_FP8 = ("a100", "a40", "a30", "a10", "rtx-a6000", "rtx-3090", "t4", "v100")
-EIGHT_BIT = 1.13  # Qwen3-8B in fp8 blocks: 13.1 us per token, 0.7 of it to quantise activations
+EIGHT_BIT = 1.11  # Qwen3-8B in fp8 blocks: 13.1 us per token, 0.7 of it to quantise activations
 # Qwen3-30B-A3B: 8.5 us per token of 3.6 GFLOP, 2.2 of it to move rows. 4-bit ones have a kernel of
 # their own, which is as fast as dense products (gpt-oss-20b).
 EXPERTS = 0.58
@@ -28,24 +28,25 @@ EXPERTS = 0.58
 WEIGHTS = 0.90  # 5.1 ms for 15.0 GB and 2.0 ms for 3.1 GB, launch included
 WEIGHTS_OF_EXPERTS = 0.82  # 14.7 ms for the 58 GB of Qwen3-30B-A3B, once all are chosen
 WEIGHTS_OF_FOUR_BIT_EXPERTS = 0.53  # gpt-oss-20b: 4 ms for 10.2 GB, as they are unpacked on the way
-KV_CACHE = 0.80  # 37 ns per token of 128 KiB (0.74), 7.2 of 28 (0.83), 35 of 144 (0.88)
+KV_CACHE = 0.84  # 37 ns per token of 128 KiB (0.74), 7.2 of 28 (0.83), 35 of 144 (0.88)
+MOVED = 0.80  # rows from one product to the next
 # Heads of 256 read longer: 93 ns of 336 KiB (Gemma-2-9B). Heads of 64 compute and read longer
 # (Llama-3.2-1B), unless 8 of them share keys and values (gpt-oss-20b).
 USUAL_HEAD, WIDE_HEADS, NARROW_HEADS, SHARED_BY = 128, 1.10, 1.22, 8
 LATENT_SLOWNESS = 1.27  # 10.3 ns per token of 30 KiB (DeepSeek-V2-Lite)
 WINDOW_SLOWNESS = 1.22  # a layer with a window reads it so many times slower (Gemma-2-9B)
 # Of that time, where the request before it in the batch has just read the same blocks: they are in
-# the L2 cache. Measured with Qwen3-8B (reports/h200/shared-decode.jsonl): 0.60 to 0.65; blocks
+# the L2 cache. Measured with Qwen3-8B (reports/h200/shared-decode.jsonl): 0.54 to 0.67; blocks
 # that others read, but not its neighbours, took 0.94 to 0.96.
-READ_AGAIN = 0.62
+READ_AGAIN = 0.6
 # Where a step reads prompts, too, attention takes longer for each token of a decoding request's
-# context: 1.54 (Llama-3.1-8B), 1.59 (Gemma-2-9B) and 1.55 times (Qwen3-30B-A3B).
-MIXED = 1.55
+# context: 1.54 (Llama-3.1-8B), 1.59 (Gemma-2-9B) and 1.55 times (Qwen3-30B-A3B) as long as alone.
+MIXED = 1.6
 # -- kernels of a layer: seconds on the GPU to start one after the other, and on the host to launch
 # them where a step is over the graphs' size --
 # 50, 45 and 49 us with the rest of a layer (Llama-3.1-8B, Qwen2.5-1.5B, Gemma-2-9B). 18.5 ms are
 # launched with 28 to 36 of them (and Qwen3-8B), 12 with 16 (Llama-3.2-1B).
-LAYER_S, LAUNCH_S, LAUNCH_LAYERS = 42e-6, 18.5e-3, (28, 36)
+LAYER_S, LAUNCH_S, LAUNCH_LAYERS = 45e-6, 18.5e-3, (28, 36)
 # Routing and sorting: 61 us (Qwen3-30B-A3B). Launched in 72 to 98 ms with 48 layers, in 25 to 38
 # with 16 (OLMoE), in 51 with 32 (Granite-3.1-3B-A800M): hosts differ, and are not steady.
 EXPERTS_S, EXPERTS_LAUNCH_S = 19e-6, 1.69e-3
@@ -54,9 +55,9 @@ FOUR_BIT_S, FOUR_BIT_LAUNCH_S = 25e-6, 0.60e-3  # gpt-oss-20b: 2.95 ms for one t
 # DeepSeek-V2-Lite: 3.4 ms for one token, 79 ms launched with 27 layers; 11 us for one more request.
 LATENT_S, LATENT_LAUNCH_S, LATENT_REQUEST_S = 22e-6, 1.0e-3, 0.25e-6
 QUANTISE_S = 28e-6  # Qwen3-8B in fp8: 4.45 ms for one token instead of 3.4
-# Tokens that hide behind reading 16-bit weights on an H200, with the larger models: more where a
-# GPU computes more FLOP for each byte that it reads, fewer where weights are packed in fewer bits.
-FREE_TOKENS, FITTED_FLOP_PER_BYTE = 84, 989e12 / 4800e9
+# Of a step's tokens this share hides behind reading the weights, until all of the reading does; of
+# those that decode a third less (Llama-3.1-8B, Qwen3-8B and 14B, steps of 1 to 2,048 tokens).
+HIDDEN, SHOWN = 0.6, 1 / 3
 # Of the engine's Python, by a profile of Qwen2.5-1.5B with 200 requests: 1.5 of 5 seconds went into
 # the results of a step, the rest into the step to come.
 HAND_OUT_SHARE = 0.3
@@ -70,15 +71,12 @@ GRAPHED_BY_ARCHITECTURE = {"GptOssForCausalLM": 1_024}  # vLLM 0.24, `models/con
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
-    """What the engine's own Python takes for a step: it schedules, prepares and hands out.
-
-    A step over the graphs' size is launched kernel by kernel: `ungraphed_s`.
-    """
+    """What the engine's own Python takes for a step: it schedules, prepares and hands out."""
 
     fixed_s: float = 0.0
     per_request_s: float = 0.0
     per_prompt_s: float = 0.0  # one more that is read in this step
-    ungraphed_s: float = 0.0
+    ungraphed_s: float = 0.0  # to launch, kernel by kernel, what is over the graphs' size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,9 +136,7 @@ def _layers_s(shape: ModelShape) -> tuple[float, float]:
 def _token_flops(shape: ModelShape) -> float:
     """Of one token in all layers, without the head: as if they ran at the peak."""
     p, e, eight_bit = shape.parameters, shape.experts, shape.quantization.eight_bit_products
-    dense = p.attention + p.mlp + p.other
-    fast = p.attention + p.mlp if eight_bit else 0
-    flops = (dense - fast) / MATMUL + fast / EIGHT_BIT
+    flops = (p.attention + p.mlp) / (EIGHT_BIT if eight_bit else MATMUL) + p.other / MATMUL
     if e is not None:
         share = MATMUL if shape.quantization.bits <= 4 else EXPERTS
         share *= EIGHT_BIT / MATMUL if eight_bit else 1.0
@@ -158,7 +154,7 @@ def _token_bytes(shape: ModelShape) -> float:
         moved += 2 * BYTES * shape.kv_layers * a.heads * width
     if q.eight_bit_products:  # what goes into a product is read in 16 bits and written in 8
         moved += 3 * shape.layers * (3 * shape.hidden + shape.intermediate)
-    return moved / KV_CACHE
+    return moved / MOVED
 
 
 def _window(shape: ModelShape) -> AttentionWindow:
@@ -194,9 +190,15 @@ def chosen(share: float, tokens: float) -> float:
     return 1.0 - float((1.0 - share) ** tokens)
 
 
+def paid_tokens(tokens: float, requests: float, free: float) -> float:
+    """Those that do not hide behind reading the weights, which takes as long as `free` of them."""
+    hidden = free / tokens if free < HIDDEN * tokens else HIDDEN
+    return tokens - hidden * (tokens - SHOWN * requests)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepModel:
-    """Seconds of one step. The first `free_tokens` hide behind reading the weights."""
+    """Seconds of one step. Up to `free_tokens` hide behind reading the weights."""
 
     fixed_s: float = 0.0
     per_token_s: float = 0.0
@@ -217,15 +219,14 @@ class StepModel:
         return replace(self, per_decode_context_s=self.per_decode_context_s * taken)
 
     def gpu_s(self, tokens: int, pairs: float, decode_context: float, requests: int) -> float:
-        paid = tokens - self.free_tokens
         context = decode_context * self.mixed if pairs else decode_context
         return (
             self.fixed_s
             + (self.experts_s * chosen(self.expert_share, tokens) if self.experts_s else 0.0)
-            + (paid * self.per_token_s if paid > 0 else 0.0)
+            + paid_tokens(tokens, requests, self.free_tokens) * self.per_token_s
+            + requests * self.per_request_s
             + pairs * self.per_prefill_pair_s
             + context * self.per_decode_context_s
-            + requests * self.per_request_s
         )
 
     def host_parts(self, tokens: int, requests: int, prompts: int) -> tuple[float, float, float]:
@@ -249,29 +250,28 @@ def step_model(
     a, e, p, q = shape.attention, shape.experts, shape.parameters, shape.quantization
     expert_bytes = shape.bytes_of("experts") if e else 0
     looked_up = BYTES * (p.by_layer + (0 if shape.tied else p.embedding))
-    reading = WEIGHTS_OF_FOUR_BIT_EXPERTS if q.bits <= 4 else WEIGHTS_OF_EXPERTS
-    packed = q.bits / 16 if "mlp" in q.kinds and not q.eight_bit_products else 1.0
+    of_experts = WEIGHTS_OF_FOUR_BIT_EXPERTS if q.bits <= 4 else WEIGHTS_OF_EXPERTS
     kv_bytes: float = _with_borrowers(shape, shape.kv_bytes_per_token(tp, kv_element_bytes))
-    by_head = WIDE_HEADS if a.head_dim > USUAL_HEAD else _narrow(a)
-    kv_bytes *= LATENT_SLOWNESS if a.latent else by_head
+    wide = WIDE_HEADS if a.head_dim > USUAL_HEAD else _narrow(a)
+    kv_bytes *= LATENT_SLOWNESS if a.latent else wide
     state_bytes = a.state.layers * a.state.bytes(tp) if a.state else 0
     exchange_s, exchange_token_s = exchange(shape, gpu, parallel)
+    reading_s = (shape.weight_bytes - expert_bytes - looked_up) / tp / WEIGHTS * byte_s
+    experts_s = expert_bytes / tp / of_experts * byte_s
+    share = e.active / e.count if e else 0.0
+    token_s = (_token_flops(shape) * flop_s + _token_bytes(shape) * byte_s) / tp
     return StepModel(
-        fixed_s=(shape.weight_bytes - expert_bytes - looked_up) / tp / WEIGHTS * byte_s
-        + _layers_s(shape)[0]
-        + exchange_s,
-        per_token_s=(_token_flops(shape) * flop_s + _token_bytes(shape) * byte_s) / tp
-        + exchange_token_s,
+        fixed_s=reading_s + _layers_s(shape)[0] + exchange_s,
+        per_token_s=token_s + exchange_token_s,
         per_prefill_pair_s=_pair_flops(shape) / tp / ATTENTION * flop_s,
         per_decode_context_s=kv_bytes / KV_CACHE * byte_s,
         mixed=MIXED / _window(shape).context(1),  # of windows as of all else
         per_request_s=2 * (p.head or p.embedding) / tp / MATMUL * flop_s
         + 2 * state_bytes / WEIGHTS * byte_s
         + (shape.kv_layers * LATENT_REQUEST_S if a.latent else 0.0),
-        free_tokens=round(FREE_TOKENS * packed * byte_s / flop_s / FITTED_FLOP_PER_BYTE),
-        # Each of several replicas reads experts for the tokens of all.
-        experts_s=expert_bytes / tp / parallel.data / reading * byte_s,
-        expert_share=chosen(e.active / e.count, parallel.data) if e else 0.0,
+        free_tokens=round((reading_s + share * experts_s) / token_s),
+        experts_s=experts_s / parallel.data,  # each replica reads some for the tokens of all
+        expert_share=chosen(share, parallel.data),
         graphed_tokens=GRAPHED_BY_ARCHITECTURE.get(shape.architecture, GRAPHED_TOKENS),
         window=_window(shape),
         host=assumed_host(shape),

@@ -10,7 +10,7 @@ from dataclasses import replace
 from itertools import chain
 from math import ceil
 
-from chunkscope.artefacts.figures import ITL_MAX
+from chunkscope.artefacts.figures import ITL_MAX, TTFT_P95
 from chunkscope.artefacts.note import Values
 from chunkscope.planning.plan import BEST, DEFAULT, RULE, Advice, AdviceKind, Basis, Reason
 from chunkscope.planning.problem import FEWEST_SEARCHED, FEWEST_SEQS, LADDER, Problem
@@ -24,14 +24,14 @@ from chunkscope.vllm.settings import NAMES, OWN, Settings
 
 WORTH = 0.03  # an argument that gains less of the aim is not set
 WORTH_ROOM = 0.1  # of a limit: settings with less between them keep it about as well
+ENOUGH_USED = 0.7  # of the tightest limit: gaps at a rate were up to a fifth longer than predicted
 BUDGET_STEPS = (0.25, 0.5, 1, 2, 4, 8)  # as multiples of vLLM's own
 LEAST_BUDGET = 64  # with less, steps are so many that nothing is gained
 MOST_ROUNDS = 3  # of looking near the best of the grid, and at its rate
 THRESHOLDS = (512, 2_048)  # tried against gaps, where requests come while others decode
 MOST_CHECKED = 4  # settings that keep the limits with a part of the requests, tried with all
 NO_CPU_TIME = "no_cpu_time"  # a host that takes no time: every variation tries it, too
-# Past this no budget paid in the H200 measurements; the answer for "off" on an unknown GPU.
-PAYING_BUDGET = 8_192
+PAYING_BUDGET = 8_192  # past this none paid on the H200: for "off" on an unknown GPU
 THRESHOLD = "long_prefill_token_threshold"
 SIZES = ("max_num_batched_tokens", "max_num_seqs", THRESHOLD)
 
@@ -44,8 +44,7 @@ def choose(p: Problem, decision: Decision) -> tuple[Advice, tuple[SimulatedRun, 
     else:
         advice = by_lengths(p, decision)
         best = p.advised(advice)
-    settings = p.advised(advice)
-    if refusals := p.deployment.refusals(settings):
+    if refusals := p.deployment.refusals(p.advised(advice)):
         raise AssertionError(f"vLLM {p.deployment.release.text} refuses {refusals[0]}")
     names = (DEFAULT, RULE if decision.forced else BEST)
     rows = dict(zip(dict.fromkeys((p.default, best)), names, strict=False))
@@ -142,18 +141,21 @@ def _capped(settings: Settings, simulator: Simulator) -> Iterator[Settings]:
 
 def _finalist(p: Problem) -> Settings:
     """The best besides vLLM's default: against limits the first that keeps them with all requests,
-    and rather one that keeps them whatever is varied, where vLLM's default breaks them."""
+    and rather one that keeps them whatever is varied, where vLLM's default breaks them. At a rate
+    room beyond what is enough is worth nothing, and answers shall begin soon."""
     part, every, default = p.part, p.simulator(), p.default
-    best = search(part, default)
-    gaps = {one: ITL_MAX.value(run.figures) or 0.0 for one, run in part.running().items()}
-    as_good = [one for one in gaps if part.against(one, best) <= 1]
-    best = min(as_good, key=lambda one: (gaps[one], part.cost(one)), default=best)
+    best, is_open = search(part, default), p.request.is_open
+    enough = min(ENOUGH_USED, part.used(default) - WORTH_ROOM) if is_open else 0.0
+    late = TTFT_P95 if is_open else ITL_MAX
+    times = {one: late.value(run.figures) or 0.0 for one, run in part.running().items()}
+    as_good = [one for one in times if part.against(one, best) <= 1 or part.used(one) < enough]
+    best = min(as_good, key=lambda one: (times[one], part.cost(one)), default=best)
     for name in NAMES:  # each argument earns its place: what makes no difference is left to vLLM
         without = Settings.of({**best.given(), name: getattr(default, name)})
         if without != best and part.against(without, best) <= 1 + NEAR:
             best = without
-    others = sorted(part.running(), key=lambda one: part.against(one, default))
-    candidates = [one for one in dict.fromkeys((best, *others)) if one != default]
+    by_cost = sorted(part.running(), key=lambda one: part.against(one, default))
+    candidates = [one for one in dict.fromkeys((best, *by_cost)) if one != default]
     if not p.request.slo:
         return next(iter(candidates), default)
     keeping, doubtful = [one for one in candidates if part.keeps_limits(one)], list[Settings]()
@@ -255,8 +257,7 @@ def by_lengths(p: Problem, decision: Decision) -> Advice:
         cap = min(caps, default=0)
         ends_none = cap >= min(p.longest, budget or p.longest)
         settings = Settings(long_prefill_token_threshold=0 if ends_none else cap)
-    full = p.deployment.effective(settings.over(p.base))
-    changed = full.changed_from(p.default)
+    changed = p.deployment.effective(settings.over(p.base)).changed_from(p.default)
     return Advice(
         kind=AdviceKind.SET if changed != OWN else AdviceKind.KEEP,
         basis=Basis.MODE if decision.forced else Basis.LENGTHS,

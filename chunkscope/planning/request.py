@@ -124,8 +124,7 @@ class PlanRequest:
 
     @property
     def is_open(self) -> bool:
-        """Requests come by themselves: then a setting cannot make the run any shorter, and what
-        decides is how much room is left to the limits."""
+        """Requests come by themselves: no setting makes the run any shorter, the limits decide."""
         return self.rate is not None
 
 

@@ -202,18 +202,15 @@ class _Replica:
             return True
         # What `gpu_s` computes, in its order.
         contexts, context_s = scheduler.contexts(most - 1), model.per_decode_context_s
-        fixed_s = model.gpu_s(step.total_num_scheduled_tokens, 0, 0, 0)
-        last_s = (step.decode_requests + step.prefill_requests) * model.per_request_s
-        seconds = (fixed_s + c * context_s + last_s for c in contexts)
+        requests = step.decode_requests + step.prefill_requests
+        fixed_s = model.gpu_s(step.total_num_scheduled_tokens, 0, 0, requests)
+        seconds = (fixed_s + c * context_s for c in contexts)
         for request in scheduler.in_turn:  # one at the most
             size, pair_s, mixed = scheduler.read_in_step, model.per_prefill_pair_s, model.mixed
             half, expanding = size * (size + 1) // 2, model.window.expanding
             read = zip(count(request.num_computed_tokens, size), contexts, strict=False)
             seconds = (
-                fixed_s
-                + (size * n + half + expanding * n) * pair_s
-                + c * mixed * context_s
-                + last_s
+                fixed_s + (size * n + half + expanding * n) * pair_s + c * mixed * context_s
                 for n, c in read
             )
         taken = clock.repeat(seconds, inf if is_queue else coming.next_s)
