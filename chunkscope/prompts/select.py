@@ -530,8 +530,9 @@ class _Guess:
         beside = [path.steps[:1], *((name,) for name in chat.ROW_FIELDS)]
         more, notes = self._companions([path], beside, is_chat=True)
         uncounted += [_left_out(path.text, more, [f"{path.text}|json"])] if more else []
-        selection = self.chat_of(_of_one(path.steps, path.steps), uncounted=uncounted)
-        return replace(selection, lists=_lists_in(path.steps), notes=tuple(notes))
+        lists, steps = _lists_in(path.steps), path.steps
+        selection = self.chat_of(_of_one(steps, steps) if lists else path, uncounted=uncounted)
+        return replace(selection, lists=lists, notes=tuple(notes))
 
     def _texts(self, *fields: Steps) -> Iterator[Candidate]:
         """Fields of likely names, apart from those that hold labels or ids."""
@@ -565,15 +566,15 @@ class _Guess:
         more, notes = self._companions(own, [(name,) for name in as_json])
         beside = [*(f"{name}|json" for name in as_json), *more]
         names = [path.text for path in own]
-        wholes = [f.path.text for f in self.likely if self._holds(f.path, own[0])] + self.longer
+        others = [leaf.path for leaf in self.likely if leaf.path != own[0]]
+        wholes = [path.text for path in others if self._holds(path, own[0])] + self.longer
         parts = (wholes[:1], []) if wholes else (beside, names)
         uncounted = [_left_out(" + ".join(names), *parts)] if parts[0] else []
         return len(fields[0].texts), text_of(*own, asks=0, uncounted=uncounted, notes=notes)
 
     def _one_by_one(self) -> Iterator[Candidate]:
         """A document and questions about it: L-Eval's with as many answers, or objects that ask,
-        which SQuAD has in lists of lists. Only where there is no question of the row as a whole.
-        """
+        as in SQuAD's lists of lists. Only where no question is of the whole row."""
         texts = [leaf.path.steps for leaf in self.likely if not leaf.chats]
         rows = {s: sum(_holds_questions(s, r) for r in self.head) for s in self.leaves if ... in s}
         for steps, count in rows.items() if not self.asks - {"input"} else ():
@@ -607,8 +608,7 @@ class _Guess:
         self, own: Sequence[FieldPath], others: Sequence[Steps] = (), *, is_chat: bool = False
     ) -> tuple[list[str], list[Note]]:
         """The likely field with the most text, if more than the chosen ones, and what by its name
-        is sent with them; then a note of what may be the prompt, too. Answers and steps are not.
-        """
+        is sent with them; then a note of what may be the prompt, too. No answers or steps."""
         chosen = [steps for path in own for steps in (path.steps, (*path.steps, ...))]
         seen = [self.leaves[steps] for steps in chosen if steps in self.leaves]
         chars, texts = sum(leaf.chars for leaf in seen), [t for leaf in seen for t in leaf.texts]
