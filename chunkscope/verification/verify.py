@@ -17,7 +17,7 @@ from chunkscope.planning.plan import Plan
 from chunkscope.planning.request import chosen_datasets
 from chunkscope.planning.simulator import draw
 from chunkscope.simulation.slo import Slo
-from chunkscope.simulation.workload import BATCH, Workload
+from chunkscope.simulation.workload import Workload
 from chunkscope.verification.calibrate import bursts_for, calibration_of, calibration_path
 from chunkscope.verification.endpoint.client import measure_endpoint
 from chunkscope.verification.engine_run import EngineJob, EngineRecord, measure
@@ -56,7 +56,7 @@ class VerifyOptions:
     also: Sequence[str] = ()
     requests: int = 200
     seed: int = 0
-    arrivals: str = BATCH
+    arrivals: str | None = None  # the plan's
     task: Task | None = None  # a word will do, here and below
     max_output: int | None = None
     shared_prefix: int | None = None  # None: as the data has it

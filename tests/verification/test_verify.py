@@ -58,6 +58,10 @@ def test_the_workload_fits_the_plans_context_and_keeps_its_concurrency() -> None
     assert (workload.long_over, workload.concurrency) == (planned.decision.threshold, 9)
     kept, _ = verify.begun(planned, data, VerifyOptions(concurrency=3), Progress())
     assert kept.workload.concurrency == 3
+    rated = replace(planned, request=replace(planned.request, arrivals="4/s"))
+    for given, arrivals in ((None, "4/s"), ("batch", "batch")):
+        sent, _ = verify.begun(rated, data, VerifyOptions(arrivals=given), Progress())
+        assert sent.workload.arrivals == arrivals
 
 
 @pytest.mark.parametrize(
