@@ -31,7 +31,8 @@ BRANCH = re.compile(r"(?m)^\s*(?:if|for|while|until|case|select|function)\b|\(\)
 SUBSTITUTION = re.compile(r"\$\(\(.*?\)\)|\$\([^()\n]*\)|`[^`\n]*`")
 REDIRECT = re.compile(r"(?<=\s)[\d&]?(?:>>?|<)(?:&\d|\s*[^\s<>|;&]+)")
 ENDS = re.compile("[|;&<>]+")
-# What may change memory or speed from outside of the command.
+# A `vllm` that is another command; what may change memory or speed from outside of the command.
+REDEFINED = re.compile(r"\bvllm *\(\)|\b(?:alias|function) vllm\b")
 VARIABLE = re.compile(r"(?<![\w${])VLLM_(?!LOG|API_KEY|HOST|PORT)\w+|(?<=--)env-file\b")
 COMMAND = r"(?m)(?:^|[;&|(])\s*(\.|source|eval|xargs|env(?=.* \$\(.* vllm))"
 SOURCED = re.compile(COMMAND + r"(?![\w/.=-]|.*(?:activate|conda))")
@@ -84,8 +85,8 @@ def form_of(path: Path, text: str) -> str:
 def _commands(text: str) -> str:
     """As a shell reads them: without comments, and then lines that go on joined. A variable is
     replaced if its name stands nowhere but where it is set, once and in any case, and used."""
-    if "\\\r\n" in text:
-        raise ValueError("a `\\` stands before a Windows line end")
+    if "\\\r\n" in text or REDEFINED.search(text):
+        raise ValueError("a `\\` stands before a Windows line end, or it redefines `vllm`")
     text = COMMENT.sub("", text).replace("\\\n", " ")
     for name, *values in () if BRANCH.search(text) else re.findall(PLAIN, text):
         use = rf"\$(?:{name}\b|{{{name}}})"

@@ -1,12 +1,11 @@
-"""Chats for Mistral's own tokenizers: mistral-common encodes them, there is no template.
+"""Chats for Mistral's own tokenizers: mistral-common encodes them, as in vLLM, without a template.
 
-vLLM does the same for these models. It takes half a second to import, so only a chat dataset does,
-and longer to read 130,000 tokens: it is given a file with few, and leaves texts as they are.
+It takes long to import, and to read 130,000 tokens: it is given few, and leaves texts as they are.
 """
 
-import json
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -41,11 +40,12 @@ class MistralChat:
         config["default_vocab_size"] = len(few) + config["default_num_special_tokens"]
         with TemporaryDirectory() as folder:
             file = Path(folder) / "tekken.json"
-            file.write_text(json.dumps({**document, "vocab": few}))
+            file.write_bytes(orjson.dumps({**document, "vocab": few}))
             self._tokenizer = MistralTokenizer.from_file(str(file))
-        validator, done = self._tokenizer._chat_completion_request_validator, dict[str, None]()
-        check = validator._validate_function  # of a tool, which takes longer than all else: once
-        validator._validate_function = lambda t: repr(t) in done or done.update({repr(t): check(t)})
+        with suppress(AttributeError):  # checking a tool takes longer than all else: once will do
+            checks, done = self._tokenizer._chat_completion_request_validator, dict[str, None]()
+            check = checks._validate_function
+            checks._validate_function = lambda t: str(t) in done or done.update({str(t): check(t)})
         self._encoder, self._texts = self._tokenizer.instruct_tokenizer.tokenizer, list[str]()
 
         def encode(s: str, bos: bool, eos: bool) -> list[int]:

@@ -141,8 +141,8 @@ def test_model_args_that_neither_the_harness_nor_vllm_has_are_faults():
 
 YAML = (b"- 1", b"", b"services:", b"a: [", b"a: " + b"[" * 5000, b"!!python/object:os.system {}")
 TEXT = (b"--x 'open", b"a=1,b", b"a=1,=2", b"{", b"\xff\xfe\x00", None, b"lm_eval --tasks t")
-TEXT += (b"vllm serve a\nvllm serve b", b"sh -c 'vllm serve a'")
-TEXT += (b"vllm serve a \\\r\n--seed 1", b"lm_eval -M hf -a a=1")
+TEXT += (b"vllm serve a\nvllm serve b", b"sh -c 'vllm serve a'", b"vllm() { :; }\nvllm serve a")
+TEXT += (b"vllm serve a \\\r\n--seed 1", b"alias vllm=x\nvllm serve a", b"lm_eval -M hf -a a=1")
 TEXT += (b"cd b && vllm serve a; vllm serve b", b"lm_eval -M vllm -a a=1\nlm_eval -M vllm -a a=2")
 
 
