@@ -145,8 +145,9 @@ def select(head: Sequence[Any], options: SelectOptions, *, prefix: str = "") -> 
     turns = FieldPath(("role",)) if is_text else RECORD
     notes += [note("turns_counted")] if "assistant" in map(turns.find, head) else []
     for path in (FieldPath((key,)) for key in keys_of(head) if _MEDIA.fullmatch(key)):
-        values = map(str, filter(None, map(path.find, head)))
-        notes += [note("not_counted", field=path.text)] * (not all(map(_DOCKER.fullmatch, values)))
+        values = [str(value) for value in map(path.find, head) if value]
+        if not all(map(_DOCKER.fullmatch, values)):
+            notes.append(note("not_counted", field=path.text))
     if not is_text:
         given_texts = {"--choices": choices, "the prefix": prefix}
         notes += [note("unused_with_chat", what=what) for what, text in given_texts.items() if text]

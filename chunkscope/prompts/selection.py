@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from string import ascii_uppercase
 from typing import Any, Literal, NamedTuple
 
@@ -148,7 +149,7 @@ def find_choices(head: Sequence[Any]) -> Choices:
 # --- traces, which hold lengths in tokens: there is nothing to tokenize ---------------------------
 
 # Prompt and output columns of traces (Azure's, Mooncake's, Vidur's, BurstGPT's) and usage logs.
-_BLANKS = re.compile(r"[\s_-]+")
+_bare = lru_cache(lambda name: re.sub(r"[\s_-]+", "", name).lower())
 _PAIRS = {
     "contexttokens": "generatedtokens",
     "inputlength": "outputlength",
@@ -177,7 +178,7 @@ def trace_columns(head: Sequence[Any]) -> TraceColumns | None:
     """The length columns of a trace, when most records have them."""
     objects = [record for record in head if isinstance(record, dict)]
     # `Context Tokens`, `context_tokens` and `ContextTokens` are one name.
-    keys = {_BLANKS.sub("", key).lower(): key for record in objects for key in record}
+    keys = {_bare(key): key for record in objects for key in record}
     for prompt, output in _PAIRS.items():
         names: list[str | None] = []
         for name in (prompt, output, _BLOCKS):
@@ -239,10 +240,7 @@ class Prompts(NamedTuple):
 class Selection:
     """Turns records into prompts, by `prompt` for one record, which may raise DataError. Of a
     harness's log it gives all requests of a row, and the log counts its documents: such a selection
-    goes through a file once.
-
-    `notes` are about the whole dataset, `uncounted` about what the prompts may lack.
-    """
+    goes through a file once."""
 
     kind: Kind
     label: str
@@ -254,8 +252,8 @@ class Selection:
     output: FieldPath | None = None
     blocks: FieldPath | None = None  # of a trace: the names of a prompt's blocks
     log: HarnessLog | None = None
-    notes: tuple[Note, ...] = ()
-    uncounted: tuple[Note, ...] = ()
+    notes: tuple[Note, ...] = ()  # about the whole dataset
+    uncounted: tuple[Note, ...] = ()  # about what the prompts may lack
 
     @property
     def columns(self) -> frozenset[str] | None:
@@ -321,8 +319,7 @@ class Selection:
         """The reference output; a row without one is still a prompt."""
         if self.output is None:
             return None
-        name = _BLANKS.sub("", str(self.output.steps[-1])).lower()
-        if self.kind == "lengths" or name in _PAIRS.values():  # `output_tokens` is no text
+        if self.kind == "lengths" or _bare(str(self.output.steps[-1])) in _PAIRS.values():
             value = self.output.find(record)
             return None if value in (None, "") else trace_length(value, self.output.text)
         try:
