@@ -44,7 +44,6 @@ GREEDY_BYTES = 6
 LOGPROB_BYTES = {Runner.V1: 10, Runner.V2: 4}
 V2_SLICE_TOKENS = 1024
 MOST_EXPANDED = 64 * 1024  # tokens that latent attention expands at once (`mla_attention.py`)
-SMS = 132  # of an H200 (and H100): taken for every GPU
 KEYS_PER_BLOCK = 128  # that FlashAttention 3 reads at once, causal and with heads of 128
 GRAPH_SPLITS = 32  # of keys, where a step is small enough for CUDA graphs (`flash_attn.py`)
 USABLE_HEADROOM = 0.9  # of what vLLM leaves free, by what it did not profile: fragments
@@ -171,7 +170,8 @@ class MemoryModel:
         """
         shape, tp, a = self.shape, self.parallel.tensor, self.shape.attention
         heads, kv_heads = a.heads // tp, max(1, a.kv_heads // tp)
-        splits = 1 if a.latent else key_splits(heads, kv_heads, a.head_dim, longest, keys)
+        sizes = heads, kv_heads, a.head_dim, longest, keys
+        splits = 1 if a.latent else key_splits(*sizes, self.gpu.sms)
         beside = shape.attending_bytes_per_token(tp)
         if self.cuda_graphs and tokens <= GRAPHED_TOKENS and not a.latent:
             splits, beside = GRAPH_SPLITS, 0  # the rest is in the graphs' memory
@@ -248,7 +248,7 @@ def _line(
     return MemoryLine(name=name, gib=size / GIB, label=label, note=made_of, profiled=profiled)
 
 
-def key_splits(heads: int, kv_heads: int, head_dim: int, longest: int, keys: int) -> int:
+def key_splits(heads: int, kv_heads: int, head_dim: int, longest: int, keys: int, sms: int) -> int:
     """Over how many SMs FlashAttention 3 spreads a block (`num_splits_heuristic` in its source).
 
     Up to four blocks of keys are not worth it, and there is no more to spread than blocks. Where
@@ -257,9 +257,9 @@ def key_splits(heads: int, kv_heads: int, head_dim: int, longest: int, keys: int
     key_blocks = -(-keys // KEYS_PER_BLOCK)
     rows = 128 if head_dim > 96 else 192
     blocks = kv_heads * -(-longest * (heads // kv_heads) // rows)
-    if blocks >= 0.8 * SMS or key_blocks <= 4:
+    if blocks >= 0.8 * sms or key_blocks <= 4:
         return 1
-    waves = [blocks * splits / SMS for splits in range(1, min(128, key_blocks) + 1)]
+    waves = [blocks * splits / sms for splits in range(1, min(128, key_blocks) + 1)]
     busy = [wave / math.ceil(wave) for wave in waves]
     fewest = next(n for n, share in enumerate(busy, 1) if share >= 0.85 * max(busy))
     return fewest + (heads == kv_heads)

@@ -73,6 +73,7 @@ def _fit(
     graphed = (prior or StepModel()).graphed_tokens
     on_host = {"fixed_s": ones, "per_request_s": requests, "per_prompt_s": prompts}
     on_host["ungraphed_s"] = (tokens > graphed).astype(float)
+    on_host["pieces_s"] = ((tokens <= graphed) & (prompts > 0)).astype(float)
     if prior is None:  # where the host's work is hidden, a request costs no more than its tokens
         gpu["per_request_s"], on_host = requests, {}
     # A step's noise grows with its length: half way between absolute and relative errors.

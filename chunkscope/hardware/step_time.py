@@ -47,6 +47,9 @@ MIXED = 1.6
 # 50, 45 and 49 us with the rest of a layer (Llama-3.1-8B, Qwen2.5-1.5B, Gemma-2-9B). 18.5 ms are
 # launched with 28 to 36 of them (and Qwen3-8B), 12 with 16 (Llama-3.2-1B).
 LAYER_S, LAUNCH_S, LAUNCH_LAYERS = 45e-6, 18.5e-3, (28, 36)
+# Smaller steps that read prompts run as a CUDA graph for each layer, with attention launched
+# between: at least 3.6 ms with 28 layers (Llama-3.2-3B) on one machine, 5.2 to 5.8 on another.
+PIECE_S = 0.15e-3
 # Routing and sorting: 61 us (Qwen3-30B-A3B). Launched in 72 to 98 ms with 48 layers, in 25 to 38
 # with 16 (OLMoE), in 51 with 32 (Granite-3.1-3B-A800M): hosts differ, and are not steady.
 EXPERTS_S, EXPERTS_LAUNCH_S = 19e-6, 1.69e-3
@@ -55,9 +58,13 @@ FOUR_BIT_S, FOUR_BIT_LAUNCH_S = 25e-6, 0.60e-3  # gpt-oss-20b: 2.95 ms for one t
 # DeepSeek-V2-Lite: 3.4 ms for one token, 79 ms launched with 27 layers; 11 us for one more request.
 LATENT_S, LATENT_LAUNCH_S, LATENT_REQUEST_S = 22e-6, 1.0e-3, 0.25e-6
 QUANTISE_S = 28e-6  # Qwen3-8B in fp8: 4.45 ms for one token instead of 3.4
-# Of a step's tokens this share hides behind reading the weights, until all of the reading does; of
-# those that decode a third less (Llama-3.1-8B, Qwen3-8B and 14B, steps of 1 to 2,048 tokens).
-HIDDEN, SHOWN = 0.6, 1 / 3
+# Of a step's tokens this share hides behind reading the weights, of those that decode so much less,
+# until so much of the reading hides some (reports/h200/small-steps.jsonl: 3 to 15 billion parameters).
+HIDDEN, SHOWN, READING_HIDES = 0.7, 0.43, 0.9
+# A block of attention has so many rows, tokens times heads. A chunk with fewer blocks than the GPU
+# has SMs leaves some idle: for each pair 256 tokens of Mistral-Nemo-12B (32 heads) took 1.9 times
+# as long as large chunks, of Qwen2.5-7B (28) 2.2 times, 512 of Llama-3.2-3B (24) 1.5 times.
+BLOCK_ROWS = 128
 # Of the engine's Python, by a profile of Qwen2.5-1.5B with 200 requests: 1.5 of 5 seconds went into
 # the results of a step, the rest into the step to come.
 HAND_OUT_SHARE = 0.3
@@ -77,6 +84,7 @@ class Host:
     per_request_s: float = 0.0
     per_prompt_s: float = 0.0  # one more that is read in this step
     ungraphed_s: float = 0.0  # to launch, kernel by kernel, what is over the graphs' size
+    pieces_s: float = 0.0  # to launch the graphs of a smaller step that reads prompts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,11 +92,13 @@ class AttentionWindow:
     """How far a token's attention looks back: in `share` of the layers no further than `tokens`.
 
     `expanding`: pairs that a chunk pays for each token of its context, to make keys of a latent.
+    A chunk of fewer than `filling` tokens takes as long as one of so many.
     """
 
     tokens: int = 0
     share: float = 0.0
     expanding: float = 0.0
+    filling: float = 0.0
 
     def context(self, length: int) -> float:
         """What a decoding request with so much behind it reads."""
@@ -100,19 +110,24 @@ class AttentionWindow:
 
     def pairs(self, chunk: int, computed: int) -> float:
         """Of a chunk with so much behind it."""
-        every = chunk * computed + chunk * (chunk + 1) // 2
-        if not self.share:
-            return every + self.expanding * computed
-        # Those before the window is full see all there is, the others the window.
-        growing = max(0, min(chunk, self.tokens - computed))
-        seen = growing * computed + growing * (growing + 1) // 2 + (chunk - growing) * self.tokens
-        return every - self.share * (every - seen) + self.expanding * computed
+        every: float = chunk * computed + chunk * (chunk + 1) // 2
+        if self.share:
+            # Those before the window is full see all there is, the others the window.
+            growing = max(0, min(chunk, self.tokens - computed))
+            within = growing * computed + growing * (growing + 1) // 2
+            every -= self.share * (every - within - (chunk - growing) * self.tokens)
+        return every * max(1.0, self.filling / chunk) + self.expanding * computed
 
 
 def assumed_host(shape: ModelShape) -> Host:
     """Like the one of the H200; it launches a large step layer by layer."""
-    launch_s = _layers_s(shape)[1]
-    return Host(fixed_s=0.5e-3, per_request_s=27e-6, per_prompt_s=0.08e-3, ungraphed_s=launch_s)
+    return Host(
+        fixed_s=0.5e-3,
+        per_request_s=27e-6,
+        per_prompt_s=0.08e-3,
+        ungraphed_s=_layers_s(shape)[1],
+        pieces_s=PIECE_S * shape.layers,
+    )
 
 
 def _layers_s(shape: ModelShape) -> tuple[float, float]:
@@ -157,13 +172,18 @@ def _token_bytes(shape: ModelShape) -> float:
     return moved / MOVED
 
 
-def _window(shape: ModelShape) -> AttentionWindow:
+def _window(shape: ModelShape, gpu: Gpu, tp: int) -> AttentionWindow:
     a, expanding = shape.attention, 0.0
     if a.latent:
         expand = a.latent.kv_rank * (a.latent.nope_dim + a.latent.v_dim)
         expanding = expand / (2 * a.latent.key_dim)
     share = a.sliding_layers / max(1, shape.kv_layers)
-    return AttentionWindow(tokens=a.sliding_window or 0, share=share, expanding=expanding)
+    return AttentionWindow(
+        tokens=a.sliding_window or 0,
+        share=share,
+        expanding=expanding,
+        filling=gpu.sms * BLOCK_ROWS * tp / a.heads,
+    )
 
 
 def _pair_flops(shape: ModelShape) -> float:
@@ -234,7 +254,9 @@ class StepModel:
         host = self.host
         every = host.fixed_s + requests * host.per_request_s
         prepare = (1 - HAND_OUT_SHARE) * every + prompts * host.per_prompt_s
-        launch = 0.0 if tokens <= self.graphed_tokens else host.ungraphed_s
+        launch = host.pieces_s if prompts else 0.0
+        if tokens > self.graphed_tokens:
+            launch = host.ungraphed_s
         return prepare, launch, HAND_OUT_SHARE * every
 
 
@@ -256,6 +278,7 @@ def step_model(
     kv_bytes *= LATENT_SLOWNESS if a.latent else wide
     state_bytes = a.state.layers * a.state.bytes(tp) if a.state else 0
     exchange_s, exchange_token_s = exchange(shape, gpu, parallel)
+    window = _window(shape, gpu, tp)
     reading_s = (shape.weight_bytes - expert_bytes - looked_up) / tp / WEIGHTS * byte_s
     experts_s = expert_bytes / tp / of_experts * byte_s
     share = e.active / e.count if e else 0.0
@@ -265,15 +288,15 @@ def step_model(
         per_token_s=token_s + exchange_token_s,
         per_prefill_pair_s=_pair_flops(shape) / tp / ATTENTION * flop_s,
         per_decode_context_s=kv_bytes / KV_CACHE * byte_s,
-        mixed=MIXED / _window(shape).context(1),  # of windows as of all else
+        mixed=MIXED / window.context(1),  # of windows as of all else
         per_request_s=2 * (p.head or p.embedding) / tp / MATMUL * flop_s
         + 2 * state_bytes / WEIGHTS * byte_s
         + (shape.kv_layers * LATENT_REQUEST_S if a.latent else 0.0),
-        free_tokens=round((reading_s + share * experts_s) / token_s),
+        free_tokens=round(READING_HIDES * (reading_s + share * experts_s) / token_s),
         experts_s=experts_s / parallel.data,  # each replica reads some for the tokens of all
         expert_share=chosen(share, parallel.data),
         graphed_tokens=GRAPHED_BY_ARCHITECTURE.get(shape.architecture, GRAPHED_TOKENS),
-        window=_window(shape),
+        window=window,
         host=assumed_host(shape),
     )
 

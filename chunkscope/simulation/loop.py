@@ -207,10 +207,9 @@ class _Replica:
         seconds = (fixed_s + c * context_s for c in contexts)
         for request in scheduler.in_turn:  # one at the most
             size, pair_s, mixed = scheduler.read_in_step, model.per_prefill_pair_s, model.mixed
-            half, expanding = size * (size + 1) // 2, model.window.expanding
             read = zip(count(request.num_computed_tokens, size), contexts, strict=False)
             seconds = (
-                fixed_s + (size * n + half + expanding * n) * pair_s + c * mixed * context_s
+                fixed_s + model.window.pairs(size, n) * pair_s + c * mixed * context_s
                 for n, c in read
             )
         taken = clock.repeat(seconds, inf if is_queue else coming.next_s)

@@ -22,7 +22,7 @@ from typing import Any
 
 from chunkscope.hardware.calibration import COLUMNS
 from chunkscope.hardware.gpus import find_gpu
-from chunkscope.hardware.step_time import Host, StepModel, assumed_host, step_model
+from chunkscope.hardware.step_time import StepModel, assumed_host, step_model
 from chunkscope.models import ModelShape
 from chunkscope.simulation.loop import Scenario, run_setting
 from chunkscope.verification.predicting import EVERY_STEP, prompt_steps
@@ -97,7 +97,7 @@ def on_host(step: StepModel, host: Mapping[str, Any]) -> StepModel:
     times["ungraphed_s"] *= (
         step.host.ungraphed_s / assumed_host(shape_of(host["model"])).ungraphed_s
     )
-    return replace(step, host=Host(**times))
+    return replace(step, host=replace(step.host, **times))
 
 
 def predicted(

@@ -173,9 +173,9 @@ def test_one_of_another_engine_is_scaled_and_says_why(made_for, differing):
 
 
 SCALED = {
-    "a slower GPU": ({"gpu": "a100"}, (1.9573, 3.1699, 3.1699, 2.3541, 142)),
-    "eight GPUs, which communicate": ({"tp": 8}, (0.51161, 0.26368, 0.125, 0.125, 192)),
-    "over PCIe": ({"tp": 8, "gpu": "h100-pcie"}, (0.83067, 2.2437, 0.16353, 0.3, 351)),
+    "a slower GPU": ({"gpu": "a100"}, (1.9573, 3.1699, 3.1699, 2.3541, 95)),
+    "eight GPUs, which communicate": ({"tp": 8}, (0.51161, 0.26368, 0.125, 0.125, 128)),
+    "over PCIe": ({"tp": 8, "gpu": "h100-pcie"}, (0.83067, 2.2437, 0.16353, 0.3, 234)),
 }  # fmt: skip
 
 
