@@ -59,7 +59,7 @@ FOUR_BIT_S, FOUR_BIT_LAUNCH_S = 25e-6, 0.60e-3  # gpt-oss-20b: 2.95 ms for one t
 LATENT_S, LATENT_LAUNCH_S, LATENT_REQUEST_S = 22e-6, 1.0e-3, 0.25e-6
 QUANTISE_S = 28e-6  # Qwen3-8B in fp8: 4.45 ms for one token instead of 3.4
 # Of a step's tokens this share hides behind reading the weights, of those that decode so much less,
-# until so much of the reading hides some (reports/h200/small-steps.jsonl: 3 to 15 billion parameters).
+# until so much of the reading hides some (reports/h200/small-steps.jsonl: models of 3B to 15B).
 HIDDEN, SHOWN, READING_HIDES = 0.7, 0.43, 0.9
 # A block of attention has so many rows, tokens times heads. A chunk with fewer blocks than the GPU
 # has SMs leaves some idle: for each pair 256 tokens of Mistral-Nemo-12B (32 heads) took 1.9 times
