@@ -116,7 +116,6 @@ EP = MACHINE("Expert parallel: each GPU holds whole experts.", default=False)
 FP8_HELP = "Type of the KV cache; fp8 holds twice as many tokens."
 KV_CACHE = MACHINE(FP8_HELP)
 VLLM_VERSION = MACHINE("vLLM version. [default: installed, else newest known]", "X.Y")
-ENTRY_HELP = "How vLLM is started, as its defaults depend on that."
 MAX_OUTPUT = WORKLOAD("Tokens per answer. [default: from the data, else 256]", "N", min=1)
 ARRIVALS = WORKLOAD("batch (all at once), or a rate such as 4/s.", "WHEN")
 CONCURRENCY = WORKLOAD("The client sends at most N requests at once.", "N", min=1)

@@ -25,14 +25,13 @@ def recommend(
     kv_cache_dtype: KvCacheType | None = opt.KV_CACHE,
     max_model_len: int | None = MACHINE("Context. [default: the model's, if it fits]", "N", min=1),
     vllm_version: str | None = opt.VLLM_VERSION,
-    entry: Entry | None = MACHINE(f"{opt.ENTRY_HELP} [default: as --emit needs]"),
+    entry: Entry | None = MACHINE("How vLLM is started: its defaults differ. [default: as --emit needs]"),
     task: Task | None = WORKLOAD("Generate answers or score choices. [default: as in the data]"),
     max_output: list[str] | None = WORKLOAD(
         "Tokens per answer; NAME=N for one dataset. [default: from the data, else 256]", "N"
     ),
     arrivals: str | None = opt.ARRIVALS,
     concurrency: int | None = opt.CONCURRENCY,
-    dataset: str | None = WORKLOAD("Plan for this dataset alone.", "NAME"),
     slo: str | None = opt.SLO,
     mode: Mode | None = LIMITS("Follow the length rule, in this mode."),
     log: Path | None = LIMITS(

@@ -9,7 +9,7 @@ from chunkscope import console
 from chunkscope.commands import options as opt
 from chunkscope.commands.options import INPUT, MACHINE, OUTPUT, SETTING, WORKLOAD, argument
 from chunkscope.errors import InputError, UsageError
-from chunkscope.vllm.enums import Entry, KvCacheType, Task
+from chunkscope.vllm.enums import KvCacheType, Task
 
 PART = argument("[PART]", "List only names that contain this.", default="")
 
@@ -35,7 +35,6 @@ def memory(
     ep: bool = opt.EP,
     kv_cache_dtype: KvCacheType | None = opt.KV_CACHE,
     vllm_version: str | None = opt.VLLM_VERSION,
-    entry: Entry | None = MACHINE(opt.ENTRY_HELP),
     max_num_batched_tokens: int | None = SETTING("Tokens per step. [default: vLLM's]", "N", min=1),
     max_num_seqs: int | None = SETTING("Requests at once. [default: vLLM's]", "N", min=1),
     max_model_len: int | None = SETTING("Longest context. [default: the model's]", "N", min=1),
@@ -143,7 +142,6 @@ def demo(
         INPUT, "Folder of a transformers model. [default: a small random one]"
     ),
     long: int | None = INPUT("Tokens of the two long prompts. [default: 3072]", "N", min=1),
-    seed: int | None = INPUT("Random seed. [default: 0]", "SEED"),
     chunk: str | None = SETTING(
         "Tokens of one prompt per step, such as 32,512,none. [default: none,256]", "SIZES"
     ),

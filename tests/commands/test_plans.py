@@ -134,7 +134,6 @@ def test_prefixes_say_how_much_is_served(tmp_path) -> None:
         ("recommend --model qwen3-8b --gpu 2xa100", 2, "--gpu a100 --tp 2"),
         ("recommend --model llama-3.1-70b --gpu l4", 3, "--tp"),
         ("recommend --slo itl=5", 2, "--slo"),
-        ("recommend --dataset shrt", 2, "short"),
         ("recommend --emit python --entry serve", 2, "--entry"),
         ("recommend --concurrency 99999999999999999999", 2, "--concurrency"),
         ("simulate --requests 99999999", 2, "--requests"),  # they were all drawn
