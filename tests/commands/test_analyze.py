@@ -95,7 +95,7 @@ def test_a_field_that_was_probably_left_out_is_said_first_and_counted_next(place
     law = [{"document": "long " * 3000, "query": f"Why {n}?", "gold": "so"} for n in range(4)]
     write_jsonl(place / "law=eu.jsonl", law)
     run = analyze(place, "law=eu.jsonl", "data.jsonl")
-    assert run.out.startswith('law=eu: probably miscounted, as only "query" was counted, not')
+    assert run.out.startswith('law=eu: probably miscounted: only "query" was counted, not')
     assert "matters" not in run.out
     words = "analyze law=eu.jsonl data.jsonl --field 'law?eu=document' --field 'law?eu=query'"
     assert run.err.endswith(f"next: chunkscope {words}\n")

@@ -38,10 +38,10 @@ SENTENCES: dict[str, Template] = {
     "max_num_seqs": "max_num_seqs was reached: requests waited while the KV cache had room",
     "queue_bound": "requests [between?that came between two lines may have ]waited for prefill",
     "small_budget": "{names:and} made steps small, and prompts waited",
-    "client_bound": "the client sent too little: nothing waited, the KV cache had room",
+    "client_bound": "the client sent too few requests: none waited, and the KV cache had room",
     "prefill_bound": "steps that read a prompt take much longer, so answers wait",
     "preemptions": "requests were preempted and recomputed",
-    "hit_rate": "the prefix cache had far fewer hits than the prompts share",
+    "hit_rate": "the prefix cache had far fewer hits than the prompts allow",
     "eager": "eager mode is on: without CUDA graphs small steps are slower",
     # what shows it
     "failure_asked_gib": "{value:,.2f} GiB asked for",
@@ -53,11 +53,10 @@ SENTENCES: dict[str, Template] = {
     "failure_requests": "{value:,.0f} dummy requests",
     "failure_error": "it ended with {error}",
     "refused_lines": "{lines:line} of the log; limit {limit} tokens, longest prompt {longest}",
-    "answers_400": "{count:such answer}",
+    "answers_400": "{count:refusal}",
     "longest_and_limit": "the longest prompt has {longest} tokens, the limit is {limit}",
     "fitted": "from {before} to {after} tokens; the longest prompt has {longest}",
     "held_for": "{seconds:,.0f} s, {part:%} of the busy time",
-    "crowd": "up to {running} running and {waiting} waiting, KV cache up to {kv_use:%}",
     "argument_and_default": "{name} is {value}[default?; vLLM's default is {default}]",
     "step_times": "{mixed_ms:,.0f} ms with a prompt, {decoding_ms:,.0f} ms without, "
     "the longest {longest_ms:,.0f} ms",
@@ -90,7 +89,7 @@ SENTENCES: dict[str, Template] = {
     "change_queue": "to answer sooner, send fewer requests at once or start another engine",
     "change_queue_budget_unknown": f"check {_BUDGET} and {_THRESHOLD}, which are not known here; "
     "at vLLM's defaults there is nothing to change",
-    "change_queue_last": "first change what else is named here",
+    "change_queue_last": "first change what is named above",
     "change_small_step": lambda names: (
         f"leave {' and '.join(map(spelled, names))} out, unless set for shorter gaps between tokens"
     ),
@@ -99,7 +98,7 @@ SENTENCES: dict[str, Template] = {
     "`chunkscope recommend --slo itl_p99=...` finds the value",
     "change_preemptions": f"lower {_SEQS}, or give the KV cache more room",
     "change_caching_on": "switch prefix caching on",
-    "change_hit_rate": "send prompts that begin alike together; prompt_logprobs read no cache",
+    "change_hit_rate": "send prompts with the same start together; prompt_logprobs do not read the cache",
     "change_eager": f"leave {_EAGER} out, unless a short start matters more",
 }
 
@@ -107,9 +106,9 @@ SENTENCES: dict[str, Template] = {
 def answer(diagnosis: Diagnosis) -> str:
     """What limited it most."""
     if not diagnosis.symptoms and not all(engine.busy_s for engine in diagnosis.engines):
-        return "No figures show the engine at work, so what limits it cannot be told."
+        return "Nothing shows the engine at work, so its limit is not known."
     if not diagnosis.symptoms:
-        return "Nothing in it limits the engine."
+        return "Nothing limited the engine."
     worst, count = title(diagnosis.symptoms[0]), len(diagnosis.engines)
     return worst if count == 1 else f"Worst of {count} engines: {worst[0].lower()}{worst[1:]}"
 
@@ -150,7 +149,7 @@ def happened(engine: EngineReport) -> str:
 def cautions(engine: EngineReport) -> Iterator[str]:
     """What was set, and what a log's figures leave out."""
     if given := [f"{name} {as_written(value)}" for name, value in engine.arguments.items()]:
-        yield f"arguments that are not vLLM's defaults: {', '.join(given)}"
+        yield f"not vLLM's defaults: {', '.join(given)}"
     if not engine.windows or not engine.last_line:
         return
     if engine.preemptions is None:

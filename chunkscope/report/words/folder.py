@@ -27,11 +27,11 @@ MARKS = {  # lengths that matter to the engine
 
 
 def opening(findings: Findings, v: Verification | None) -> Iterator[str]:
-    """The answer, what it is for, how it was measured, and what would save most."""
+    """The answer, what it is for where that was not measured, and what would save most."""
     planned = findings.plan
     answers = (v if v and v.verdict else None, planned, v, findings.profile, findings.simulation)
     yield next(filter(None, (*answers, findings.diagnosis))).first_sentence()
-    if planned is not None:
+    if planned is not None and (v is None or any(runs.measured_elsewhere(planned, v))):
         yield f"Planned for {plan.setup(planned)}."
     if v is not None:
         yield runs.measured_on(v)
@@ -56,11 +56,11 @@ def tiles(findings: Findings, v: Verification | None) -> Iterator[tuple[str, str
     data, planned = findings.profile, findings.plan
     if data is not None:
         p95 = number(data.overall.percentile(95))
-        yield "longest prompt", number(data.overall.max), f"tokens; 19 of 20 have at most {p95}"
+        yield "longest prompt", number(data.overall.max), f"tokens; p95 {p95}"
     run = v.run("plan") if v else None
     if run is not None and run.kv_cache_tokens is not None:
-        peak = f", beside {gib(run.activation_peak_gib)} of activations (measured)"
-        yield "KV cache", number(run.kv_cache_tokens), f"tokens that fit at the same time{peak}"
+        peak = f"tokens; activations {gib(run.activation_peak_gib)} (measured)"
+        yield "KV cache", number(run.kv_cache_tokens), peak
     facts = plan.facts(planned) if planned else ()
     yield from (tile for tile in facts if not (run and tile[0] == "memory"))  # it was measured
 
@@ -70,7 +70,7 @@ def tiles(findings: Findings, v: Verification | None) -> Iterator[tuple[str, str
 
 def what_changed(old: Findings, new: Findings, data: Sequence[Check] | None) -> Iterator[str]:
     """First of the data, then of the answer."""
-    same = "the same by its lengths; the rows could not be compared" if data else "the same"
+    same = "the same in length; the rows could not be compared" if data else "the same"
     moved = any(check.value is not None for check in data or ())
     state = "not compared" if data is None else "not the same" if moved else same
     yield f"From {old.folder} to {new.folder} the data is {state}."

@@ -157,6 +157,6 @@ def remedy(*checks: Check) -> Iterator[str]:
         yield f"{sentence(first.cause)}. Affected: {', '.join(names)}."
     if first.remedy:
         accepts = first.remedy.startswith(("cp ", "chunkscope gate "))
-        purpose = "The plan's settings" if " --emit " in first.remedy else "To make it anew"
+        purpose = "The plan's settings" if " --emit " in first.remedy else "To make it again"
         what = "it" if first.cause else named(names, 3)
         yield f"{f'To accept {what}' if accepts else purpose}: {first.remedy}"

@@ -17,7 +17,7 @@ from chunkscope.vllm.footprint import Footprint
 from chunkscope.vllm.settings import Settings
 
 VARIATIONS = {  # by code: one case, and what it varies
-    "no_cpu_time": ("a CPU that takes no time", "CPU overhead"),
+    "no_cpu_time": ("zero CPU overhead", "CPU overhead"),
     "second_draw": ("another sample", "the sample"),
     "longer_prompts": ("prompts 10 % longer", "lengths"),
     "shorter_prompts": ("prompts 10 % shorter", "lengths"),
@@ -37,7 +37,7 @@ ORIGINS = {"asked": "--max-output", "assumed": "assumed; set --max-output"}
 _TOKENIZER = re.compile(r" (?:-[tm] ?|--(?:tokenizer|model)[= ])('[^']*'|\S+)")
 STARTED = {"serve": "vllm serve", "llm": "vLLM's LLM class", "other": "vLLM's engine"}
 _SHARED = (
-    "[prefix?all prompts are taken to begin with the same {prefix} tokens|{share:%} of the prompt "
+    "[prefix?all prompts are assumed to share their first {prefix} tokens|{share:%} of the prompt "
     "tokens repeat the start of an earlier prompt][compared? (judged by {compared} prompts)]"
 )
 
@@ -52,7 +52,7 @@ def _weights(billions: float, kind: str, gpus: int, *, shares_experts: bool) -> 
 def _scaled(**differing: list[str]) -> str:
     pairs = ", ".join(f"{there}, not {here}" for there, here in differing.values())
     taken = "only its CPU times are used" if "model" in differing else "step times are scaled"
-    return f"the calibration is of {pairs}: {taken}"
+    return f"the calibration is for {pairs}: {taken}"
 
 
 def _unlike(nearest: str, least: float, most: float, **unlike: Any) -> str:
@@ -61,7 +61,7 @@ def _unlike(nearest: str, least: float, most: float, **unlike: Any) -> str:
     ends = dict.fromkeys((least, most))
     off = " to ".join(f"{share(abs(e))} too {'short' if e < 0 else 'long'}" for e in ends)
     return (
-        f"never measured: {', '.join(filter(None, missing))}. On one H200 with {nearest}, "
+        f"never measured: {', '.join(filter(None, missing))}; on one H200 with {nearest}, "
         f"predicted times were {off}" + ("; communication is assumed" if gpus else "")
     )
 
@@ -79,12 +79,12 @@ SENTENCES: dict[str, Template] = {
     "read_cache": "let the requests read the prefix cache (prompt_logprob_start, vLLM 0.31 on)",
     "early_difference": "{dataset}: about {prompts:prompt} are the same except near the start "
     '("{text}", "{other}"); move that part to the end',
-    "better_order": "{dataset}: send prompts that begin alike one after the other",
-    "repeated_rows": "{dataset}: {rows:,} rows repeat others; send each once, unless meant (avg@k)",
+    "better_order": "{dataset}: send prompts with the same start one after the other",
+    "repeated_rows": "{dataset}: {rows:,} rows repeat others; send each once, unless intended (avg@k)",
     "few_in_flight": "[harness?{harness}|The client] sends {concurrency:request} at once; send "
     "{enough} (lm-eval: num_concurrent or --batch_size, Inspect: --max-connections)",
     # arguments
-    "why_default_is_best": "default; no other value that was tried was faster",
+    "why_default_is_best": "default; no other value was faster",
     "why_gains": "{gain:+%} throughput, all flags together (simulated)",
     "why_gain_in_doubt": lambda best, gain, least, doubt, **_: (
         f"default; {as_written(best)} would gain {by(gain)}, but {by(least)} with "
@@ -92,7 +92,7 @@ SENTENCES: dict[str, Template] = {
     ),
     "why_too_little_gain": "default; {best} changes throughput by {gain:+%} (simulated)",
     "why_needed_max_num_batched_tokens": "the default {own} does not fit; {value} does (predicted)",
-    "why_keeps_limits": "for the limits (simulated); vLLM's default is {own}",
+    "why_keeps_limits": "keeps the limits (simulated)",
     "why_length_rule": "by the length rule",
     "why_threshold_ends_nothing": "the length rule's {threshold} tokens would split nothing",
     "why_needed_long_prefill_token_threshold": "the logits of larger chunks do not fit (predicted)",
@@ -112,16 +112,16 @@ SENTENCES: dict[str, Template] = {
         f"{_TOKENIZER.sub('', shlex.join(command)) or 'chunkscope analyze data/'} "
         f"--model {shlex.quote(name)}"
     ),
-    "measured_in_log": "memory is as measured in {log}, where it says so",
+    "measured_in_log": "memory figures of {log} replace the predicted ones",
     "replicas_wait": "replicas are simulated one by one, without waiting for each other",
     "unstretched": "vLLM's default context is {tokens} tokens; --max-model-len takes up to {limit}",
     "unmeasured_kv_cache": "a KV cache of {dtype} was never measured: costs are scaled by bytes",
     "window_hits": "prefix hits are those of full-attention layers: vLLM may find fewer",
     "no_window_hits": "no prefix hits are counted: no layer keeps all tokens",
     "states_not_aligned": "vLLM ends chunks at block borders to keep states: not simulated",
-    "off_is_lost": "vLLM {version} ignores chunked prefill off: prompts may still be split",
+    "off_is_lost": "vLLM {version} cannot switch chunked prefill off: prompts may still be split",
     "other_profile": "the plan was made from another profile",
-    "prompts_left_out": "{count:prompt} longer than max_model_len allows, left out",
+    "prompts_left_out": "left out: {count:prompt} too long for max_model_len",
     "trace_left_out": "left out: {count} of {of} requests, longer than max_model_len ({context})",
     "setting_left_out": "{setting} is left out: the longest request does not fit",
     # refusals
@@ -134,7 +134,7 @@ SENTENCES: dict[str, Template] = {
     "refused_below_one": "a size or a number of GPUs is below 1",
     "refused_replicas_need_serve": "data_parallel_size needs vllm serve",
     "refused_off_with_threshold": "chunked prefill is off, and a threshold would still chunk",
-    "refused_off_ignored": "vLLM {version} ignores chunked prefill off",
+    "refused_off_ignored": "vLLM {version} cannot switch chunked prefill off",
     "refused_unknown": "vLLM {version} does not know this argument",
     "refused_no_memory": lambda missing_gib, tp, full_tp, **_: (
         f"the model does not fit, {missing_gib:,.2f} GiB are missing per GPU: "
@@ -162,8 +162,8 @@ SENTENCES: dict[str, Template] = {
     # Models, GPUs and step times.
     "unknown_model_type": "model_type {name} is not known: its memory may be off",
     "unknown_quantization": "quantization {method} is not known: 16-bit weights assumed",
-    "vision_tower": "weights for images and sound are counted roughly, their activations are not",
-    "sliding_window": "{layers} layers attend to the last {tokens} tokens and keep KV for no more",
+    "vision_tower": "weights for images and sound are estimated, their activations left out",
+    "sliding_window": "{layers} layers attend only to the last {tokens} tokens, and keep the KV of these",
     "chunks_kept": "vLLM before 0.14 keeps the KV of all tokens in those {layers} layers, too",
     "stateful_layers": "{layers} layers hold a state, not a KV cache[known?| (estimated)]",
     "unlike_measured": _unlike,
@@ -175,7 +175,7 @@ SENTENCES: dict[str, Template] = {
     "memory_experts": "{tokens} tokens x {kib:,.0f} KiB, which the experts' kernel keeps",
     "memory_sampler": "{requests} requests x {vocab} logits, beyond the activations",
     "memory_overhead": "CUDA context, buffers[several?, communication]",
-    "memory_cuda_graphs": "of {layers} layers[counted?|, outside this version's budget]",
+    "memory_cuda_graphs": "{layers} layers[counted?|, outside this version's budget]",
     "memory_logprobs": "prompt_logprobs: {tokens} tokens x {vocab} entries, outside vLLM's budget",
     "memory_left": "what is left: {tokens} tokens",
     "memory_total": "of {gib:.1f} GiB",
@@ -229,10 +229,8 @@ def advice(plan: Plan) -> str:
     elif needed:
         text += f"{', and' if sets else ', but'} {needed} is needed for vLLM to start"
     if choice.basis is Basis.MODE:
-        return f"{text}, as --mode {plan.request.mode} asks"
-    if choice.basis is Basis.LENGTHS:
-        return f"By prompt lengths alone: nothing was simulated. {text}"
-    return text
+        return f"{text} (--mode {plan.request.mode})"
+    return f"{text}, by prompt lengths alone" if choice.basis is Basis.LENGTHS else text
 
 
 def flags(plan: Plan) -> str:
@@ -260,7 +258,7 @@ def because(plan: Plan) -> str:
         missing = f"without {without}" if without else "for a GPU of unknown speed"
         cached = any(one.code == "shared_prefixes" for one in plan.notes)
         rule = " The rule counts cached tokens, too." if cached else ""
-        return f"what pays is not known {missing}.{rule}"
+        return f"{missing} nothing is simulated.{rule}"
     if is_broken(plan):
         rate = f"About {per_second(choice.rate)} would do" if choice.rate else "No lower rate helps"
         gpus = f"; {plan.request.arrivals} needs about {choice.gpus} GPUs" if choice.gpus else ""
@@ -269,7 +267,7 @@ def because(plan: Plan) -> str:
         return f"with vLLM's default, {state} (simulated). {rate}{gpus}.{needs}"
     doubt = VARIATIONS.get(choice.doubt or "", ("",))[0]
     if plan.request.slo and choice.kind is AdviceKind.KEEP:
-        return f"with them {limit_state(default)} (simulated)."
+        return f"{limit_state(default)} (simulated)."
     figure = TTFT_P95 if (is_open := plan.request.is_open) else ITL_MAX
     costs = [figure.value(run.figures) or 0.0 if run else 0.0 for run in (default, ours)]
     price = f" The {figure.title} grows from {' to '.join(map(seconds, costs))}."
@@ -278,22 +276,30 @@ def because(plan: Plan) -> str:
     if plan.request.slo:
         gain = f"{by(choice.gain)} throughput, and " if choice.gain and not is_open else ""
         unless = f", though not with {doubt}" if doubt and not choice.least_gain else ""
-        beside = f"{unless}; with vLLM's default {limit_state(default)} (simulated).{price}"
-        return f"{gain}{limit_state(ours)}{beside}"
+        is_kept = default and default.slo and default.slo.is_met
+        beside = "" if is_kept else f"; with vLLM's default {limit_state(default)}"
+        return f"{gain}{limit_state(ours)}{unless}{beside} (simulated).{price}"
     if choice.kind is AdviceKind.KEEP:
-        if choice.alternative is None or choice.gain is None or choice.gain < 0.001:
-            return "no other setting that was tried is clearly faster (simulated)."
-        best = f"{listed(choice.alternative)}, {by(choice.gain)}"
-        if doubt:
-            return f"the next best ({best}) may not pay: {by(choice.least_gain)} with {doubt}."
-        return f"no other setting is more than 3 % faster (best: {best}, simulated)."
+        if doubt and choice.alternative:
+            gains = f"{by(choice.gain)}, but {by(choice.least_gain)} with {doubt}"
+            return f"{listed(choice.alternative)} may not pay ({gains}; simulated)."
+        return "no other setting is more than 3 % faster (simulated)."
     worst = f", at least {by(choice.least_gain)} with {doubt}" if doubt else ""
-    gain = f"{by(gained)} throughput over" if round(gained or 0, 3) else "as fast as"
-    return f"{gain} vLLM's default{worst} (simulated).{price}"
+    return f"{throughput(gained)}{worst} (simulated).{price}"
+
+
+def throughput(gain: float | None) -> str:
+    """
+    >>> throughput(0.13), throughput(-0.07)
+    ("+13 % throughput over vLLM's default", "-7 % throughput against vLLM's default")
+    """
+    if not round(gain or 0.0, 3):
+        return "as fast as vLLM's default"
+    return f"{by(gain)} throughput {'over' if (gain or 0) > 0 else 'against'} vLLM's default"
 
 
 def limit_state(run: SimulatedRun | None, *, at_a_rate: bool = True) -> str:
-    """`itl_p99 is 31.0 ms of 50.0 ms allowed`, or by how much it is broken."""
+    """`itl_p99 is 31.0 ms, within the limit of 50.0 ms`: of the limit that is nearest to break."""
     if run is None or run.slo is None:
         return "it does not run"
     limit = run.slo.tightest
@@ -302,8 +308,8 @@ def limit_state(run: SimulatedRun | None, *, at_a_rate: bool = True) -> str:
     allowed, found = TTFT_P95.unit.write_both(limit.seconds, value)
     if at_a_rate and run.backlog is not None and run.backlog.grows:
         return "requests come faster than they are served"
-    kept = f" of {allowed} allowed" if run.slo.is_met else f", over the limit of {allowed}"
-    return f"{limit.name} is {found}{kept}"
+    side = "within" if run.slo.is_met else "over"
+    return f"{limit.name} is {found}, {side} the limit of {allowed}"
 
 
 # -- what it rests on ----------------------------------------------------------------------------
@@ -394,14 +400,17 @@ def after_plan(plan: Plan) -> str:
 
 
 def tried_name(plan: Plan, run: SimulatedRun) -> str:
-    return NAMES[run.setting] if run in (plan.run, plan.default_run) else "next best"
+    """In the table: what the next best sets, as the answer does not."""
+    if plan.advice.alternative is None or run in (plan.run, plan.default_run):
+        return NAMES[run.setting]
+    return listed(plan.advice.alternative)
 
 
 def cautions(plan: Plan) -> Iterator[str]:
     """Of how many requests the simulations are, where that is not all; and the plan's notes."""
     total = plan.refused.of - plan.refused.prompts
     if plan.tried and (sent := plan.tried[0].requests) < total:
-        yield f"the table is of a sample, {sent:,} of {total:,} requests"
+        yield f"the table shows a sample: {sent:,} of {total:,} requests"
     said = ASSUMED[: 1 + all(o.origin != "task" for o in plan.outputs)]  # where `setup` says it
     yield from told([one for one in plan.notes if one.code not in said])
 

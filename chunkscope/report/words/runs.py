@@ -8,7 +8,7 @@ from chunkscope.artefacts.numbers import by, change, per_second, plural, seconds
 from chunkscope.planning.plan import Plan
 from chunkscope.reference.demo import Demonstration
 from chunkscope.report.words import Template, capital, sentence
-from chunkscope.report.words.plan import NAMES, limit_state, listed, where
+from chunkscope.report.words.plan import NAMES, limit_state, listed, throughput, where
 from chunkscope.simulation.result import SimulatedRun, Simulation
 from chunkscope.verification.outputs import is_noise
 from chunkscope.verification.result import DEFAULT, PLAN, Conclusion, EngineKind, Run, Verification
@@ -30,7 +30,7 @@ SENT = {
 }
 
 SENTENCES: dict[str, Template] = {
-    "off_is_ignored": "vLLM {vllm} ignores chunked prefill off for generative models",
+    "off_is_ignored": "vLLM {vllm} cannot switch chunked prefill off for generative models",
     "context_too_short": "max_model_len is {max_model_len}, the longest request {longest} tokens",
     "engine_silent": "no answer and no line in its log for {seconds:,.0f} s while {phase}",
     "engine_out_of_memory": "out of memory while {phase}: {detail}",
@@ -41,9 +41,9 @@ SENTENCES: dict[str, Template] = {
     "server_failed": "the server {detail} (while {phase}, {answered} of {sent} answered)",
     "server_timeout": "no end after {seconds:g} s (while {phase}, {answered} of {sent} answered)",
     "requests_trickled_in": "the first steps ran while requests were still being sent",
-    "prefix_cache_not_emptied": "the prefix cache was not emptied: hits may be of earlier repeats",
+    "prefix_cache_not_emptied": "the prefix cache was not emptied: hits may come from earlier repeats",
     "kv_tokens_are_blocks": "KV cache tokens are blocks x block size: too many for a hybrid model",
-    "answers_not_counted": "{answers} answers lack a token count: each piece of the stream is one",
+    "answers_not_counted": "{answers} answers lack a token count: each piece of their streams counts as one",
     "answers_ended_early": "{answers} of {of} answers ended before the length asked for",
     "texts_sent_again": "every repeat sends the same texts: a prefix cache may have them",
     "server_is_shared": "the server finished {finished} requests, {sent} were sent: others use it, "
@@ -93,11 +93,11 @@ def simulated_answer(simulation: Simulation) -> str:
     ours = axis.value(first.figures) or 0.0
     if other is not None:
         theirs = axis.value(other.figures) or 0.0
-        gain = f"{by(theirs / ours - 1)} throughput over"  # as the plan says it
-        beside = gain if axis is MAKESPAN else f"{change(theirs, ours)} against"
+        gain = f"{change(theirs, ours)} against vLLM's default"
+        gain = throughput(theirs / ours - 1) if axis is MAKESPAN else gain
         if abs(ours - theirs) < WORTH * theirs:
-            beside = f"within {share(WORTH)} of"
-        beside = f", {beside} vLLM's default"
+            gain = f"within {share(WORTH)} of vLLM's default"
+        beside = f", {gain}"
     return f"{name}: {axis.title} {seconds(ours)}{beside} (simulated)."
 
 
@@ -114,7 +114,7 @@ def _best_rate(runs: Sequence[SimulatedRun]) -> str:
     others = "; no other setting sustains 3 % more" if best is default else others
     name = listed(best.settings.changed_from(runs[0].settings)) or run_name(runs[0])
     name = NAMES["default"] if best is default else name
-    holds = f"{'keeps the limits' if best.slo else 'lets no queue grow'} up to"
+    holds = f"{'keeps the limits' if best.slo else 'serves'} up to"
     return f"{capital(name)} {holds} {per_second(rates[best])} (simulated){others}."
 
 
@@ -122,7 +122,7 @@ def _best_of_sweep(simulation: Simulation) -> str:
     """The fastest setting, and the one with the shortest gaps, of those that keep the limits."""
     kept = [run for run in simulation.runs if not run.slo or run.slo.is_met]
     none = "" if kept else "No setting that was tried keeps the limits. "
-    fastest = "Fastest that keeps the limits" if kept and kept[0].slo else "Fastest"
+    fastest = "Fastest within the limits" if kept and kept[0].slo else "Fastest"
     is_open, runs = simulation.runs[0].backlog is not None, kept or simulation.runs
     axes = ("first token p95", "gap p99") if is_open else ("time", "longest gap")
     points = [([SHORT[axis].value(run.figures) or 0.0 for axis in axes], run) for run in runs]
@@ -244,7 +244,7 @@ def measured_on(v: Verification) -> str:
 
 def circumstances(v: Verification) -> tuple[str, ...]:
     work, vllm = v.workload, v.machine.vllm if v.machine else None
-    dummy = "random weights (times and memory are real, answers are not)" if v.model.dummy else ""
+    dummy = "random weights (answers mean nothing)" if v.model.dummy else ""
     sent = f"greedy sampling, {sent_when(work.arrivals, work.concurrency)}"
     repeats = f"median of {plural(v.repeats, 'repeat')}" if v.repeats > 1 else ""
     requests, engine = plural(len(work.requests), "request"), f"vLLM {vllm}" if vllm else ""
@@ -270,7 +270,7 @@ def outputs(v: Verification) -> Iterator[str]:
             continue
         again = min(own.again, reference.outputs.again)
         noise = ", so batching explains it" if is_noise(own, reference.outputs) else ""
-        noise = "; random weights, so rounding decides" if v.model.dummy else noise
+        noise = "; with random weights rounding decides" if v.model.dummy else noise
         yield (
             f"{run.setting}: {share(own.equal)} of {len(own.answers):,} answers "
             f"equal those of {reference.setting}, {share(again)} when sent again{noise}."
@@ -303,6 +303,6 @@ def demo_setup(demo: Demonstration) -> Iterator[str]:
         f"{len(lengths) - len(long) - early} short ones behind them."
     )
     same, total = demo.same_answers, len(demo.requests)
-    apart = f"; by rounding, logits differ by up to {demo.logits_apart:.2g}"
+    apart = f"; rounding changed logits by up to {demo.logits_apart:.2g}"
     many = f"All {total}" if same == total else f"{same} of {total}"
     yield f"{many} answers are the same{', token by token' if same == total else apart}."
