@@ -25,7 +25,7 @@ def recommend(
     kv_cache_dtype: KvCacheType | None = opt.KV_CACHE,
     max_model_len: int | None = MACHINE("Context. [default: the model's, if it fits]", "N", min=1),
     vllm_version: str | None = opt.VLLM_VERSION,
-    entry: Entry | None = MACHINE("How vLLM is started: its defaults differ. [default: as --emit needs]"),
+    entry: Entry | None = MACHINE("How vLLM starts, for its defaults. [default: as --emit needs]"),
     task: Task | None = WORKLOAD("Generate answers or score choices. [default: as in the data]"),
     max_output: list[str] | None = WORKLOAD(
         "Tokens per answer; NAME=N for one dataset. [default: from the data, else 256]", "N"
@@ -55,7 +55,7 @@ def recommend(
     from chunkscope.planning.recommend import recommend as run
     from chunkscope.planning.request import PlanRequest
     from chunkscope.report.words import sentence
-    from chunkscope.report.words.plan import advice, after_plan, told
+    from chunkscope.report.words.plan import after_plan, answer, told
     from chunkscope.vllm import check as vllm
 
     options = opt.settled(recommend, given, run, PlanRequest.of, PlanRequest)
@@ -85,7 +85,7 @@ def recommend(
     plan.save(output)
     above = [f"# {sentence(emission.comment)}"] if emission.comment else []
     console.emit("\n".join((*above, emission.text.rstrip("\n"), "")).encode())
-    nothing = [] if plan.settings.given() else [advice(plan)]  # else why is there no flag?
+    nothing = [] if plan.settings.given() else [answer(plan)]  # else why is there no flag?
     for note in (*nothing, *told((*emission.notes, *plan.notes))):
         console.say(f"note: {note}")
     return opt.tell("wrote", file=output)

@@ -98,7 +98,7 @@ SENTENCES: dict[str, Template] = {
     "`chunkscope recommend --slo itl_p99=...` finds the value",
     "change_preemptions": f"lower {_SEQS}, or give the KV cache more room",
     "change_caching_on": "switch prefix caching on",
-    "change_hit_rate": "send prompts with the same start together; prompt_logprobs do not read the cache",
+    "change_hit_rate": "send prompts with the same start together; prompt_logprobs skip the cache",
     "change_eager": f"leave {_EAGER} out, unless a short start matters more",
 }
 

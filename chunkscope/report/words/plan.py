@@ -80,7 +80,7 @@ SENTENCES: dict[str, Template] = {
     "early_difference": "{dataset}: about {prompts:prompt} are the same except near the start "
     '("{text}", "{other}"); move that part to the end',
     "better_order": "{dataset}: send prompts with the same start one after the other",
-    "repeated_rows": "{dataset}: {rows:,} rows repeat others; send each once, unless intended (avg@k)",
+    "repeated_rows": "{dataset}: {rows:,} rows repeat others; send each once, unless meant (avg@k)",
     "few_in_flight": "[harness?{harness}|The client] sends {concurrency:request} at once; send "
     "{enough} (lm-eval: num_concurrent or --batch_size, Inspect: --max-connections)",
     # arguments
@@ -163,7 +163,7 @@ SENTENCES: dict[str, Template] = {
     "unknown_model_type": "model_type {name} is not known: its memory may be off",
     "unknown_quantization": "quantization {method} is not known: 16-bit weights assumed",
     "vision_tower": "weights for images and sound are estimated, their activations left out",
-    "sliding_window": "{layers} layers attend only to the last {tokens} tokens, and keep the KV of these",
+    "sliding_window": "{layers} layers attend to the last {tokens} tokens and keep only their KV",
     "chunks_kept": "vLLM before 0.14 keeps the KV of all tokens in those {layers} layers, too",
     "stateful_layers": "{layers} layers hold a state, not a KV cache[known?| (estimated)]",
     "unlike_measured": _unlike,
@@ -210,11 +210,7 @@ def is_broken(plan: Plan) -> bool:
 
 
 def answer(plan: Plan) -> str:
-    return f"{advice(plan)}: {because(plan)}"
-
-
-def advice(plan: Plan) -> str:
-    """What to set, without a full stop: `because` goes on."""
+    """What to set, and why."""
     choice, needed = plan.advice, listed(plan.advice.needed)
     given = {n: v for n, v in choice.settings.given().items() if n in plan.settings.given()}
     sets = choice.kind is AdviceKind.SET and bool(given)  # not what vLLM does by itself then
@@ -228,9 +224,8 @@ def advice(plan: Plan) -> str:
         text = f"No setting that was tried keeps {' and '.join(map(str, plan.request.slo))} {sent}"
     elif needed:
         text += f"{', and' if sets else ', but'} {needed} is needed for vLLM to start"
-    if choice.basis is Basis.MODE:
-        return f"{text} (--mode {plan.request.mode})"
-    return f"{text}, by prompt lengths alone" if choice.basis is Basis.LENGTHS else text
+    text += f" (--mode {plan.request.mode})" * (choice.basis is Basis.MODE)
+    return f"{text}: {because(plan)}"
 
 
 def flags(plan: Plan) -> str:
@@ -258,7 +253,7 @@ def because(plan: Plan) -> str:
         missing = f"without {without}" if without else "for a GPU of unknown speed"
         cached = any(one.code == "shared_prefixes" for one in plan.notes)
         rule = " The rule counts cached tokens, too." if cached else ""
-        return f"{missing} nothing is simulated.{rule}"
+        return f"by prompt lengths alone, as nothing is simulated {missing}.{rule}"
     if is_broken(plan):
         rate = f"About {per_second(choice.rate)} would do" if choice.rate else "No lower rate helps"
         gpus = f"; {plan.request.arrivals} needs about {choice.gpus} GPUs" if choice.gpus else ""

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from chunkscope.artefacts.figures import BY_KEY, ITL_MAX, ITL_P99, MAKESPAN, TTFT_P95, Figure
-from chunkscope.artefacts.numbers import by, change, per_second, plural, seconds, share
+from chunkscope.artefacts.numbers import change, per_second, plural, seconds, share
 from chunkscope.planning.plan import Plan
 from chunkscope.reference.demo import Demonstration
 from chunkscope.report.words import Template, capital, sentence
@@ -41,9 +41,9 @@ SENTENCES: dict[str, Template] = {
     "server_failed": "the server {detail} (while {phase}, {answered} of {sent} answered)",
     "server_timeout": "no end after {seconds:g} s (while {phase}, {answered} of {sent} answered)",
     "requests_trickled_in": "the first steps ran while requests were still being sent",
-    "prefix_cache_not_emptied": "the prefix cache was not emptied: hits may come from earlier repeats",
+    "prefix_cache_not_emptied": "the prefix cache was not emptied: earlier repeats may give hits",
     "kv_tokens_are_blocks": "KV cache tokens are blocks x block size: too many for a hybrid model",
-    "answers_not_counted": "{answers} answers lack a token count: each piece of their streams counts as one",
+    "answers_not_counted": "{answers} answers lack a token count: each piece of a stream is one",
     "answers_ended_early": "{answers} of {of} answers ended before the length asked for",
     "texts_sent_again": "every repeat sends the same texts: a prefix cache may have them",
     "server_is_shared": "the server finished {finished} requests, {sent} were sent: others use it, "

@@ -23,7 +23,7 @@ SENTENCES: dict[str, Template] = {
     "old_budget": "the old {file} is now {old}",
     "no_limit_moves": "no limit in {file} needs to move",
     "fails_today": "not checked, because it fails today: {names}",
-    "settings_unchecked": "settings are not checked yet: write them with `{command} --emit vllm-yaml "
-    ">{file}`, then run `chunkscope gate --init --force{where}`",
+    "settings_unchecked": "settings are not checked yet: write them with `{command} "
+    "--emit vllm-yaml >{file}`, then run `chunkscope gate --init --force{where}`",
     "next_evaluation": "\nnext: run the evaluation",
 }
