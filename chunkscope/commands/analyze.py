@@ -96,7 +96,7 @@ def analyze(
     words = (without_secrets(word) for word in console.command() if word != "--ray")
     profile = replace(profile, command=tuple(words))  # the result is the same with --ray
     written = profile.save(output)
-    if json or form == "csv":  # which have no place for sentences
+    if json or form == "csv":  # no sentences in data
         console.emit(written if json else as_csv(profile).encode())
         for note in (*uncounted(profile, "left_out"), *cautions(profile)):
             console.say(f"note: {note}")

@@ -1,8 +1,8 @@
 """Options that several commands have, how --help groups them, and chunkscope.toml.
 
 A command is a typer function. The command line has the options that people use; `chunkscope.toml`
-sets those and every other option of a command's model: `[analyze]` with `delimiter = ";"`. Defaults
-are the model's: what was not typed is None, False or an empty list.
+also takes all others of a command's model: `[analyze]` with `delimiter = ";"`. An option that was
+not typed is None, False or an empty list: the defaults are the model's.
 """
 
 import os
@@ -43,7 +43,7 @@ def known_models(part: str) -> list[str]:
 
 
 def pages(part: str = "") -> dict[str, Path]:
-    """Those of the manual whose names begin so."""
+    """The manual's pages whose names start with `part`."""
     guide = Path(__file__).parents[1] / "guide"
     return {page.stem: page for page in sorted(guide.glob(f"{part}*.md"))}
 
@@ -78,7 +78,7 @@ class GroupedCommand(TyperCommand):
 
 
 def group(name: str) -> Callable[..., Any]:
-    """typer.Option for a group of --help: text, what the value is called, names with dashes."""
+    """typer.Option for a group of --help; `words` are the metavar and the names with dashes."""
 
     def option(text: str, *words: str, **how: Any) -> Any:
         metavar = next((word for word in words if not word.startswith("-")), None)
@@ -140,9 +140,9 @@ def output(default: Path | None, text: str = "Where to write it.") -> Any:
 def settled(
     command: Callable[..., None], given: Mapping[str, object], *models: Any
 ) -> dict[str, Any]:
-    """Options as keywords: those of chunkscope.toml, and before them those that were typed.
+    """Options as keywords: those that were typed, then those of chunkscope.toml.
 
-    `given` are the command's own; its models have more. 0 is typed, too.
+    `given` are the command's own options, `models` those with more. A typed 0 counts.
     """
     types: dict[str, Any] = {}
     table = configured(command.__name__)
@@ -157,7 +157,7 @@ def settled(
 
 
 def configured(command: str) -> dict[str, Any]:
-    """The table of a command in chunkscope.toml, else in pyproject.toml's [tool.chunkscope]."""
+    """A command's table in chunkscope.toml, else in pyproject.toml's [tool.chunkscope]."""
     import tomllib
 
     from chunkscope.artefacts.files import read_text
@@ -186,7 +186,7 @@ def _checked(command: str, name: str, value: Any, types: Mapping[str, Any]) -> A
         raise InputError(f"{CONFIG}: [{command}] has no option {name}", hint=nearest(name, types))
     kinds = (types[name], *get_args(types[name]))
     if isinstance(value, str) and any(get_origin(kind) in (list, tuple) for kind in kinds):
-        value = [value]  # one word is a list of one
+        value = [value]  # a single word is a list of one
     try:
         dumped(value)  # TypeError: a number over 64 bits
         return built(types[name], value)
@@ -198,14 +198,14 @@ def _checked(command: str, name: str, value: Any, types: Mapping[str, Any]) -> A
 
 
 def finish(artefact: Any, output: Path, *, after: str, **how: Any) -> None:
-    """Write an artefact, show it, and say where it is and what usually comes next."""
+    """Write an artefact, print it, and tell its path and the next command."""
     artefact.save(output)
     show(artefact, **how)
     tell("wrote_next", file=output, after=after)
 
 
 def tell(code: str, **values: Any) -> None:
-    """One line of talk; its words are in report/words/talk."""
+    """Print a sentence of report/words/talk on stderr."""
     from chunkscope.artefacts.note import note
 
     told(note(code, **values))
@@ -240,5 +240,5 @@ def check_format(form: str | None, *, json: bool) -> None:
 
 
 def quoted(*words: object, usual: Path | None = None) -> str:
-    """Words of a command line, each after a blank; not the one that is `usual`."""
+    """Words of a command line, quoted, each after a blank; `usual` is left out."""
     return "".join(f" {shlex.quote(str(word))}" for word in words if word != usual)

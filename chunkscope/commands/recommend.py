@@ -59,18 +59,18 @@ def recommend(
     from chunkscope.vllm import check as vllm
 
     options = opt.settled(recommend, given, run, PlanRequest.of, PlanRequest)
-    for name in ("profiles", "emit", "anyway", "check"):  # of the command, not of the plan
+    for name in ("profiles", "emit", "anyway", "check"):  # options of the command, not of the plan
         options.pop(name, None)
     files = profiles or [PROFILE]
     if check and "vllm_version" not in options:
-        options["vllm_version"] = vllm.version_in(vllm.vllm_python())  # that will judge it
+        options["vllm_version"] = vllm.version_in(vllm.vllm_python())  # it will check the arguments
     needed = emit.entry if emit not in (None, Target.JSON) else options.get("entry")
     if options.setdefault("entry", needed) != needed:
         raise UsageError(
             f"--emit {emit} is for --entry {needed}, not {options['entry']}: their defaults differ",
             hint="leave --entry out",
         )
-    gc.disable()  # simulations make many objects and no rings: a sixth of the time
+    gc.disable()  # a sixth of the time: many objects, no cycles
     with console.simulating() as tick:
         plan = api.recommend(files, tick=tick, **options)
     source = replace(plan.source, command=console.command(), profiles=tuple(map(str, files)))
@@ -81,11 +81,11 @@ def recommend(
     if emit is None:
         after = after_plan(plan)
         return opt.finish(plan, output, details=details, json=json, after=after)
-    emission = emitted(plan, emit, anyway=anyway)  # an error where no setting keeps the limits
+    emission = emitted(plan, emit, anyway=anyway)  # an error if no setting keeps the limits
     plan.save(output)
     above = [f"# {sentence(emission.comment)}"] if emission.comment else []
     console.emit("\n".join((*above, emission.text.rstrip("\n"), "")).encode())
-    nothing = [] if plan.settings.given() else [answer(plan)]  # else why is there no flag?
+    nothing = [] if plan.settings.given() else [answer(plan)]  # why no flag is printed
     for note in (*nothing, *told((*emission.notes, *plan.notes))):
         console.say(f"note: {note}")
     return opt.tell("wrote", file=output)

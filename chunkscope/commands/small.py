@@ -168,7 +168,7 @@ def demo(
 
 
 def models(part: str = PART, json: bool = opt.JSON) -> None:
-    """List the models known by name. Others: a folder with a config.json, or a hub id.
+    """List the models known by name. --model also takes a folder with a config.json, or a hub id.
 
     Example: chunkscope models qwen3
     """

@@ -1,4 +1,4 @@
-"""What is said of data: files, prompts, harness logs, their lengths and what they share."""
+"""Sentences about data: files, prompts, harness logs, lengths, shared prefixes."""
 
 import shlex
 from collections.abc import Iterator, Sequence
@@ -60,7 +60,7 @@ def lengths(profile: Profile) -> Iterator[str]:
 
 
 def shared(reuse: PrefixReuse) -> str:
-    """What the prefix cache can do."""
+    """How many tokens the prefix cache can serve."""
     of = f" (judged by {reuse.prompts:,} of {reuse.out_of_prompts:,} prompts)" * reuse.is_partial
     if not reuse.cached_tokens + reuse.unread_tokens:
         return f"No prompt repeats the first {BLOCK_SIZE} tokens of an earlier one{of}."
@@ -82,13 +82,13 @@ def counted_with(profile: Profile) -> str:
 
 
 def _missing(profile: Profile, *codes: str) -> Iterator[tuple[Note, list[str], list[str]]]:
-    """What prompts lack, the datasets that lack it, and what these options begin with: "NAME="."""
+    """Each note with its datasets, and the prefix of the options for these: "NAME=" or nothing."""
     missing: dict[str, tuple[Note, list[str]]] = {}
     for dataset in profile.datasets:
         for one in (one for one in dataset.uncounted if one.code in codes):
             missing.setdefault(repr(one), (one, []))[1].append(dataset.name)
     for one, names in list(missing.values())[:MOST_NOTES]:
-        owners = [name.replace("=", "?") + "=" for name in names]  # by a pattern: = ends a name
+        owners = [name.replace("=", "?") + "=" for name in names]  # ? matches it: = ends a name
         yield one, names, owners if len(names) < len(profile.datasets) else [""]
 
 
@@ -111,7 +111,7 @@ def corrected(profile: Profile) -> str:
 
 
 def cautions(profile: Profile) -> Iterator[str]:
-    """What may be missing or wrong, most important first."""
+    """Notes on what may be wrong, most important first."""
     yield from uncounted(profile, "first_counted", "choices_uncounted")
     yield from map(sentence, profile.tokenizer.notes)
     notes: dict[str, list[str]] = {}
@@ -124,7 +124,7 @@ def cautions(profile: Profile) -> Iterator[str]:
 
 
 def bad_rows(profile: Profile) -> Iterator[str]:
-    """The first rows that could not be used, how many there were, and datasets that failed."""
+    """The first bad rows, how many there are, and the datasets that failed."""
     rows = [(dataset, row) for dataset in profile.datasets for row in dataset.bad_rows]
     for dataset, row in rows[:MOST_NOTES]:
         yield f"bad row: {dataset.path} {dataset.unit} {row.position}: {sentence(row.reason)}"

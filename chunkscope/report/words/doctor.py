@@ -1,4 +1,4 @@
-"""What is said of engines: what limited one, by its log, and what helps."""
+"""Sentences about engines: what limited one according to its log, and what helps."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +19,7 @@ SENTENCES: dict[str, Template] = {
     "not_as_planned": "the plan says {name} {planned}, the engine has {actual}",
     "server_restarted": "{address} was restarted meanwhile",
     "log_cut": "{log} is cut off or damaged; what came before was read",
-    # what it is
+    # symptoms
     "ended_no_free_memory": "other programs used the memory when the engine started",
     "ended_no_cache_blocks": "no memory was left for the KV cache",
     "ended_context_too_long": "the KV cache is smaller than one request of max_model_len",
@@ -43,7 +43,7 @@ SENTENCES: dict[str, Template] = {
     "preemptions": "requests were preempted and recomputed",
     "hit_rate": "the prefix cache had far fewer hits than the prompts allow",
     "eager": "eager mode is on: without CUDA graphs small steps are slower",
-    # what shows it
+    # evidence
     "failure_asked_gib": "{value:,.2f} GiB asked for",
     "failure_left_gib": "{value:,.2f} GiB left",
     "failure_needed_gib": "{value:,.2f} GiB needed for one request",
@@ -62,7 +62,7 @@ SENTENCES: dict[str, Template] = {
     "the longest {longest_ms:,.0f} ms",
     "preempted": "{count:preemption}[requests?, {requests:request}]",
     "hits": "{rate:%} hits; in the profile {shareable:%} of the tokens repeat an earlier prompt",
-    # what to change
+    # remedies
     "change_no_free_memory": f"stop what else uses the GPU, or lower {_SHARE} to what is free",
     "change_no_cache_blocks": f"raise {_SHARE}, lower {_BUDGET}, add GPUs or quantize the weights",
     "change_context_too_long": f"lower {_CONTEXT} if prompts allow, raise {_SHARE} or add GPUs",
@@ -104,7 +104,7 @@ SENTENCES: dict[str, Template] = {
 
 
 def answer(diagnosis: Diagnosis) -> str:
-    """What limited it most."""
+    """The first line: the worst symptom."""
     if not diagnosis.symptoms and not all(engine.busy_s for engine in diagnosis.engines):
         return "Nothing shows the engine at work, so its limit is not known."
     if not diagnosis.symptoms:
@@ -126,7 +126,7 @@ def heading(engine: EngineReport, place: int, count: int) -> str:
 
 
 def remedy(symptom: Symptom) -> str:
-    """What to change, what shows it and where."""
+    """What to change, the evidence, and its lines in the log."""
     lines = ", ".join(map(str, symptom.lines))
     where = f"line{'s' if len(symptom.lines) > 1 else ''} {lines}" if lines else ""
     seen = "; ".join(filter(None, (*map(sentence, symptom.evidence), where)))
@@ -147,7 +147,7 @@ def happened(engine: EngineReport) -> str:
 
 
 def cautions(engine: EngineReport) -> Iterator[str]:
-    """What was set, and what a log's figures leave out."""
+    """Arguments that are not defaults, and what the log's figures leave out."""
     if given := [f"{name} {as_written(value)}" for name, value in engine.arguments.items()]:
         yield f"not vLLM's defaults: {', '.join(given)}"
     if not engine.windows or not engine.last_line:

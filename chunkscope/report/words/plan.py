@@ -1,4 +1,4 @@
-"""What is said of a plan, and of the models, GPUs and memory it rests on."""
+"""Sentences about a plan, and about the models, GPUs and memory behind it."""
 
 import re
 import shlex
@@ -16,7 +16,7 @@ from chunkscope.vllm.enums import Entry
 from chunkscope.vllm.footprint import Footprint
 from chunkscope.vllm.settings import Settings
 
-VARIATIONS = {  # by code: one case, and what it varies
+VARIATIONS = {  # code: (the case, what varies)
     "no_cpu_time": ("zero CPU overhead", "CPU overhead"),
     "second_draw": ("another sample", "the sample"),
     "longer_prompts": ("prompts 10 % longer", "lengths"),
@@ -66,7 +66,7 @@ def _unlike(nearest: str, least: float, most: float, **unlike: Any) -> str:
     )
 
 
-ASSUMED = ("vllm_not_installed", "assumed_output", "gpu_unchecked")  # said in one line
+ASSUMED = ("vllm_not_installed", "assumed_output", "gpu_unchecked")  # joined in one line
 SENTENCES: dict[str, Template] = {
     "vllm_not_installed": "vLLM {version} (newest known; none is installed)",
     "assumed_output": "{tokens} tokens in each answer (--max-output)",
@@ -187,7 +187,7 @@ SENTENCES: dict[str, Template] = {
 
 
 def saving(one: Saving) -> str:
-    """What to change, and what that saves: tokens and time."""
+    """What to change, and how many tokens and how much time that saves."""
     saved = [f"{one.tokens:,} prompt tokens"] if one.tokens else []
     if one.hours is not None:
         how = "simulated" if one.simulated else "estimated"
@@ -205,7 +205,7 @@ def listed(settings: Settings, default: Settings | None = None) -> str:
 
 
 def is_broken(plan: Plan) -> bool:
-    """No setting keeps its limits: there is nothing to use."""
+    """Whether no setting keeps the limits."""
     return plan.advice.kind is AdviceKind.NO_SETTING
 
 
@@ -229,7 +229,7 @@ def answer(plan: Plan) -> str:
 
 
 def flags(plan: Plan) -> str:
-    """What is set, as it is written; nothing where the limits are broken."""
+    """The arguments as typed; empty if the limits are broken."""
     given = {} if is_broken(plan) else plan.settings.given()
     if plan.deployment.entry is Entry.LLM:
         return ", ".join(f"{name}={value!r}" for name, value in given.items())
@@ -237,12 +237,12 @@ def flags(plan: Plan) -> str:
 
 
 def lacking(plan: Plan) -> list[str]:
-    """The options without which nothing can be simulated."""
+    """The options that a simulation still needs."""
     return [name for name, v in (("--model", plan.model), ("--gpu", plan.gpu)) if v is None]
 
 
 def because(plan: Plan) -> str:
-    """What the advice brings, and what that rests on."""
+    """The second half of the answer: gain, basis and price of the advice."""
     choice, ours, default, gained = plan.advice, plan.run, plan.default_run, plan.advice.gain
     if choice.basis is Basis.MODE:
         if ours is None or default is None or ours is default:
@@ -294,7 +294,7 @@ def throughput(gain: float | None) -> str:
 
 
 def limit_state(run: SimulatedRun | None, *, at_a_rate: bool = True) -> str:
-    """`itl_p99 is 31.0 ms, within the limit of 50.0 ms`: of the limit that is nearest to break."""
+    """`itl_p99 is 31.0 ms, within the limit of 50.0 ms`, for the tightest limit."""
     if run is None or run.slo is None:
         return "it does not run"
     limit = run.slo.tightest
@@ -325,7 +325,7 @@ def where(model: str, gpu: str | None, gpus: int = 1) -> str:
 
 
 def setup(plan: Plan) -> str:
-    """What it was planned for: model, machine, version, requests."""
+    """Model, machine, version and requests of the plan."""
     started = "" if plan.deployment.entry == "serve" else f", {STARTED[plan.deployment.entry]}"
     outputs = []
     for origin in dict.fromkeys(output.origin for output in plan.outputs):
@@ -344,7 +344,7 @@ def setup(plan: Plan) -> str:
 
 
 def facts(plan: Plan) -> Iterator[tuple[str, str, str]]:
-    """What the run takes: a label, a figure, what it means. What is not known is left out."""
+    """Label, figure and explanation of each known key figure."""
     if plan.cost is not None:
         yield "time", *_time(plan, plan.cost)
     if (memory := plan.memory) is not None:
@@ -369,7 +369,7 @@ def facts(plan: Plan) -> Iterator[tuple[str, str, str]]:
 
 
 def _time(plan: Plan, cost: Cost) -> tuple[str, str]:
-    """How long it takes; how sure that is, and what it costs."""
+    """The time; its range and price."""
     hours = (cost.hours, cost.least_hours, cost.most_hours)
     usual, least, most = (seconds(3_600 * hour, like=3_600 * cost.hours) for hour in hours)
     varied = ", ".join(dict.fromkeys(VARIATIONS[code][1] for code in cost.varied))
@@ -395,23 +395,23 @@ def after_plan(plan: Plan) -> str:
 
 
 def tried_name(plan: Plan, run: SimulatedRun) -> str:
-    """In the table: what the next best sets, as the answer does not."""
+    """A row's name: what the next best sets, since the answer does not say it."""
     if plan.advice.alternative is None or run in (plan.run, plan.default_run):
         return NAMES[run.setting]
     return listed(plan.advice.alternative)
 
 
 def cautions(plan: Plan) -> Iterator[str]:
-    """Of how many requests the simulations are, where that is not all; and the plan's notes."""
+    """The size of the sample, if not all requests were simulated; the plan's notes."""
     total = plan.refused.of - plan.refused.prompts
     if plan.tried and (sent := plan.tried[0].requests) < total:
         yield f"the table shows a sample: {sent:,} of {total:,} requests"
-    said = ASSUMED[: 1 + all(o.origin != "task" for o in plan.outputs)]  # where `setup` says it
+    said = ASSUMED[: 1 + all(o.origin != "task" for o in plan.outputs)]  # `setup` says these
     yield from told([one for one in plan.notes if one.code not in said])
 
 
 def told(notes: Sequence[Note]) -> list[str]:
-    """A sentence for each; what is assumed in one."""
+    """A sentence for each note; one for all assumptions."""
     assumed = ", ".join(sentence(one) for one in notes if one.code in ASSUMED)
     others = [sentence(one) for one in notes if one.code not in ASSUMED]
     return [f"assuming {assumed}", *others] if assumed else others

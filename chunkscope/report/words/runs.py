@@ -1,4 +1,4 @@
-"""What is said of runs, simulated and measured: what to do, why, for what, how sure that is."""
+"""Sentences about simulated and measured runs: answer, reason, setup, method."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -18,8 +18,8 @@ from chunkscope.vllm.settings import Settings
 SHORT = {"time": MAKESPAN, "first token p95": TTFT_P95, "gap p99": ITL_P99, "longest gap": ITL_MAX}
 MOST_WORSE = 3  # figures that got worse, in a sentence
 SHORT_WAIT = replace(TTFT_P95, key="short.ttft_s.mean")
-WORTH = 0.03  # a smaller difference in time is no difference
-WAITS = 1.15  # times what the GPU computes: from there on the run waits for the host
+WORTH = 0.03  # a smaller difference in time is a tie
+WAITS = 1.15  # times the GPU's own time: from here on the run waits for the host
 HOST_SPREAD = (-0.18, 0.29)  # of such runs from their median (reports/h200/qwen2.5-1.5b-mixed)
 
 SENT = {
@@ -57,7 +57,7 @@ SENTENCES: dict[str, Template] = {
 
 
 def run_name(run: SimulatedRun | Run) -> str:
-    """`the plan (vLLM's default)`, or the arguments that tell a setting of a sweep apart."""
+    """`the plan (vLLM's default)`; for a setting of a sweep its arguments."""
     names = [NAMES.get(name, name) for name in (run.setting, *run.same_as)]
     if not run.setting and isinstance(run, SimulatedRun):
         most = run.settings.long_prefill_token_threshold
@@ -102,7 +102,7 @@ def simulated_answer(simulation: Simulation) -> str:
 
 
 def _best_rate(runs: Sequence[SimulatedRun]) -> str:
-    """Which setting sustains most; the first, vLLM's default, unless another does by WORTH."""
+    """The setting with the highest rate; vLLM's default if no other is better by WORTH."""
     rates = {run: run.rate.rate_per_s for run in runs if run.rate and run.rate.rate_per_s}
     if not rates:
         broken = sorted({run.rate.breaks for run in runs if run.rate and run.rate.breaks})
@@ -119,7 +119,7 @@ def _best_rate(runs: Sequence[SimulatedRun]) -> str:
 
 
 def _best_of_sweep(simulation: Simulation) -> str:
-    """The fastest setting, and the one with the shortest gaps, of those that keep the limits."""
+    """The fastest and the smoothest of the settings that keep the limits."""
     kept = [run for run in simulation.runs if not run.slo or run.slo.is_met]
     none = "" if kept else "No setting that was tried keeps the limits. "
     fastest = "Fastest within the limits" if kept and kept[0].slo else "Fastest"
@@ -148,7 +148,7 @@ def simulated_setup(simulation: Simulation) -> str:
 
 
 def observations(simulation: Simulation) -> Iterator[str]:
-    """Overload, waiting for the CPU."""
+    """Notes on overload and on waiting for the CPU."""
     first, runs = simulation.runs[0], simulation.runs
     grows = [run_name(run) for run in runs if run.backlog and run.backlog.grows]
     if grows:
@@ -181,7 +181,7 @@ def _reason(run: Run) -> str:
 
 
 def measured_answer(v: Verification) -> str:
-    """What to do after measuring."""
+    """The verdict: which setting to use, by which figure."""
     if v.measured is EngineKind.DEMO:
         means = sorted((value(run, SHORT_WAIT) or 0.0, run.setting) for run in v.runs)
         ends = [f"{seconds(mean)} {name}" for mean, name in dict.fromkeys((means[-1], means[0]))]
@@ -209,7 +209,7 @@ def measured_answer(v: Verification) -> str:
 
 
 def worse(v: Verification) -> Iterator[str]:
-    """What that costs."""
+    """The figures that get worse with it."""
     use, other = v.run(v.verdict.use) if v.verdict else None, v.run(DEFAULT) or v.run(PLAN)
     figures = worse_figures(use, other) if use and other and use is not other else []
     parts = [f"{_figure(one, use)} instead of {_shown(one, other)}" for one in figures[:MOST_WORSE]]
@@ -263,7 +263,7 @@ def method(v: Verification) -> str:
 
 
 def outputs(v: Verification) -> Iterator[str]:
-    """Of `--check-outputs`; nothing where no answers were compared."""
+    """How many answers are equal; nothing without `--check-outputs`."""
     for run in v.runs:
         own, reference = run.outputs, v.run(run.outputs.reference if run.outputs else None)
         if own is None or own.equal is None or reference is None or reference.outputs is None:
@@ -278,7 +278,7 @@ def outputs(v: Verification) -> Iterator[str]:
 
 
 def measured_elsewhere(plan: Plan, v: Verification) -> Iterator[str]:
-    """Where the plan was made for another model, vLLM or GPU than was measured."""
+    """How model, vLLM and GPU of the measurement differ from the plan's."""
     machine, model = v.machine, plan.model
     names = (model.load_name, model.name) if model and v.measured is EngineKind.VLLM else ()
     if names and v.model.name not in names:
@@ -291,7 +291,7 @@ def measured_elsewhere(plan: Plan, v: Verification) -> Iterator[str]:
 
 
 def demo_setup(demo: Demonstration) -> Iterator[str]:
-    """The requests, and whether chunks changed their answers."""
+    """The demo's requests, and whether chunks changed their answers."""
     model = demo.measured.model
     lengths = [len(request.prompt) for request in demo.requests]
     long = [tokens for tokens in lengths if tokens > demo.measured.workload.long_over]

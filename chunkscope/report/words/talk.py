@@ -1,4 +1,4 @@
-"""What commands say beside their results: what was written, and what usually comes next."""
+"""Sentences on stderr: progress, what was written, the command that usually comes next."""
 
 from chunkscope.report.words import Template
 
