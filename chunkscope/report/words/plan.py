@@ -284,10 +284,7 @@ def because(plan: Plan) -> str:
 
 
 def throughput(gain: float | None) -> str:
-    """
-    >>> throughput(0.13), throughput(-0.07)
-    ("+13 % throughput over vLLM's default", "-7 % throughput against vLLM's default")
-    """
+    """`+13 % throughput over vLLM's default`, or against it, or as fast."""
     if not round(gain or 0.0, 3):
         return "as fast as vLLM's default"
     return f"{by(gain)} throughput {'over' if (gain or 0) > 0 else 'against'} vLLM's default"
