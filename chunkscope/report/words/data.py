@@ -77,8 +77,8 @@ def shared(reuse: PrefixReuse) -> str:
 def counted_with(profile: Profile) -> str:
     if profile.tokenizer.kind == "none":
         return "The lengths came with the data; no tokenizer was needed."
-    hint = "" if profile.options.tokenizer else "; --model NAME counts with your model's own"
-    return f"Counted with the tokenizer {profile.tokenizer.name}{hint}."
+    hint = "" if profile.options.tokenizer else "; --model NAME counts with your model's"
+    return f"Tokenizer: {profile.tokenizer.name}{hint}."
 
 
 def _missing(profile: Profile, *codes: str) -> Iterator[tuple[Note, list[str], list[str]]]:

@@ -108,7 +108,7 @@ SENTENCES: dict[str, Template] = {
     "shared_but_not_read": f"{_SHARED}, but likelihood requests do not read the prefix cache",
     "longest_first": "requests are sent longest first",
     "other_tokenizer": lambda tokenizer, name, command=(), **_: (
-        f"lengths are those of {tokenizer}; for exact ones: "
+        f"counted with {tokenizer}; exact lengths: "
         f"{_TOKENIZER.sub('', shlex.join(command)) or 'chunkscope analyze data/'} "
         f"--model {shlex.quote(name)}"
     ),
