@@ -84,7 +84,8 @@ def report(
     findings = load_findings(new or folder)
     comparison = compare(load_findings(folder), findings) if new else None
     suffix = output.suffix.removeprefix(".").lower() if output else ""
-    usual = suffix if suffix in ("html", "md") else "text" if comparison else "html"
+    usual = "text" if comparison or suffix == "txt" else "html"
+    usual = suffix if suffix in ("html", "md") else usual
     shown = comparison or findings
     if json or (form is None and suffix == "json"):
         from chunkscope.artefacts.artefact import PRETTY, dumped

@@ -151,6 +151,7 @@ def test_prefixes_say_how_much_is_served(tmp_path) -> None:
         ("report nowhere", 3, "nowhere"),
         ("report --json --format md", 2, "--format"),
         ("report --format text -o x", 2, "--output"),
+        ("report -o x.txt", 2, "--output"),  # it was a page of HTML
         ("report reports nowhere", 3, "nowhere"),
         ("doctor nowhere.log", 3, "nowhere.log"),
         ("doctor reports/plan.json", 3, "plan.json"),

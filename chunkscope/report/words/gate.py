@@ -41,7 +41,7 @@ def _rows_changed(added: int | None, removed: int | None, before: int, now: int)
     changed = min(added, removed)
     counts = {"changed": changed, "added": added - changed, "removed": removed - changed}
     parts = [f"{count:,} {what}" for what, count in counts.items() if count]
-    return f"{', '.join(parts) or 'none changed'} of {before:,} rows"
+    return f"{', '.join(parts)}{' of ' * bool(parts)}{before:,} rows"
 
 
 SENTENCES: dict[str, Template] = {

@@ -403,7 +403,8 @@ def cautions(plan: Plan) -> Iterator[str]:
     total = plan.refused.of - plan.refused.prompts
     if plan.tried and (sent := plan.tried[0].requests) < total:
         yield f"the table shows a sample: {sent:,} of {total:,} requests"
-    said = ASSUMED[: 1 + all(o.origin != "task" for o in plan.outputs)]  # `setup` says these
+    said = {*ASSUMED[: 1 + all(o.origin != "task" for o in plan.outputs)]}  # `setup` says these
+    said |= set() if plan.tried else {"unlike_measured"}  # which is about simulated times
     yield from told([one for one in plan.notes if one.code not in said])
 
 
