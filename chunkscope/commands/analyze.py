@@ -109,6 +109,6 @@ def analyze(
         opt.tell("wrote_trace", file=shlex.quote(str(export_trace)), **sizes)
     after = corrected(profile) or f"chunkscope recommend{opt.quoted(output, usual=PROFILE)}"
     failed = profile.failures or (profile.skipped and not skip_bad_rows)
-    opt.tell("wrote_next", file=output, after="mend what failed, run it again" if failed else after)
+    opt.tell("wrote_next", file=output, after="fix what failed, run it again" if failed else after)
     if failed:
         raise SystemExit(InputError.exit_code)

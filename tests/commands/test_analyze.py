@@ -66,7 +66,7 @@ def test_bad_rows_come_in_order_and_a_file_that_failed_with_its_hint(place) -> N
     assert f"error: broken: cannot read broken.parquet: {broken.failure.values['why']}" in run.err
     assert [row.position for row in bad.bad_rows] == [2, 3, 5]
     assert f"error: cut: {cut.failure.values['path']} is not " in run.err
-    assert run.err.endswith("; next: mend what failed, run it again\n")
+    assert run.err.endswith("; next: fix what failed, run it again\n")
     nothing = analyze(place, "data.jsonl", "--field", "nothing")
     assert (nothing.code, nothing.written) == (3, run.written)  # what was there is not lost
 
