@@ -127,7 +127,8 @@ SLO = LIMITS(
 DETAILS = OUTPUT("Show everything, not only the answer.", default=False)
 JSON = OUTPUT("Print the result as JSON.", default=False)
 QUIET = OUTPUT("No progress.", "--quiet", "-q", default=False)
-SHOWN = ("details", "json", "quiet", "output", "form")  # what does not change a result
+# What is typed only: it does not change a result.
+SHOWN = ("details", "json", "quiet", "output", "form", "emit", "anyway", "check", "resume")
 
 
 def output(default: Path | None, text: str = "Where to write it.") -> Any:

@@ -59,9 +59,7 @@ def recommend(
     from chunkscope.vllm import check as vllm
 
     options = opt.settled(recommend, given, run, PlanRequest.of, PlanRequest)
-    for name in ("profiles", "emit", "anyway", "check"):  # options of the command, not of the plan
-        options.pop(name, None)
-    files = profiles or [PROFILE]
+    files = options.pop("profiles", None) or [PROFILE]
     if check and "vllm_version" not in options:
         options["vllm_version"] = vllm.version_in(vllm.vllm_python())  # it will check the arguments
     needed = emit.entry if emit not in (None, Target.JSON) else options.get("entry")
