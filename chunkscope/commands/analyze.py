@@ -91,7 +91,7 @@ def analyze(
     if export_trace and export_trace.resolve() in [Path(path).resolve() for path in paths]:
         raise UsageError(f"--export-trace {export_trace} would replace the data")
     export = TraceExport() if export_trace else None
-    with console.progress(quiet=quiet, tell=opt.told) as progress:
+    with console.progress(quiet=quiet, tell=opt.tell_note) as progress:
         profile = api.analyze(export=export, listener=progress, **options)
     words = (without_secrets(word) for word in console.command() if word != "--ray")
     profile = replace(profile, command=tuple(words))  # the result is the same with --ray

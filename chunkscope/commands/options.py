@@ -209,10 +209,10 @@ def tell(code: str, **values: Any) -> None:
     """Print a sentence of report/words/talk on stderr."""
     from chunkscope.artefacts.note import note
 
-    told(note(code, **values))
+    tell_note(note(code, **values))
 
 
-def told(one: "Note") -> None:
+def tell_note(one: "Note") -> None:
     from chunkscope.report.words import sentence
 
     console.say(sentence(one))

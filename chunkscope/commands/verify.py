@@ -69,7 +69,7 @@ def verify(
     options["profile"] = api.profile_of(plan, profile or None)
     options["resume"] = output if resume and output.exists() else None
     try:
-        with console.progress(quiet=quiet, tell=opt.told) as listener:
+        with console.progress(quiet=quiet, tell=opt.tell_note) as listener:
             report = Report(output=output, listener=listener, on_failure=_tell_failure)
             verification = api.verify(command=console.command(), report=report, **options)
     except KeyboardInterrupt:

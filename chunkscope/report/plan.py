@@ -69,7 +69,7 @@ def footprint_sections(footprint: Footprint) -> list[Section]:
     )
     return [
         Section(sentences=tuple(words.fits(footprint)), table=_memory_table(footprint.memory)),
-        Section(table=fitting, notes=tuple(words.told(notes))),
+        Section(table=fitting, notes=tuple(words.texts(notes))),
     ]
 
 

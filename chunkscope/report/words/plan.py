@@ -214,8 +214,8 @@ def answer(plan: Plan) -> str:
     choice, needed = plan.advice, listed(plan.advice.needed)
     given = {n: v for n, v in choice.settings.given().items() if n in plan.settings.given()}
     sets = choice.kind is AdviceKind.SET and bool(given)  # not what vLLM does by itself then
-    asked = plan.settings.given().keys() - choice.needed.given().keys()
-    text = f"Keep vLLM's {'other ' if asked else ''}defaults"
+    fixed = plan.settings.given().keys() - choice.needed.given().keys()
+    text = f"Keep vLLM's {'other ' if fixed else ''}defaults"
     if sets:
         text = f"Set {listed(Settings.of(given), plan.default)}"
     if is_broken(plan):
@@ -266,14 +266,14 @@ def because(plan: Plan) -> str:
     figure = TTFT_P95 if (is_open := plan.request.is_open) else ITL_MAX
     costs = [figure.value(run.figures) or 0.0 if run else 0.0 for run in (default, ours)]
     price = f" The {figure.title} grows from {' to '.join(map(seconds, costs))}."
-    is_told = figure.promise in {limit.name for limit in plan.request.slo}
-    price = price if 0 < 1.5 * costs[0] <= costs[1] and not is_told else ""
+    is_limited = figure.promise in {limit.name for limit in plan.request.slo}
+    price = price if 0 < 1.5 * costs[0] <= costs[1] and not is_limited else ""
     if plan.request.slo:
         gain = f"{by(choice.gain)} throughput, and " if choice.gain and not is_open else ""
         unless = f", though not with {doubt}" if doubt and not choice.least_gain else ""
         is_kept = default and default.slo and default.slo.is_met
-        beside = "" if is_kept else f"; with vLLM's default {limit_state(default)}"
-        return f"{gain}{limit_state(ours)}{unless}{beside} (simulated).{price}"
+        default_state = "" if is_kept else f"; with vLLM's default {limit_state(default)}"
+        return f"{gain}{limit_state(ours)}{unless}{default_state} (simulated).{price}"
     if choice.kind is AdviceKind.KEEP:
         if doubt and choice.alternative:
             gains = f"{by(choice.gain)}, but {by(choice.least_gain)} with {doubt}"
@@ -297,11 +297,11 @@ def limit_state(run: SimulatedRun | None, *, at_a_rate: bool = True) -> str:
     limit = run.slo.tightest
     if (value := run.slo.found_of(limit)) is None:  # one token has no gap
         return f"{limit.name} does not apply"
-    allowed, found = TTFT_P95.unit.write_both(limit.seconds, value)
+    allowed, value_text = TTFT_P95.unit.write_both(limit.seconds, value)
     if at_a_rate and run.backlog is not None and run.backlog.grows:
         return "requests come faster than they are served"
     side = "within" if run.slo.is_met else "over"
-    return f"{limit.name} is {found}, {side} the limit of {allowed}"
+    return f"{limit.name} is {value_text}, {side} the limit of {allowed}"
 
 
 # -- what it rests on ----------------------------------------------------------------------------
@@ -351,8 +351,8 @@ def facts(plan: Plan) -> Iterator[tuple[str, str, str]]:
         )
         yield "memory", f"{memory.requested_gib:.1f} GiB", parts
     many = plan.requests_in_flight if plan.deployment.entry is Entry.SERVE else None
-    asked = plan.request.is_open or plan.request.concurrency  # the LLM class has all at once
-    if many and memory and not (asked or is_broken(plan)):
+    is_paced = plan.request.is_open or plan.request.concurrency  # the LLM class has all at once
+    if many and memory and not (is_paced or is_broken(plan)):
         yield "concurrency", f"{many:,}", "send at least this many at once"
     if (chunks := plan.chunks).prompts and chunks.size is not None:
         yield "chunked", share(chunks.share), f"of the prompts are over {chunks.size:,} tokens"
@@ -403,12 +403,12 @@ def cautions(plan: Plan) -> Iterator[str]:
     total = plan.refused.of - plan.refused.prompts
     if plan.tried and (sent := plan.tried[0].requests) < total:
         yield f"the table shows a sample: {sent:,} of {total:,} requests"
-    said = {*ASSUMED[: 1 + all(o.origin != "task" for o in plan.outputs)]}  # `setup` says these
-    said |= set() if plan.tried else {"unlike_measured"}  # which is about simulated times
-    yield from told([one for one in plan.notes if one.code not in said])
+    shown = {*ASSUMED[: 1 + all(o.origin != "task" for o in plan.outputs)]}  # `setup` says these
+    shown |= set() if plan.tried else {"unlike_measured"}  # which is about simulated times
+    yield from texts([one for one in plan.notes if one.code not in shown])
 
 
-def told(notes: Sequence[Note]) -> list[str]:
+def texts(notes: Sequence[Note]) -> list[str]:
     """A sentence for each note; one for all assumptions."""
     assumed = ", ".join(sentence(one) for one in notes if one.code in ASSUMED)
     others = [sentence(one) for one in notes if one.code not in ASSUMED]

@@ -84,11 +84,11 @@ def simulated_answer(simulation: Simulation) -> str:
         return _best_rate(simulation.runs)
     if simulation.is_sweep:
         return _best_of_sweep(simulation)
-    name, beside = capital(run_name(first)), ""
+    name, comparison = capital(run_name(first)), ""
     other = next((run for run in others if "default" in (run.setting, *run.same_as)), None)
     if first.slo:
-        beside = f"; with vLLM's default {limit_state(other)}" if other else ""
-        return f"{name}: {limit_state(first)}{beside} (simulated)."
+        comparison = f"; with vLLM's default {limit_state(other)}" if other else ""
+        return f"{name}: {limit_state(first)}{comparison} (simulated)."
     axis = MAKESPAN if first.backlog is None else TTFT_P95  # arrivals decide the other
     ours = axis.value(first.figures) or 0.0
     if other is not None:
@@ -97,8 +97,8 @@ def simulated_answer(simulation: Simulation) -> str:
         gain = throughput(theirs / ours - 1) if axis is MAKESPAN else gain
         if abs(ours - theirs) < WORTH * theirs:
             gain = f"within {share(WORTH)} of vLLM's default"
-        beside = f", {gain}"
-    return f"{name}: {axis.title} {seconds(ours)}{beside} (simulated)."
+        comparison = f", {gain}"
+    return f"{name}: {axis.title} {seconds(ours)}{comparison} (simulated)."
 
 
 def _best_rate(runs: Sequence[SimulatedRun]) -> str:
@@ -195,7 +195,7 @@ def measured_answer(v: Verification) -> str:
         return f"The plan does not run: {_reason(plan)}{best}."
     if judged.conclusion is Conclusion.USE_ANOTHER and use is not None:
         sets = listed(Settings.of(arguments(use))) or "vLLM's defaults"
-        return f"Use {sets} instead of the plan: {_beside(use, plan, goal)}"
+        return f"Use {sets} instead of the plan: {_compared(use, plan, goal)}"
     if judged.conclusion is Conclusion.DROP_FLAGS and use is not None:
         tie = f"a tie, {_figure(goal, plan)} with it, {_shown(goal, use)} without (measured)"
         return f"Leave out {' and '.join(judged.drop)}: {tie}."
@@ -204,7 +204,7 @@ def measured_answer(v: Verification) -> str:
         needed = f" with {listed(plan.settings)}" if plan.settings.given() else ""
         return f"Keep vLLM's defaults{needed}: {_figure(goal, plan)}{others} (measured)."
     if default is not None and default.ok:
-        return f"Keep the plan: {_beside(plan, default, goal)}"
+        return f"Keep the plan: {_compared(plan, default, goal)}"
     return f"Keep the plan: {_figure(goal, plan)} (measured; vLLM's default was not)."
 
 
@@ -217,7 +217,7 @@ def worse(v: Verification) -> Iterator[str]:
         yield f"Worse: {', '.join(parts)}."
 
 
-def _beside(run: Run, other: Run, goal: Figure) -> str:
+def _compared(run: Run, other: Run, goal: Figure) -> str:
     by = change(value(other, goal), value(run, goal))
     part = f"{by}, measured" if by else "measured"
     return f"{_figure(goal, run)} instead of {_shown(goal, other)} with {run_name(other)} ({part})."
@@ -265,14 +265,14 @@ def method(v: Verification) -> str:
 def outputs(v: Verification) -> Iterator[str]:
     """How many answers are equal; nothing without `--check-outputs`."""
     for run in v.runs:
-        own, reference = run.outputs, v.run(run.outputs.reference if run.outputs else None)
-        if own is None or own.equal is None or reference is None or reference.outputs is None:
+        ours, reference = run.outputs, v.run(run.outputs.reference if run.outputs else None)
+        if ours is None or ours.equal is None or reference is None or reference.outputs is None:
             continue
-        again = min(own.again, reference.outputs.again)
-        noise = ", so batching explains it" if is_noise(own, reference.outputs) else ""
+        again = min(ours.again, reference.outputs.again)
+        noise = ", so batching explains it" if is_noise(ours, reference.outputs) else ""
         noise = "; with random weights rounding decides" if v.model.dummy else noise
         yield (
-            f"{run.setting}: {share(own.equal)} of {len(own.answers):,} answers "
+            f"{run.setting}: {share(ours.equal)} of {len(ours.answers):,} answers "
             f"equal those of {reference.setting}, {share(again)} when sent again{noise}."
         )
 
