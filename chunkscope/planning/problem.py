@@ -262,7 +262,7 @@ def _unchunked(p: Problem) -> Problem:
     if shape and shape.hybrid and release.rules.hybrid_refuses_off:
         why = f"vLLM {release.text} requires chunked prefill for models with mamba-like layers"
     elif memory is not None and not memory.holds(context):
-        why = f"a step of {context:,} tokens does not fit beside the KV cache (predicted)"
+        why = f"a step of {context:,} tokens leaves no room for the KV cache (predicted)"
     if why:
         hint = "leave --mode out, or shorten the data"
         raise UsageError(f"--mode off is not possible: {why}", hint=hint)

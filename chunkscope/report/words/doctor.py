@@ -74,10 +74,8 @@ SENTENCES: dict[str, Template] = {
     "change_refused_arguments": "change the argument that the message names",
     "change_killed": "see the system's messages for why: most often RAM or the job's time ran out",
     "change_died": "read the log around this line: the first error of its traceback is the cause",
-    "change_fixed_size": lambda argument, or_on_cpu: (
-        f"leave {spelled(argument)} out: it sets the size of the KV cache"
-        + (" (on a CPU, VLLM_CPU_KVCACHE_SPACE may do so)" if or_on_cpu else "")
-    ),
+    "change_fixed_size": "leave {argument} out: it sets the size of the KV cache"
+    "[or_on_cpu? (on a CPU, VLLM_CPU_KVCACHE_SPACE may do so)]",
     "change_more_kv": f"give the KV cache more room: {_SHARE}, an fp8 KV cache or more GPUs",
     "change_oom_cpu": f"lower VLLM_CPU_KVCACHE_SPACE or {_BUDGET}, or free memory of the machine",
     "change_more_kv_cpu": "give the KV cache more memory: VLLM_CPU_KVCACHE_SPACE, in GiB",
@@ -90,9 +88,7 @@ SENTENCES: dict[str, Template] = {
     "change_queue_budget_unknown": f"check {_BUDGET} and {_THRESHOLD}, which are not known here; "
     "at vLLM's defaults there is nothing to change",
     "change_queue_last": "first change what is named above",
-    "change_small_step": lambda names: (
-        f"leave {' and '.join(map(spelled, names))} out, unless set for shorter gaps between tokens"
-    ),
+    "change_small_step": "leave {names:and} out, unless set for shorter gaps between tokens",
     "change_client": "send more at once (num_concurrent, --max-connections) if the load may grow",
     "change_starved": f"for shorter gaps between tokens lower {_BUDGET} or set {_THRESHOLD}: "
     "`chunkscope recommend --slo itl_p99=...` finds the value",

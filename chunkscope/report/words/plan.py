@@ -67,6 +67,7 @@ def _unlike(nearest: str, least: float, most: float, **unlike: Any) -> str:
 
 
 ASSUMED = ("vllm_not_installed", "assumed_output", "gpu_unchecked")  # joined in one line
+ACCURACY = "unlike_measured"  # how far predicted times were off: in the details
 SENTENCES: dict[str, Template] = {
     "vllm_not_installed": "vLLM {version} (newest known; none is installed)",
     "assumed_output": "{tokens} tokens in each answer (--max-output)",
@@ -251,9 +252,7 @@ def because(plan: Plan) -> str:
     if choice.basis is Basis.LENGTHS:
         without = " and ".join(lacking(plan))
         missing = f"without {without}" if without else "for a GPU of unknown speed"
-        cached = any(one.code == "shared_prefixes" for one in plan.notes)
-        rule = " The rule counts cached tokens, too." if cached else ""
-        return f"by prompt lengths alone, as nothing is simulated {missing}.{rule}"
+        return f"by prompt lengths alone, as nothing is simulated {missing}."
     if is_broken(plan):
         rate = f"About {per_second(choice.rate)} would do" if choice.rate else "No lower rate helps"
         gpus = f"; {plan.request.arrivals} needs about {choice.gpus} GPUs" if choice.gpus else ""
@@ -336,6 +335,7 @@ def setup(plan: Plan) -> str:
     prompts = plural(plan.refused.of, "prompt") + sent
     model, gpu = plan.model.load_name if plan.model else "Any model", plan.gpu
     place = where(model, gpu.title if gpu else None, plan.effective.parallel.gpus)
+    place += " (never measured)" * any(one.code == ACCURACY for one in plan.notes)
     known = " (newest known)" * any(one.code == "vllm_not_installed" for one in plan.notes)
     return f"{place}, vLLM {plan.release.text}{known}{started}, {prompts}, {'; '.join(outputs)}"
 
@@ -350,9 +350,13 @@ def facts(plan: Plan) -> Iterator[tuple[str, str, str]]:
             f"KV cache {memory.kv_cache_gib:.1f} ({memory.kv_cache_tokens:,} tokens)"
         )
         yield "memory", f"{memory.requested_gib:.1f} GiB", parts
+    # The LLM class has all requests at once.
     many = plan.requests_in_flight if plan.deployment.entry is Entry.SERVE else None
-    is_paced = plan.request.is_open or plan.request.concurrency  # the LLM class has all at once
-    if many and memory and not (is_paced or is_broken(plan)):
+    if (
+        many
+        and memory
+        and not (plan.request.is_open or plan.request.concurrency or is_broken(plan))
+    ):
         yield "concurrency", f"{many:,}", "send at least this many at once"
     if (chunks := plan.chunks).prompts and chunks.size is not None:
         yield "chunked", share(chunks.share), f"of the prompts are over {chunks.size:,} tokens"
@@ -392,10 +396,8 @@ def after_plan(plan: Plan) -> str:
 
 
 def tried_name(plan: Plan, run: SimulatedRun) -> str:
-    """A row's name: what the next best sets, since the answer does not say it."""
-    if plan.advice.alternative is None or run in (plan.run, plan.default_run):
-        return NAMES[run.setting]
-    return listed(plan.advice.alternative)
+    other = None if run in (plan.run, plan.default_run) else plan.advice.alternative
+    return listed(other) if other else NAMES[run.setting]
 
 
 def cautions(plan: Plan) -> Iterator[str]:
@@ -403,9 +405,8 @@ def cautions(plan: Plan) -> Iterator[str]:
     total = plan.refused.of - plan.refused.prompts
     if plan.tried and (sent := plan.tried[0].requests) < total:
         yield f"the table shows a sample: {sent:,} of {total:,} requests"
-    shown = {*ASSUMED[: 1 + all(o.origin != "task" for o in plan.outputs)]}  # `setup` says these
-    shown |= set() if plan.tried else {"unlike_measured"}  # which is about simulated times
-    yield from texts([one for one in plan.notes if one.code not in shown])
+    shown = ASSUMED[: 1 + all(o.origin != "task" for o in plan.outputs)]  # `setup` says these
+    yield from texts([one for one in plan.notes if one.code not in (*shown, ACCURACY)])
 
 
 def texts(notes: Sequence[Note]) -> list[str]:

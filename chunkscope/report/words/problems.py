@@ -68,7 +68,7 @@ SENTENCES = {
 
 # By cause, if there is one, else by code.
 HINTS = {
-    "only_results": "name the samples_*.jsonl beside it; lm-eval writes them with --log_samples",
+    "only_results": "name the samples_*.jsonl next to it; lm-eval writes them with --log_samples",
     "no_samples": "was it run with --no-log-samples?",
     "system": "see `ls -l {path}`",
     "damage": "is it cut off, damaged or a Git LFS pointer? Fetch or write it again",
@@ -100,7 +100,7 @@ HINTS = {
     "no_chat_template": "give --chat-template FILE, or count texts: --field 'messages[].content'",
     "template_not_jinja": "give another one with --chat-template FILE",
     "no_default_template": "give one with --chat-template FILE",
-    "worker_died": "was it out of memory? See `ray logs`, and count this file by itself",
+    "worker_died": "was it out of memory? See `ray logs`, and count this file alone",
 }
 
 

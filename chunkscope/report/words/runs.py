@@ -84,21 +84,22 @@ def simulated_answer(simulation: Simulation) -> str:
         return _best_rate(simulation.runs)
     if simulation.is_sweep:
         return _best_of_sweep(simulation)
-    name, comparison = capital(run_name(first)), ""
+    name = capital(run_name(first))
     other = next((run for run in others if "default" in (run.setting, *run.same_as)), None)
     if first.slo:
         comparison = f"; with vLLM's default {limit_state(other)}" if other else ""
         return f"{name}: {limit_state(first)}{comparison} (simulated)."
     axis = MAKESPAN if first.backlog is None else TTFT_P95  # arrivals decide the other
     ours = axis.value(first.figures) or 0.0
+    text = f"{name}: {axis.title} {seconds(ours)}"
     if other is not None:
         theirs = axis.value(other.figures) or 0.0
         gain = f"{change(theirs, ours)} against vLLM's default"
         gain = throughput(theirs / ours - 1) if axis is MAKESPAN else gain
         if abs(ours - theirs) < WORTH * theirs:
             gain = f"within {share(WORTH)} of vLLM's default"
-        comparison = f", {gain}"
-    return f"{name}: {axis.title} {seconds(ours)}{comparison} (simulated)."
+        text += f", {gain}"
+    return f"{text} (simulated)."
 
 
 def _best_rate(runs: Sequence[SimulatedRun]) -> str:
