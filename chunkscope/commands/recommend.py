@@ -55,7 +55,7 @@ def recommend(
     from chunkscope.planning.recommend import recommend as run
     from chunkscope.planning.request import PlanRequest
     from chunkscope.report.words import sentence
-    from chunkscope.report.words.plan import after_plan, answer, texts
+    from chunkscope.report.words.plan import after_plan, answer, phrases
     from chunkscope.vllm import check as vllm
 
     options = opt.settled(recommend, given, run, PlanRequest.of, PlanRequest)
@@ -84,6 +84,6 @@ def recommend(
     above = [f"# {sentence(emission.comment)}"] if emission.comment else []
     console.emit("\n".join((*above, emission.text.rstrip("\n"), "")).encode())
     nothing = [] if plan.settings.given() else [answer(plan)]  # why no flag is printed
-    for note in (*nothing, *texts((*emission.notes, *plan.notes))):
+    for note in (*nothing, *phrases((*emission.notes, *plan.notes))):
         console.say(f"note: {note}")
     return opt.tell("wrote", file=output)

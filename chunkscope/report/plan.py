@@ -24,7 +24,7 @@ def sections(plan: Plan) -> list[Section]:
         Section(sentences=(words.setup(plan),), table=figures, top=True),
         Section(table=tried, notes=tuple(words.cautions(plan))),
         Section(sentences=(f"Flags: {flags}",) if flags else (), top=True),
-        Section(notes=tuple(words.texts(accuracy)), details=True),
+        Section(notes=tuple(words.phrases(accuracy)), details=True),
         Section(title="Each dataset alone", table=_alone(plan), details=True),
         Section(title="Why", table=None if is_broken else _reasons(plan), details=True),
         Section(title="Memory", table=memory, details=True),
@@ -71,7 +71,7 @@ def footprint_sections(footprint: Footprint) -> list[Section]:
     )
     return [
         Section(sentences=tuple(words.fits(footprint)), table=_memory_table(footprint.memory)),
-        Section(table=fitting, notes=tuple(words.texts(notes))),
+        Section(table=fitting, notes=tuple(words.phrases(notes))),
     ]
 
 

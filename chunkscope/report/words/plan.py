@@ -406,10 +406,10 @@ def cautions(plan: Plan) -> Iterator[str]:
     if plan.tried and (sent := plan.tried[0].requests) < total:
         yield f"the table shows a sample: {sent:,} of {total:,} requests"
     shown = ASSUMED[: 1 + all(o.origin != "task" for o in plan.outputs)]  # `setup` says these
-    yield from texts([one for one in plan.notes if one.code not in (*shown, ACCURACY)])
+    yield from phrases([one for one in plan.notes if one.code not in (*shown, ACCURACY)])
 
 
-def texts(notes: Sequence[Note]) -> list[str]:
+def phrases(notes: Sequence[Note]) -> list[str]:
     """A sentence for each note; one for all assumptions."""
     assumed = ", ".join(sentence(one) for one in notes if one.code in ASSUMED)
     others = [sentence(one) for one in notes if one.code not in ASSUMED]
