@@ -131,8 +131,14 @@ QUIET = OUTPUT("No progress.", "--quiet", "-q", default=False)
 SHOWN = ("details", "json", "quiet", "output", "form", "emit", "anyway", "check", "resume")
 
 
-def output(default: Path | None, text: str = "Where to write it.") -> Any:
-    return OUTPUT(text, "FILE", "--output", "-o", default=default)
+def output(default: Path | None, text: str = "") -> Any:
+    return OUTPUT(
+        text or f"Where to write it. [default: {default}]",
+        "FILE",
+        "--output",
+        "-o",
+        default=default,
+    )
 
 
 # -- chunkscope.toml -----------------------------------------------------------------------------
