@@ -13,9 +13,7 @@ BUDGET = group("Budget")
 
 
 def gate(
-    reports: Path = argument(
-        "[REPORTS]", "Folder with the results. [default: reports]", default=REPORTS
-    ),
+    reports: Path = argument("[REPORTS]", "The results. [default: reports]", default=REPORTS),
     config: Path | None = INPUT(
         "The budget. [default: chunkscope.toml, else pyproject.toml]", *("FILE", "--config", "-c")
     ),

@@ -132,13 +132,8 @@ SHOWN = ("details", "json", "quiet", "output", "form", "emit", "anyway", "check"
 
 
 def output(default: Path | None, text: str = "") -> Any:
-    return OUTPUT(
-        text or f"Where to write it. [default: {default}]",
-        "FILE",
-        "--output",
-        "-o",
-        default=default,
-    )
+    text = text or f"Where to write it. [default: {default}]"
+    return OUTPUT(text, "FILE", "--output", "-o", default=default)
 
 
 # -- chunkscope.toml -----------------------------------------------------------------------------

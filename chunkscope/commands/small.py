@@ -13,9 +13,7 @@ from chunkscope.vllm.enums import KvCacheType, Task
 
 
 def prefixes(
-    profile: Path = argument(
-        "[PROFILE]", f"From `chunkscope analyze`. [default: {opt.PROFILE}]", default=opt.PROFILE
-    ),
+    profile: Path = argument("[PROFILE]", f"[default: {opt.PROFILE}]", default=opt.PROFILE),
     json: bool = opt.JSON,
 ) -> None:
     """How much of the prompts vLLM's prefix cache can serve.
