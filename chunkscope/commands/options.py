@@ -83,7 +83,7 @@ def group(name: str) -> Callable[..., Any]:
     def option(text: str, *words: str, **how: Any) -> Any:
         metavar = next((word for word in words if not word.startswith("-")), None)
         how |= {"metavar": metavar, "show_default": False, "rich_help_panel": name}
-        how.setdefault("max", 2**53 if "min" in how else None)
+        how.setdefault("max", 10**9 if "min" in how else None)
         names = [word for word in words if word != metavar]
         return typer.Option(how.pop("default", None), *names, help=text, **how)
 
