@@ -45,6 +45,12 @@ def test_an_unknown_word_is_an_error_that_names_the_argument(word):
         chunkscope.recommend(PROFILE, model="qwen3-8b", gpu="l4", **{word: ["nonsense"]})
 
 
+def test_a_mistyped_keyword_is_named_as_it_is_written():
+    with pytest.raises(UsageError) as raised:
+        chunkscope.analyze(PROFILE, feild="question")
+    assert raised.value.hint == "did you mean field?"
+
+
 def test_values_are_frames_and_tables(plan):
     values = (
         chunkscope.Profile.load(PROFILE),

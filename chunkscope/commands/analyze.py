@@ -91,12 +91,12 @@ def analyze(
     if export_trace and export_trace.resolve() in [Path(path).resolve() for path in paths]:
         raise UsageError(f"--export-trace {export_trace} would replace the data")
     export = TraceExport() if export_trace else None
-    with console.progress(quiet=quiet, tell=opt.told) as progress:
+    with console.progress(quiet=quiet, tell=opt.tell_note) as progress:
         profile = api.analyze(export=export, listener=progress, **options)
     words = (without_secrets(word) for word in console.command() if word != "--ray")
     profile = replace(profile, command=tuple(words))  # the result is the same with --ray
     written = profile.save(output)
-    if json or form == "csv":  # which have no place for sentences
+    if json or form == "csv":  # no sentences in data
         console.emit(written if json else as_csv(profile).encode())
         for note in (*uncounted(profile, "left_out"), *cautions(profile)):
             console.say(f"note: {note}")
@@ -109,6 +109,6 @@ def analyze(
         opt.tell("wrote_trace", file=shlex.quote(str(export_trace)), **sizes)
     after = corrected(profile) or f"chunkscope recommend{opt.quoted(output, usual=PROFILE)}"
     failed = profile.failures or (profile.skipped and not skip_bad_rows)
-    opt.tell("wrote_next", file=output, after="mend what failed, run it again" if failed else after)
+    opt.tell("wrote_next", file=output, after="fix what failed, run it again" if failed else after)
     if failed:
         raise SystemExit(InputError.exit_code)

@@ -1,7 +1,7 @@
-"""The commands as Python functions: the same names, the same values.
+"""The commands as Python functions with the same names and options, which return artefacts.
 
 A command parses, calls one of these, and prints. `demo`, `doctor`, `gate`, `memory` and `prefixes`
-are in folders of their own.
+are defined in other folders.
 """
 
 import os
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Name = str | os.PathLike[str]
-# Options that a command line repeats, and what the models call them.
+# Options that are repeated on a command line: their names there, and in the models.
 ALIASES = {"field": "fields", "prefix_file": "prefix_files", "engine_arg": "engine_args"}
 
 
@@ -155,7 +155,7 @@ def report(
 def profile_of(
     plan: "Plan | Name | None", named: "Profile | Name | Sequence[Profile | Name] | None" = None
 ) -> "Profile":
-    """The profile or profiles that were named, else what the plan was made from."""
+    """The named profiles joined, else the one that the plan was made from."""
     from chunkscope.lengths.profile import Profile, joined
     from chunkscope.planning.plan import Plan
 
@@ -172,7 +172,7 @@ def profile_of(
 
 
 def tokenizer_of(model: Name) -> str:
-    """The name under which a model's tokenizer is found."""
+    """A model's tokenizer: its folder or hub id."""
     from chunkscope.models.find import MODELS, built_in, suggestion
 
     name, path = str(model), Path(model).expanduser()
@@ -186,7 +186,7 @@ def tokenizer_of(model: Name) -> str:
 
 
 def option_types(kind: Any) -> dict[str, Any]:
-    """Every option of a model or function by its name, with its type; of nested models, too."""
+    """Type by name of all options of a model or function, nested models included."""
     types: dict[str, Any] = {}
     for name, hint in get_type_hints(kind).items():
         types |= option_types(hint) if is_dataclass(hint) else {name: hint}
@@ -194,23 +194,25 @@ def option_types(kind: Any) -> dict[str, Any]:
 
 
 def filled(kind: type[T], given: dict[str, Any], command: str) -> T:
-    """The options model; options of nested models go by their own names: `delimiter`."""
+    """The options model from keywords; those of nested models are given flat (`delimiter`)."""
     names = option_types(kind)
     values = {ALIASES.get(name, name): value for name, value in given.items()}
     for name in values:
         if name not in names:
-            raise UsageError(f"{command} has no option {name}", hint=nearest(name, names))
+            written = {long: short for short, long in ALIASES.items()}
+            hint = nearest(name, [written.get(one, one) for one in names])
+            raise UsageError(f"{command} has no option {name}", hint=hint)
     return _filled(kind, _with_limits(values) if "slo" in values else values)
 
 
 def nearest(name: str, names: Collection[str]) -> str:
-    """A hint: the name that was probably meant, else all there are."""
+    """A hint: the most similar name, else all names."""
     near = get_close_matches(name, names)
     return f"did you mean {near[0]}?" if near else f"there are: {', '.join(sorted(names))}"
 
 
 def _with_limits(given: dict[str, Any]) -> dict[str, Any]:
-    """`slo` may be a text, or one for each limit."""
+    """The keywords with `slo` parsed, if it is a text or a list of texts."""
     from chunkscope.simulation.slo import read_slo
 
     texts: Any = [slo] if isinstance(slo := given.get("slo"), str) else slo

@@ -13,7 +13,7 @@ BUDGET = group("Budget")
 
 
 def gate(
-    reports: Path = argument("[REPORTS]", "Folder with the results.", default=REPORTS),
+    reports: Path = argument("[REPORTS]", "The results. [default: reports]", default=REPORTS),
     config: Path | None = INPUT(
         "The budget. [default: chunkscope.toml, else pyproject.toml]", *("FILE", "--config", "-c")
     ),
@@ -46,7 +46,7 @@ def gate(
     try:
         result = run(reports, config=config)
     except ChunkscopeError as error:
-        if form == "github":  # what cannot be judged must not be a red cross without a word
+        if form == "github":  # else the job fails without a message
             console.emit(forms.error_annotation(error, config or CONFIG).encode())
         raise
     if form == "junit":
@@ -94,7 +94,7 @@ def _init(reports: Path, path: Path, *, force: bool) -> None:
 
 
 def _update(reports: Path, config: Path | None) -> None:
-    """What changes is shown, and nothing is asked: version control knows the file as it was."""
+    """Write and show the diff without asking: version control has the old file."""
     from chunkscope.artefacts.files import write_atomically
     from chunkscope.findings import load_findings
     from chunkscope.gating.budget import find_budget, parse_budget

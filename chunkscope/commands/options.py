@@ -1,8 +1,8 @@
 """Options that several commands have, how --help groups them, and chunkscope.toml.
 
 A command is a typer function. The command line has the options that people use; `chunkscope.toml`
-sets those and every other option of a command's model: `[analyze]` with `delimiter = ";"`. Defaults
-are the model's: what was not typed is None, False or an empty list.
+also takes all others of a command's model: `[analyze]` with `delimiter = ";"`. An option that was
+not typed is None, False or an empty list: the defaults are the model's.
 """
 
 import os
@@ -43,7 +43,7 @@ def known_models(part: str) -> list[str]:
 
 
 def pages(part: str = "") -> dict[str, Path]:
-    """Those of the manual whose names begin so."""
+    """The manual's pages whose names start with `part`."""
     guide = Path(__file__).parents[1] / "guide"
     return {page.stem: page for page in sorted(guide.glob(f"{part}*.md"))}
 
@@ -78,12 +78,12 @@ class GroupedCommand(TyperCommand):
 
 
 def group(name: str) -> Callable[..., Any]:
-    """typer.Option for a group of --help: text, what the value is called, names with dashes."""
+    """typer.Option for a group of --help; `words` are the metavar and the names with dashes."""
 
     def option(text: str, *words: str, **how: Any) -> Any:
         metavar = next((word for word in words if not word.startswith("-")), None)
         how |= {"metavar": metavar, "show_default": False, "rich_help_panel": name}
-        how.setdefault("max", 2**53 if "min" in how else None)
+        how.setdefault("max", 10**9 if "min" in how else None)
         names = [word for word in words if word != metavar]
         return typer.Option(how.pop("default", None), *names, help=text, **how)
 
@@ -116,7 +116,6 @@ EP = MACHINE("Expert parallel: each GPU holds whole experts.", default=False)
 FP8_HELP = "Type of the KV cache; fp8 holds twice as many tokens."
 KV_CACHE = MACHINE(FP8_HELP)
 VLLM_VERSION = MACHINE("vLLM version. [default: installed, else newest known]", "X.Y")
-ENTRY_HELP = "How vLLM is started, as its defaults depend on that."
 MAX_OUTPUT = WORKLOAD("Tokens per answer. [default: from the data, else 256]", "N", min=1)
 ARRIVALS = WORKLOAD("batch (all at once), or a rate such as 4/s.", "WHEN")
 CONCURRENCY = WORKLOAD("The client sends at most N requests at once.", "N", min=1)
@@ -128,10 +127,12 @@ SLO = LIMITS(
 DETAILS = OUTPUT("Show everything, not only the answer.", default=False)
 JSON = OUTPUT("Print the result as JSON.", default=False)
 QUIET = OUTPUT("No progress.", "--quiet", "-q", default=False)
-SHOWN = ("details", "json", "quiet", "output", "form")  # what does not change a result
+# What is typed only: it does not change a result.
+SHOWN = ("details", "json", "quiet", "output", "form", "emit", "anyway", "check", "resume")
 
 
-def output(default: Path | None, text: str = "Where to write it.") -> Any:
+def output(default: Path | None, text: str = "") -> Any:
+    text = text or f"Where to write it. [default: {default}]"
     return OUTPUT(text, "FILE", "--output", "-o", default=default)
 
 
@@ -141,9 +142,9 @@ def output(default: Path | None, text: str = "Where to write it.") -> Any:
 def settled(
     command: Callable[..., None], given: Mapping[str, object], *models: Any
 ) -> dict[str, Any]:
-    """Options as keywords: those of chunkscope.toml, and before them those that were typed.
+    """Options as keywords: those that were typed, then those of chunkscope.toml.
 
-    `given` are the command's own; its models have more. 0 is typed, too.
+    `given` are the command's own options, `models` those with more. A typed 0 counts.
     """
     types: dict[str, Any] = {}
     table = configured(command.__name__)
@@ -158,7 +159,7 @@ def settled(
 
 
 def configured(command: str) -> dict[str, Any]:
-    """The table of a command in chunkscope.toml, else in pyproject.toml's [tool.chunkscope]."""
+    """A command's table in chunkscope.toml, else in pyproject.toml's [tool.chunkscope]."""
     import tomllib
 
     from chunkscope.artefacts.files import read_text
@@ -187,7 +188,7 @@ def _checked(command: str, name: str, value: Any, types: Mapping[str, Any]) -> A
         raise InputError(f"{CONFIG}: [{command}] has no option {name}", hint=nearest(name, types))
     kinds = (types[name], *get_args(types[name]))
     if isinstance(value, str) and any(get_origin(kind) in (list, tuple) for kind in kinds):
-        value = [value]  # one word is a list of one
+        value = [value]  # a single word is a list of one
     try:
         dumped(value)  # TypeError: a number over 64 bits
         return built(types[name], value)
@@ -199,20 +200,20 @@ def _checked(command: str, name: str, value: Any, types: Mapping[str, Any]) -> A
 
 
 def finish(artefact: Any, output: Path, *, after: str, **how: Any) -> None:
-    """Write an artefact, show it, and say where it is and what usually comes next."""
+    """Write an artefact, print it, and tell its path and the next command."""
     artefact.save(output)
     show(artefact, **how)
     tell("wrote_next", file=output, after=after)
 
 
 def tell(code: str, **values: Any) -> None:
-    """One line of talk; its words are in report/words/talk."""
+    """Print a sentence of report/words/talk on stderr."""
     from chunkscope.artefacts.note import note
 
-    told(note(code, **values))
+    tell_note(note(code, **values))
 
 
-def told(one: "Note") -> None:
+def tell_note(one: "Note") -> None:
     from chunkscope.report.words import sentence
 
     console.say(sentence(one))
@@ -241,5 +242,5 @@ def check_format(form: str | None, *, json: bool) -> None:
 
 
 def quoted(*words: object, usual: Path | None = None) -> str:
-    """Words of a command line, each after a blank; not the one that is `usual`."""
+    """Words of a command line, quoted, each after a blank; `usual` is left out."""
     return "".join(f" {shlex.quote(str(word))}" for word in words if word != usual)

@@ -25,14 +25,13 @@ def recommend(
     kv_cache_dtype: KvCacheType | None = opt.KV_CACHE,
     max_model_len: int | None = MACHINE("Context. [default: the model's, if it fits]", "N", min=1),
     vllm_version: str | None = opt.VLLM_VERSION,
-    entry: Entry | None = MACHINE(f"{opt.ENTRY_HELP} [default: as --emit needs]"),
+    entry: Entry | None = MACHINE("How vLLM starts, for its defaults. [default: as --emit needs]"),
     task: Task | None = WORKLOAD("Generate answers or score choices. [default: as in the data]"),
     max_output: list[str] | None = WORKLOAD(
         "Tokens per answer; NAME=N for one dataset. [default: from the data, else 256]", "N"
     ),
     arrivals: str | None = opt.ARRIVALS,
     concurrency: int | None = opt.CONCURRENCY,
-    dataset: str | None = WORKLOAD("Plan for this dataset alone.", "NAME"),
     slo: str | None = opt.SLO,
     mode: Mode | None = LIMITS("Follow the length rule, in this mode."),
     log: Path | None = LIMITS(
@@ -56,22 +55,20 @@ def recommend(
     from chunkscope.planning.recommend import recommend as run
     from chunkscope.planning.request import PlanRequest
     from chunkscope.report.words import sentence
-    from chunkscope.report.words.plan import advice, after_plan, told
+    from chunkscope.report.words.plan import after_plan, answer, phrases
     from chunkscope.vllm import check as vllm
 
     options = opt.settled(recommend, given, run, PlanRequest.of, PlanRequest)
-    for name in ("profiles", "emit", "anyway", "check"):  # of the command, not of the plan
-        options.pop(name, None)
-    files = profiles or [PROFILE]
+    files = options.pop("profiles", None) or [PROFILE]
     if check and "vllm_version" not in options:
-        options["vllm_version"] = vllm.version_in(vllm.vllm_python())  # that will judge it
+        options["vllm_version"] = vllm.version_in(vllm.vllm_python())  # it will check the arguments
     needed = emit.entry if emit not in (None, Target.JSON) else options.get("entry")
     if options.setdefault("entry", needed) != needed:
         raise UsageError(
             f"--emit {emit} is for --entry {needed}, not {options['entry']}: their defaults differ",
             hint="leave --entry out",
         )
-    gc.disable()  # simulations make many objects and no rings: a sixth of the time
+    gc.disable()  # a sixth of the time: many objects, no cycles
     with console.simulating() as tick:
         plan = api.recommend(files, tick=tick, **options)
     source = replace(plan.source, command=console.command(), profiles=tuple(map(str, files)))
@@ -82,11 +79,11 @@ def recommend(
     if emit is None:
         after = after_plan(plan)
         return opt.finish(plan, output, details=details, json=json, after=after)
-    emission = emitted(plan, emit, anyway=anyway)  # an error where no setting keeps the limits
+    emission = emitted(plan, emit, anyway=anyway)  # an error if no setting keeps the limits
     plan.save(output)
     above = [f"# {sentence(emission.comment)}"] if emission.comment else []
     console.emit("\n".join((*above, emission.text.rstrip("\n"), "")).encode())
-    nothing = [] if plan.settings.given() else [advice(plan)]  # else why is there no flag?
-    for note in (*nothing, *told((*emission.notes, *plan.notes))):
+    nothing = [] if plan.settings.given() else [answer(plan)]  # why no flag is printed
+    for note in (*nothing, *phrases((*emission.notes, *plan.notes))):
         console.say(f"note: {note}")
     return opt.tell("wrote", file=output)

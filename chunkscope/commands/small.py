@@ -8,14 +8,12 @@ from typing import Any, Literal
 from chunkscope import console
 from chunkscope.commands import options as opt
 from chunkscope.commands.options import INPUT, MACHINE, OUTPUT, SETTING, WORKLOAD, argument
-from chunkscope.errors import InputError, UsageError
-from chunkscope.vllm.enums import Entry, KvCacheType, Task
-
-PART = argument("[PART]", "List only names that contain this.", default="")
+from chunkscope.errors import UsageError
+from chunkscope.vllm.enums import KvCacheType, Task
 
 
 def prefixes(
-    profile: Path = argument("[PROFILE]", "From `chunkscope analyze`.", default=opt.PROFILE),
+    profile: Path = argument("[PROFILE]", f"[default: {opt.PROFILE}]", default=opt.PROFILE),
     json: bool = opt.JSON,
 ) -> None:
     """How much of the prompts vLLM's prefix cache can serve.
@@ -35,7 +33,6 @@ def memory(
     ep: bool = opt.EP,
     kv_cache_dtype: KvCacheType | None = opt.KV_CACHE,
     vllm_version: str | None = opt.VLLM_VERSION,
-    entry: Entry | None = MACHINE(opt.ENTRY_HELP),
     max_num_batched_tokens: int | None = SETTING("Tokens per step. [default: vLLM's]", "N", min=1),
     max_num_seqs: int | None = SETTING("Requests at once. [default: vLLM's]", "N", min=1),
     max_model_len: int | None = SETTING("Longest context. [default: the model's]", "N", min=1),
@@ -85,7 +82,8 @@ def report(
     findings = load_findings(new or folder)
     comparison = compare(load_findings(folder), findings) if new else None
     suffix = output.suffix.removeprefix(".").lower() if output else ""
-    usual = suffix if suffix in ("html", "md") else "text" if comparison else "html"
+    usual = "text" if comparison or suffix == "txt" else "html"
+    usual = suffix if suffix in ("html", "md") else usual
     shown = comparison or findings
     if json or (form is None and suffix == "json"):
         from chunkscope.artefacts.artefact import PRETTY, dumped
@@ -143,7 +141,6 @@ def demo(
         INPUT, "Folder of a transformers model. [default: a small random one]"
     ),
     long: int | None = INPUT("Tokens of the two long prompts. [default: 3072]", "N", min=1),
-    seed: int | None = INPUT("Random seed. [default: 0]", "SEED"),
     chunk: str | None = SETTING(
         "Tokens of one prompt per step, such as 32,512,none. [default: none,256]", "SIZES"
     ),
@@ -169,47 +166,40 @@ def demo(
     opt.tell("wrote_next", file=output, after=f"chunkscope report{opt.quoted(output.parent)}")
 
 
-def models(part: str = PART, json: bool = opt.JSON) -> None:
+def models(json: bool = opt.JSON) -> None:
     """List the models known by name. Others: a folder with a config.json, or a hub id.
 
-    Example: chunkscope models qwen3
+    Example: chunkscope models
     """
     from chunkscope.models.find import MODELS, built_in
 
     rows, cells = [], []
     for name, model in MODELS.items():
-        words = " ".join((name, *model.hub_ids)).lower()
-        if part.lower() in words and (shape := built_in(name)):
+        if shape := built_in(name):
             size, context, hub_ids = shape.parameters.total, shape.limit, list(model.hub_ids)
             rows.append({"name": name, "hub_ids": hub_ids, "parameters": size, "context": context})
             cells.append((name, hub_ids[0], f"{size / 1e9:.{int(size < 1e11)}f}B", context))
-    _list("models", part, rows, ("name", "on the hub", "size", "context"), cells, json=json)
+    _list("models", rows, ("name", "on the hub", "size", "context"), cells, json=json)
 
 
-def gpus(part: str = PART, json: bool = opt.JSON) -> None:
+def gpus(json: bool = opt.JSON) -> None:
     """List the GPUs known by name. Others: --gpu 80GiB.
 
-    Example: chunkscope gpus h
+    Example: chunkscope gpus
     """
     from chunkscope.hardware.gpus import ALIASES, FIGURES, TABLE
 
     rows, cells = [], []
     for card in TABLE.values():
-        if part.lower() in f"{card.name} {card.title}".lower():
-            also = [alias for alias, name in ALIASES.items() if name == card.name]
-            figures = {name: getattr(card, name) for name in FIGURES}
-            rows.append({"name": card.name, "title": card.title, "also": also, **figures})
-            memory, *speed = figures.values()
-            cells.append((card.name, card.title, f"{memory:.1f}", *speed))
-    _list("gpus", part, rows, ("name", "GPU", "GiB", "GB/s", "dense TFLOPS"), cells, json=json)
+        also = [alias for alias, name in ALIASES.items() if name == card.name]
+        figures = {name: getattr(card, name) for name in FIGURES}
+        rows.append({"name": card.name, "title": card.title, "also": also, **figures})
+        memory, *speed = figures.values()
+        cells.append((card.name, card.title, f"{memory:.1f}", *speed))
+    _list("gpus", rows, ("name", "GPU", "GiB", "GB/s", "dense TFLOPS"), cells, json=json)
 
 
-def _list(
-    what: str, part: str, rows: Any, headings: Sequence[str], cells: Any, *, json: bool
-) -> None:
-    if not rows:
-        hint = f"`chunkscope {what}` lists all of them"
-        raise InputError(f"no name in the list contains {part!r}", hint=hint)
+def _list(what: str, rows: Any, headings: Sequence[str], cells: Any, *, json: bool) -> None:
     if json:
         from chunkscope.artefacts.artefact import PRETTY, dumped
 
@@ -224,7 +214,7 @@ def _list(
 def show_help(
     page: str | None = argument(
         "[PAGE]",
-        "A command, `config`, `formats`, `python` or `security`.",
+        "A command, `cluster`, `config`, `formats`, `python` or `security`.",
         autocompletion=opt.pages,
     ),
 ) -> None:

@@ -69,7 +69,7 @@ def verify(
     options["profile"] = api.profile_of(plan, profile or None)
     options["resume"] = output if resume and output.exists() else None
     try:
-        with console.progress(quiet=quiet, tell=opt.told) as listener:
+        with console.progress(quiet=quiet, tell=opt.tell_note) as listener:
             report = Report(output=output, listener=listener, on_failure=_tell_failure)
             verification = api.verify(command=console.command(), report=report, **options)
     except KeyboardInterrupt:
@@ -83,7 +83,7 @@ def verify(
     folder = opt.quoted(output.parent, usual=REPORTS)
     opt.tell("wrote_next", file=output, after=f"chunkscope report{folder}")
     first = verification.runs[0]
-    if not first.ok:  # another row that fails is a result; the plan, or all there is, must run
+    if not first.ok:  # other rows may fail, the plan may not
         raise EngineError(failure(first), hint=HINTS[first.status.value])
 
 
@@ -92,6 +92,6 @@ def _tell_failure(run: "Run", log: str) -> None:
 
     console.say(failure(run))
     for line in [line for line in log.splitlines() if line.strip()][-12:]:
-        console.say(f"  | {line[:200].rstrip()}")  # it may be a whole configuration
+        console.say(f"  | {line[:200].rstrip()}")  # a line may be a whole configuration
     if run.log:
         opt.tell("log_end", log=run.log)

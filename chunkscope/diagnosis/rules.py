@@ -18,7 +18,6 @@ SMALLEST_DEFAULT = min(budget for *_, (budget, _), _ in GPU_CLASSES)  # of any G
 LITTLE = 0.05  # of the busy time: not worth a word
 _STARVED = 3.0  # times as long: a decode step with a prompt in it
 _STORM = 0.05  # preemptions for each request that ran
-_CROWD = ("running", "waiting", "kv_use")
 _STEP_SIZES = ("max_num_batched_tokens", "long_prefill_token_threshold")
 
 
@@ -155,8 +154,7 @@ def _held_back(
         return None
     engines = len({p.window.engine for p in engine.phases if p.bound is not Bound.IDLE})
     seconds = sum(window.seconds for window in windows) / engines
-    crowd = {name: max(getattr(w, name) for w in windows) for name in _CROWD}
-    evidence = [note("held_for", seconds=seconds, part=part), note("crowd", **crowd)]
+    evidence = [note("held_for", seconds=seconds, part=part)]
     phases = [phase for phase in engine.phases if phase.bound is bound]
     longest = sorted(phases, key=lambda phase: -phase.window.seconds)[:3]
     lines = tuple(sorted(line for p in longest for line in {p.window.line, p.last_line}))

@@ -113,7 +113,7 @@ def _check(life: EngineStart, name: str, there: Deployment, base: Settings) -> N
     predicted = bill.line("weights").gib
     others = {
         f"vLLM {its.text}, and the plan is for {mine.text}": its.version[:2] != mine.version[:2],
-        f"an engine on a {facts.device}, not on a GPU": facts.device not in (None, "cuda"),
+        f"an engine on {facts.device}, not on a GPU": facts.device not in (None, "cuda"),
         f"an engine with --tp {its_gpus.tensor} and --dp {its_gpus.data}": (
             (its_gpus.tensor, its_gpus.data) != (base.parallel.tensor, base.parallel.data)
         ),

@@ -224,9 +224,9 @@ def _does_not_fit(p: Problem, memory: Memory | None) -> InputError:
     if shape is None or gpu is None or memory is None:
         raise AssertionError("memory is known only with a model and a GPU")
     why = (
-        f"the weights need {memory.line('weights').gib:,.1f} of {memory.requested_gib:,.1f} GiB "
-        f"per GPU, and {max(0.0, memory.kv_cache_gib):,.1f} GiB of KV cache are too few for a "
-        f"request of {p.need:,} tokens"
+        f"the weights need {memory.line('weights').gib:,.1f} GiB per GPU of "
+        f"{memory.requested_gib:,.1f}, and {max(0.0, memory.kv_cache_gib):,.1f} GiB of KV cache "
+        f"are too small for a request of {p.need:,} tokens"
     )
     hint = "take a larger GPU, a quantized checkpoint or a smaller model; or shorten the prompts"
     if tp := p.deployment.fitting_tp(LEAST.over(p.base), p.need):
@@ -262,7 +262,7 @@ def _unchunked(p: Problem) -> Problem:
     if shape and shape.hybrid and release.rules.hybrid_refuses_off:
         why = f"vLLM {release.text} requires chunked prefill for models with mamba-like layers"
     elif memory is not None and not memory.holds(context):
-        why = f"a step of {context:,} tokens does not fit beside the KV cache (predicted)"
+        why = f"a step of {context:,} tokens leaves no room for the KV cache (predicted)"
     if why:
         hint = "leave --mode out, or shorten the data"
         raise UsageError(f"--mode off is not possible: {why}", hint=hint)

@@ -17,12 +17,14 @@ def sections(plan: Plan) -> list[Section]:
     figures = table_of(("", "", ""), words.facts(plan), words=("",))
     strong = [at for at, run in enumerate(plan.tried) if run is plan.run and not is_broken]
     tried = runs_table([(words.tried_name(plan, run), run) for run in plan.tried], strong=strong)
+    accuracy = [note for note in plan.notes if note.code == words.ACCURACY and plan.tried]
     return [
         Section(sentences=(words.answer(plan),), top=True),
         Section(sentences=tuple(map(words.saving, plan.savings)), top=True),
         Section(sentences=(words.setup(plan),), table=figures, top=True),
         Section(table=tried, notes=tuple(words.cautions(plan))),
         Section(sentences=(f"Flags: {flags}",) if flags else (), top=True),
+        Section(notes=tuple(words.phrases(accuracy)), details=True),
         Section(title="Each dataset alone", table=_alone(plan), details=True),
         Section(title="Why", table=None if is_broken else _reasons(plan), details=True),
         Section(title="Memory", table=memory, details=True),
@@ -62,14 +64,14 @@ def _reasons(plan: Plan) -> Table | None:
 
 def footprint_sections(footprint: Footprint) -> list[Section]:
     lengths = footprint.requests
-    notes = [note for note in footprint.notes if note.code != "unlike_measured"]  # that is of times
+    notes = [note for note in footprint.notes if note.code != words.ACCURACY]  # that is of times
     fitting = table_of(
         ("tokens per request", *(f"{length:,}" for length in lengths)),
         [("requests that fit", *lengths.values())],
     )
     return [
         Section(sentences=tuple(words.fits(footprint)), table=_memory_table(footprint.memory)),
-        Section(table=fitting, notes=tuple(words.told(notes))),
+        Section(table=fitting, notes=tuple(words.phrases(notes))),
     ]
 
 

@@ -11,7 +11,7 @@ from chunkscope.reference.demo import Demonstration
 from chunkscope.report.section import Cell, Chart, Section, Table, Written, table_of
 from chunkscope.report.words import runs as words
 from chunkscope.report.words import sentence
-from chunkscope.report.words.plan import listed, told
+from chunkscope.report.words.plan import listed, phrases
 from chunkscope.simulation.result import SimulatedRun, Simulation, TimelineStep
 from chunkscope.simulation.slo import LatencyLimit
 from chunkscope.verification.result import EngineKind, Run, Verification
@@ -44,7 +44,7 @@ def simulated_sections(simulation: Simulation) -> list[Section]:
         ),
         *steps,
         Section(
-            sentences=tuple(words.observations(simulation)), notes=tuple(told(simulation.notes))
+            sentences=tuple(words.observations(simulation)), notes=tuple(phrases(simulation.notes))
         ),
         Section(
             title="Every figure",

@@ -213,7 +213,7 @@ def _failure(record: EngineRecord, job: EngineJob, code: int) -> tuple[Status, N
         if status is Status.DIED and not (record.engine or job.machine):
             raise MissingError(  # it did not come as far as the settings, nor would it with others
                 f"vLLM does not start with the model {job.engine['model']}: {detail}",
-                hint=f"see {record.log} beside the result; are its weights here (`hf download`)? "
+                hint=f"see {record.log}; are its weights here (`hf download`)? "
                 "--load-format dummy needs none",
             )
         return status, note(f"engine_{status}", phase=record.phase, detail=detail)

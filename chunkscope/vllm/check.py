@@ -53,7 +53,7 @@ def check(there: Deployment, settings: Settings, *, python: str) -> str:
     if "No module named 'vllm" in last:
         raise MissingError(
             f"{python} has no vLLM",
-            hint="install it there, or name the interpreter of an environment that has it",
+            hint="install it there, or name the Python that has it in CHUNKSCOPE_VLLM_PYTHON",
         )
     raise EngineError(f"vLLM's check ended without an answer: {last}")
 

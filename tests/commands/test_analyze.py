@@ -66,7 +66,7 @@ def test_bad_rows_come_in_order_and_a_file_that_failed_with_its_hint(place) -> N
     assert f"error: broken: cannot read broken.parquet: {broken.failure.values['why']}" in run.err
     assert [row.position for row in bad.bad_rows] == [2, 3, 5]
     assert f"error: cut: {cut.failure.values['path']} is not " in run.err
-    assert run.err.endswith("; next: mend what failed, run it again\n")
+    assert run.err.endswith("; next: fix what failed, run it again\n")
     nothing = analyze(place, "data.jsonl", "--field", "nothing")
     assert (nothing.code, nothing.written) == (3, run.written)  # what was there is not lost
 
@@ -95,7 +95,7 @@ def test_a_field_that_was_probably_left_out_is_said_first_and_counted_next(place
     law = [{"document": "long " * 3000, "query": f"Why {n}?", "gold": "so"} for n in range(4)]
     write_jsonl(place / "law=eu.jsonl", law)
     run = analyze(place, "law=eu.jsonl", "data.jsonl")
-    assert run.out.startswith('law=eu: probably miscounted, as only "query" was counted, not')
+    assert run.out.startswith('law=eu: probably miscounted: only "query" was counted, not')
     assert "matters" not in run.out
     words = "analyze law=eu.jsonl data.jsonl --field 'law?eu=document' --field 'law?eu=query'"
     assert run.err.endswith(f"next: chunkscope {words}\n")

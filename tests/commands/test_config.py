@@ -74,6 +74,13 @@ def test_a_mistake_in_it_names_the_file_and_the_option(place, text: str, named: 
     assert named in run.err
 
 
+def test_what_is_under_output_is_no_option_there(tmp_path) -> None:
+    """`emit` was read and forgotten."""
+    (tmp_path / "chunkscope.toml").write_text('[recommend]\nemit = "env"\n')
+    run = chunkscope(tmp_path, "recommend")
+    assert (run.code, "no option emit" in run.err) == (3, True), run.err
+
+
 def test_the_gate_reads_its_budget_beside_other_tables(place) -> None:
     analyze(place, "data.csv")
     assert chunkscope(place, "gate", "--init").code == 0

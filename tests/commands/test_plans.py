@@ -134,7 +134,6 @@ def test_prefixes_say_how_much_is_served(tmp_path) -> None:
         ("recommend --model qwen3-8b --gpu 2xa100", 2, "--gpu a100 --tp 2"),
         ("recommend --model llama-3.1-70b --gpu l4", 3, "--tp"),
         ("recommend --slo itl=5", 2, "--slo"),
-        ("recommend --dataset shrt", 2, "short"),
         ("recommend --emit python --entry serve", 2, "--entry"),
         ("recommend --concurrency 99999999999999999999", 2, "--concurrency"),
         ("simulate --requests 99999999", 2, "--requests"),  # they were all drawn
@@ -152,6 +151,7 @@ def test_prefixes_say_how_much_is_served(tmp_path) -> None:
         ("report nowhere", 3, "nowhere"),
         ("report --json --format md", 2, "--format"),
         ("report --format text -o x", 2, "--output"),
+        ("report -o x.txt", 2, "--output"),  # it was a page of HTML
         ("report reports nowhere", 3, "nowhere"),
         ("doctor nowhere.log", 3, "nowhere.log"),
         ("doctor reports/plan.json", 3, "plan.json"),

@@ -168,7 +168,7 @@ def test_max_num_seqs() -> None:
     two = [line.replace("Engine 000", "2 Engines Aggregated").replace("32", "64") for line in full]
     for lines in (full, two):
         found = report(args, BEGUN, *lines).symptoms[0]
-        assert (found.rule, found.evidence[1].values["waiting"]) == ("max-num-seqs", 9)
+        assert found.rule == "max-num-seqs"
         assert found.change.values == {"running": 32}, "of each engine"
     assert rules(report(BEGUN, *[line.replace("32", "256") for line in full])) == ["max-num-seqs"]
 

@@ -172,7 +172,7 @@ def test_recommend_and_find_rate_name_the_same_rate_and_recommend_how_many_gpus(
     assert f"keeps the limits up to {rate}/s" in " ".join(found.split())
     run(folder, "recommend", *words.split()[:6])
     free = run(folder, "simulate", "--find-rate", "--requests", "100").out
-    assert "lets no queue grow up to" in " ".join(free.split())
+    assert "serves up to" in " ".join(free.split())
 
 
 def test_limits_that_cannot_be_kept_are_emitted_only_anyway_with_a_comment(folder):

@@ -178,6 +178,11 @@ def test_without_a_model_or_a_gpu_the_length_rule_answers_and_says_so(where):
     assert cut_off.settings.long_prefill_token_threshold == 1_500
 
 
+def test_nothing_is_said_of_times_that_were_not_simulated():
+    """A GPU by its memory alone: how wrong predicted times were followed an answer without any."""
+    assert not any("times" in text for text in cautions(advised(TAIL, gpu="80GiB")))
+
+
 def test_the_profiles_own_model_is_planned_for():
     counted = replace(
         profile(data=MIXED),

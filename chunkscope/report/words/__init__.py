@@ -1,10 +1,9 @@
-"""The words: a note's code and values become one sentence here, and nowhere else.
+"""Sentences: the only place where a note (a code and values) becomes text.
 
-Each module below has SENTENCES: a template by code, or a function of the values where one of them
-decides what is said. A template has `{rows:row}` for "3 rows", `{part:%}` for a share, `{gain:+%}`
-for a change, `{names}` for a list or a number, `{names:and}` for the first names of a list,
-`{how:words}` for the sentence of another code, and `[more? and {more} more|alone]` for what depends
-on whether there is such a value.
+Each module has SENTENCES: by code a template, or a function of the values that returns the text. In
+a template `{rows:row}` is "3 rows", `{part:%}` a share, `{gain:+%}` a change, `{names}` a list or a
+number, `{names:and}` the first names of a list, `{how:words}` the sentence of another code, and
+`[more? and {more} more|alone]` the first text if the value `more` is there, else the second.
 """
 
 import re
@@ -19,7 +18,7 @@ from chunkscope.artefacts.numbers import as_written, by, plural, share
 
 Template = str | Callable[..., str]
 _CHOICE = re.compile(r"\[(\w+)\?([^]|]*)\|?([^]]*)\]")
-MODULES = ("talk", "problems", "data", "plan", "runs", "doctor", "gate")  # in the order of need
+MODULES = ("talk", "problems", "data", "plan", "runs", "doctor", "gate")  # light ones first
 
 
 class _Words(Formatter):
@@ -42,7 +41,7 @@ class _Words(Formatter):
 
 
 def sentence(note: Note) -> str:
-    """What people read; a code without words is a bug that the tests find."""
+    """The note as text. KeyError for a code without a template, which is a bug."""
     template = _template(note.code)
     if isinstance(template, str):
         chosen = _CHOICE.sub(lambda part: part[2 if note.values.get(part[1]) else 3], template)
@@ -51,7 +50,7 @@ def sentence(note: Note) -> str:
 
 
 def capital(text: str) -> str:
-    """As a sentence begins; a name keeps its spelling.
+    """The text with a capital first letter, unless it starts with a name.
 
     >>> capital("the engine died"), capital("max_num_seqs was reached"), capital("vLLM died")
     ('The engine died', 'max_num_seqs was reached', 'vLLM died')
@@ -72,7 +71,7 @@ def named(names: Sequence[str], most: int = 2) -> str:
 
 @cache
 def _template(code: str) -> Template:
-    """Of the first module that has it: others, which know more of the package, are not loaded."""
+    """From the first module that has the code, so that later ones are not imported in vain."""
     for name in MODULES:
         sentences: dict[str, Template] = import_module(f"{__name__}.{name}").SENTENCES
         if code in sentences:

@@ -1,4 +1,4 @@
-"""What is said of data: files, prompts, harness logs, their lengths and what they share."""
+"""Sentences about data: files, prompts, harness logs, lengths, shared prefixes."""
 
 import shlex
 from collections.abc import Iterator, Sequence
@@ -18,23 +18,23 @@ SENTENCES: dict[str, Template] = {
     "no_tokenizer_config": "the local cache has no tokenizer_config.json: special tokens and "
     "the chat template may be missing; a run with a network downloads it",
     "no_header": 'the table has no header: counted "{field}", its longest text (--field chooses)',
-    "lines_together": "{count} lines counted as one prompt (per_line in chunkscope.toml: one each)",
+    "lines_together": "{count} lines counted as one prompt (per_line in chunkscope.toml: each)",
     "nothing_to_score": "counted as generation: there are no choices to score",
-    "unused_with_chat": "{what} was not used: it goes with text prompts only",
-    "choices_uncounted": "counted without the choices, which an evaluation sends, too: use {use}",
-    "first_counted": 'only "{counted}" was counted, not the others of that list: use {use}',
-    "left_out": 'probably miscounted, as only "{counted}" was counted, not "{beside}": use {use}',
-    "answers_counted": "most chats end in an assistant's turn, counted as part of the prompt",
-    "system_counted": "a system prompt beside the messages was counted as the first of them",
-    "turns_counted": "each message was counted as a prompt by itself, also the assistant's",
-    "empty_prompts": "{count:prompt} of no tokens, which vLLM refuses",
+    "unused_with_chat": "{what} was ignored: it is for text prompts",
+    "choices_uncounted": "answer choices were not counted, but an evaluation sends them: use {use}",
+    "first_counted": 'only "{counted}" was counted, not the rest of that list: use {use}',
+    "left_out": 'probably miscounted: only "{counted}" was counted, not "{beside}": use {use}',
+    "answers_counted": "most chats end with an assistant's message, counted with the prompt",
+    "system_counted": "a system prompt outside the messages was counted as the first message",
+    "turns_counted": "each message was counted as a prompt of its own, the assistant's too",
+    "empty_prompts": "{count:prompt} without tokens, which vLLM refuses",
     "not_counted": 'counted without "{field}"[is_text? (--field chooses)|: only text is counted]',
     "media_rows": "images, audio or video in {count:row}: only the text is counted",
     "tools_ignored": "the chat template ignores the tools of {count:row}: they are not counted",
-    "begun_twice": "{count:prompt} begin with {begin} twice (special_tokens = false adds none)",
-    "date_in_template": "the chat template prints the date ({day}); chat_date sets another one",
+    "begun_twice": "{count:prompt} start with {begin} twice (special_tokens = false adds none)",
+    "date_in_template": "the chat template prints the date ({day}); chat_date sets another",
     "blocks_unused": "{blocks} were not used: no block size fits them and {field}",
-    "unused_with_log": "{option} was not used: a log has what was sent and answered",
+    "unused_with_log": "{option} was ignored: a log has the prompts and answers",
     "rolling_texts_whole": "{count:text} of loglikelihood_rolling counted whole, not in windows",
     "several_models": "its requests went to several models: {models}",
     "counted_by_mock": "lengths from Inspect's mock model; --field messages counts them with yours",
@@ -60,10 +60,10 @@ def lengths(profile: Profile) -> Iterator[str]:
 
 
 def shared(reuse: PrefixReuse) -> str:
-    """What the prefix cache can do."""
+    """How many tokens the prefix cache can serve."""
     of = f" (judged by {reuse.prompts:,} of {reuse.out_of_prompts:,} prompts)" * reuse.is_partial
     if not reuse.cached_tokens + reuse.unread_tokens:
-        return f"No prompt starts with {BLOCK_SIZE} tokens of an earlier one{of}."
+        return f"No prompt repeats the first {BLOCK_SIZE} tokens of an earlier one{of}."
     tokens = reuse.cached_tokens
     use = "so vLLM's prefix cache can serve them"
     if reuse.unread_tokens > tokens:
@@ -77,18 +77,18 @@ def shared(reuse: PrefixReuse) -> str:
 def counted_with(profile: Profile) -> str:
     if profile.tokenizer.kind == "none":
         return "The lengths came with the data; no tokenizer was needed."
-    hint = "" if profile.options.tokenizer else "; --model NAME counts with your model's own"
-    return f"Counted with the tokenizer {profile.tokenizer.name}{hint}."
+    hint = "" if profile.options.tokenizer else "; --model NAME counts with your model's"
+    return f"Tokenizer: {profile.tokenizer.name}{hint}."
 
 
 def _missing(profile: Profile, *codes: str) -> Iterator[tuple[Note, list[str], list[str]]]:
-    """What prompts lack, the datasets that lack it, and what these options begin with: "NAME="."""
+    """Each note with its datasets, and the prefix of the options for these: "NAME=" or nothing."""
     missing: dict[str, tuple[Note, list[str]]] = {}
     for dataset in profile.datasets:
         for one in (one for one in dataset.uncounted if one.code in codes):
             missing.setdefault(repr(one), (one, []))[1].append(dataset.name)
     for one, names in list(missing.values())[:MOST_NOTES]:
-        owners = [name.replace("=", "?") + "=" for name in names]  # by a pattern: = ends a name
+        owners = [name.replace("=", "?") + "=" for name in names]  # ? matches it: = ends a name
         yield one, names, owners if len(names) < len(profile.datasets) else [""]
 
 
@@ -111,7 +111,7 @@ def corrected(profile: Profile) -> str:
 
 
 def cautions(profile: Profile) -> Iterator[str]:
-    """What may be missing or wrong, most important first."""
+    """Notes on what may be wrong, most important first."""
     yield from uncounted(profile, "first_counted", "choices_uncounted")
     yield from map(sentence, profile.tokenizer.notes)
     notes: dict[str, list[str]] = {}
@@ -124,7 +124,7 @@ def cautions(profile: Profile) -> Iterator[str]:
 
 
 def bad_rows(profile: Profile) -> Iterator[str]:
-    """The first rows that could not be used, how many there were, and datasets that failed."""
+    """The first bad rows, how many there are, and the datasets that failed."""
     rows = [(dataset, row) for dataset in profile.datasets for row in dataset.bad_rows]
     for dataset, row in rows[:MOST_NOTES]:
         yield f"bad row: {dataset.path} {dataset.unit} {row.position}: {sentence(row.reason)}"

@@ -1,4 +1,4 @@
-"""What is said of engines: what limited one, by its log, and what helps."""
+"""Sentences about engines: what limited one according to its log, and what helps."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +19,7 @@ SENTENCES: dict[str, Template] = {
     "not_as_planned": "the plan says {name} {planned}, the engine has {actual}",
     "server_restarted": "{address} was restarted meanwhile",
     "log_cut": "{log} is cut off or damaged; what came before was read",
-    # what it is
+    # symptoms
     "ended_no_free_memory": "other programs used the memory when the engine started",
     "ended_no_cache_blocks": "no memory was left for the KV cache",
     "ended_context_too_long": "the KV cache is smaller than one request of max_model_len",
@@ -38,12 +38,12 @@ SENTENCES: dict[str, Template] = {
     "max_num_seqs": "max_num_seqs was reached: requests waited while the KV cache had room",
     "queue_bound": "requests [between?that came between two lines may have ]waited for prefill",
     "small_budget": "{names:and} made steps small, and prompts waited",
-    "client_bound": "the client sent too little: nothing waited, the KV cache had room",
+    "client_bound": "the client sent too few requests: none waited, and the KV cache had room",
     "prefill_bound": "steps that read a prompt take much longer, so answers wait",
     "preemptions": "requests were preempted and recomputed",
-    "hit_rate": "the prefix cache had far fewer hits than the prompts share",
+    "hit_rate": "the prefix cache had far fewer hits than the prompts allow",
     "eager": "eager mode is on: without CUDA graphs small steps are slower",
-    # what shows it
+    # evidence
     "failure_asked_gib": "{value:,.2f} GiB asked for",
     "failure_left_gib": "{value:,.2f} GiB left",
     "failure_needed_gib": "{value:,.2f} GiB needed for one request",
@@ -53,17 +53,16 @@ SENTENCES: dict[str, Template] = {
     "failure_requests": "{value:,.0f} dummy requests",
     "failure_error": "it ended with {error}",
     "refused_lines": "{lines:line} of the log; limit {limit} tokens, longest prompt {longest}",
-    "answers_400": "{count:such answer}",
+    "answers_400": "{count:refusal}",
     "longest_and_limit": "the longest prompt has {longest} tokens, the limit is {limit}",
     "fitted": "from {before} to {after} tokens; the longest prompt has {longest}",
     "held_for": "{seconds:,.0f} s, {part:%} of the busy time",
-    "crowd": "up to {running} running and {waiting} waiting, KV cache up to {kv_use:%}",
     "argument_and_default": "{name} is {value}[default?; vLLM's default is {default}]",
     "step_times": "{mixed_ms:,.0f} ms with a prompt, {decoding_ms:,.0f} ms without, "
     "the longest {longest_ms:,.0f} ms",
     "preempted": "{count:preemption}[requests?, {requests:request}]",
     "hits": "{rate:%} hits; in the profile {shareable:%} of the tokens repeat an earlier prompt",
-    # what to change
+    # remedies
     "change_no_free_memory": f"stop what else uses the GPU, or lower {_SHARE} to what is free",
     "change_no_cache_blocks": f"raise {_SHARE}, lower {_BUDGET}, add GPUs or quantize the weights",
     "change_context_too_long": f"lower {_CONTEXT} if prompts allow, raise {_SHARE} or add GPUs",
@@ -75,10 +74,8 @@ SENTENCES: dict[str, Template] = {
     "change_refused_arguments": "change the argument that the message names",
     "change_killed": "see the system's messages for why: most often RAM or the job's time ran out",
     "change_died": "read the log around this line: the first error of its traceback is the cause",
-    "change_fixed_size": lambda argument, or_on_cpu: (
-        f"leave {spelled(argument)} out: it sets the size of the KV cache"
-        + (" (on a CPU, VLLM_CPU_KVCACHE_SPACE may do so)" if or_on_cpu else "")
-    ),
+    "change_fixed_size": "leave {argument} out: it sets the size of the KV cache"
+    "[or_on_cpu? (on a CPU, VLLM_CPU_KVCACHE_SPACE may do so)]",
     "change_more_kv": f"give the KV cache more room: {_SHARE}, an fp8 KV cache or more GPUs",
     "change_oom_cpu": f"lower VLLM_CPU_KVCACHE_SPACE or {_BUDGET}, or free memory of the machine",
     "change_more_kv_cpu": "give the KV cache more memory: VLLM_CPU_KVCACHE_SPACE, in GiB",
@@ -90,26 +87,24 @@ SENTENCES: dict[str, Template] = {
     "change_queue": "to answer sooner, send fewer requests at once or start another engine",
     "change_queue_budget_unknown": f"check {_BUDGET} and {_THRESHOLD}, which are not known here; "
     "at vLLM's defaults there is nothing to change",
-    "change_queue_last": "first change what else is named here",
-    "change_small_step": lambda names: (
-        f"leave {' and '.join(map(spelled, names))} out, unless set for shorter gaps between tokens"
-    ),
+    "change_queue_last": "first change what is named above",
+    "change_small_step": "leave {names:and} out, unless set for shorter gaps between tokens",
     "change_client": "send more at once (num_concurrent, --max-connections) if the load may grow",
     "change_starved": f"for shorter gaps between tokens lower {_BUDGET} or set {_THRESHOLD}: "
     "`chunkscope recommend --slo itl_p99=...` finds the value",
     "change_preemptions": f"lower {_SEQS}, or give the KV cache more room",
     "change_caching_on": "switch prefix caching on",
-    "change_hit_rate": "send prompts that begin alike together; prompt_logprobs read no cache",
+    "change_hit_rate": "send prompts with the same start together; prompt_logprobs skip the cache",
     "change_eager": f"leave {_EAGER} out, unless a short start matters more",
 }
 
 
 def answer(diagnosis: Diagnosis) -> str:
-    """What limited it most."""
+    """The first line: the worst symptom."""
     if not diagnosis.symptoms and not all(engine.busy_s for engine in diagnosis.engines):
-        return "No figures show the engine at work, so what limits it cannot be told."
+        return "Nothing shows the engine at work, so its limit is not known."
     if not diagnosis.symptoms:
-        return "Nothing in it limits the engine."
+        return "Nothing limited the engine."
     worst, count = title(diagnosis.symptoms[0]), len(diagnosis.engines)
     return worst if count == 1 else f"Worst of {count} engines: {worst[0].lower()}{worst[1:]}"
 
@@ -127,7 +122,7 @@ def heading(engine: EngineReport, place: int, count: int) -> str:
 
 
 def remedy(symptom: Symptom) -> str:
-    """What to change, what shows it and where."""
+    """What to change, the evidence, and its lines in the log."""
     lines = ", ".join(map(str, symptom.lines))
     where = f"line{'s' if len(symptom.lines) > 1 else ''} {lines}" if lines else ""
     seen = "; ".join(filter(None, (*map(sentence, symptom.evidence), where)))
@@ -148,9 +143,9 @@ def happened(engine: EngineReport) -> str:
 
 
 def cautions(engine: EngineReport) -> Iterator[str]:
-    """What was set, and what a log's figures leave out."""
+    """Arguments that are not defaults, and what the log's figures leave out."""
     if given := [f"{name} {as_written(value)}" for name, value in engine.arguments.items()]:
-        yield f"arguments that are not vLLM's defaults: {', '.join(given)}"
+        yield f"not vLLM's defaults: {', '.join(given)}"
     if not engine.windows or not engine.last_line:
         return
     if engine.preemptions is None:

@@ -1,4 +1,4 @@
-"""What is said of a folder of results: the first screen, and what changed since another one."""
+"""Sentences about a folder of results: the first screen, and the changes between two folders."""
 
 from collections.abc import Iterator, Sequence
 
@@ -19,7 +19,7 @@ GLOSSARY = (
     ("gap, itl", "the time between two tokens of an answer"),
     ("p95", "19 of 20 are at most this long"),
 )
-MARKS = {  # lengths that matter to the engine
+MARKS = {  # settings shown as lines in the chart of lengths
     "long_prefill_token_threshold": "tokens of one prompt per step",
     "max_num_batched_tokens": "tokens per step",
     "max_model_len": "context",
@@ -27,11 +27,11 @@ MARKS = {  # lengths that matter to the engine
 
 
 def opening(findings: Findings, v: Verification | None) -> Iterator[str]:
-    """The answer, what it is for, how it was measured, and what would save most."""
+    """The answer, what was planned or measured, and the largest savings."""
     planned = findings.plan
     answers = (v if v and v.verdict else None, planned, v, findings.profile, findings.simulation)
     yield next(filter(None, (*answers, findings.diagnosis))).first_sentence()
-    if planned is not None:
+    if planned is not None and (v is None or any(runs.measured_elsewhere(planned, v))):
         yield f"Planned for {plan.setup(planned)}."
     if v is not None:
         yield runs.measured_on(v)
@@ -39,7 +39,7 @@ def opening(findings: Findings, v: Verification | None) -> Iterator[str]:
 
 
 def notes(findings: Findings) -> Iterator[str]:
-    """Results that do not belong together, what was not read, and the plan's own."""
+    """Stale results, data that was not read, and the plan's notes."""
     for command, cause in stale(findings).items():
         yield f"{sentence(cause)}: run `chunkscope {command}`"
     if (data := findings.profile) is not None and data.skipped:
@@ -52,15 +52,15 @@ def notes(findings: Findings) -> Iterator[str]:
 
 
 def tiles(findings: Findings, v: Verification | None) -> Iterator[tuple[str, str, str]]:
-    """A title, a value, what it means."""
+    """Title, value and explanation of each key figure."""
     data, planned = findings.profile, findings.plan
     if data is not None:
         p95 = number(data.overall.percentile(95))
-        yield "longest prompt", number(data.overall.max), f"tokens; 19 of 20 have at most {p95}"
+        yield "longest prompt", number(data.overall.max), f"tokens; p95 {p95}"
     run = v.run("plan") if v else None
     if run is not None and run.kv_cache_tokens is not None:
-        peak = f", beside {gib(run.activation_peak_gib)} of activations (measured)"
-        yield "KV cache", number(run.kv_cache_tokens), f"tokens that fit at the same time{peak}"
+        peak = f"tokens; activations {gib(run.activation_peak_gib)} (measured)"
+        yield "KV cache", number(run.kv_cache_tokens), peak
     facts = plan.facts(planned) if planned else ()
     yield from (tile for tile in facts if not (run and tile[0] == "memory"))  # it was measured
 
@@ -69,8 +69,8 @@ def tiles(findings: Findings, v: Verification | None) -> Iterator[tuple[str, str
 
 
 def what_changed(old: Findings, new: Findings, data: Sequence[Check] | None) -> Iterator[str]:
-    """First of the data, then of the answer."""
-    same = "the same by its lengths; the rows could not be compared" if data else "the same"
+    """Whether the data changed, then whether the answer did."""
+    same = "the same in length; the rows could not be compared" if data else "the same"
     moved = any(check.value is not None for check in data or ())
     state = "not compared" if data is None else "not the same" if moved else same
     yield f"From {old.folder} to {new.folder} the data is {state}."

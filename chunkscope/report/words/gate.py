@@ -1,4 +1,4 @@
-"""What is said of the gate's checks: limit and value, why it fails, what it rests on."""
+"""Sentences about the gate's checks: limit, value, reason and remedy."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -8,7 +8,7 @@ from chunkscope.console import printable
 from chunkscope.gating.check import UNITS, Check, GateResult
 from chunkscope.report.words import Template, named, sentence
 
-VALUES = {  # of a check that compares no numbers
+VALUES = {  # of checks without numbers
     "same": "unchanged",
     "new": "new: not in the profile",
     "this": "made from this {}",
@@ -41,7 +41,7 @@ def _rows_changed(added: int | None, removed: int | None, before: int, now: int)
     changed = min(added, removed)
     counts = {"changed": changed, "added": added - changed, "removed": removed - changed}
     parts = [f"{count:,} {what}" for what, count in counts.items() if count]
-    return f"{', '.join(parts) or 'none changed'} of {before:,} rows"
+    return f"{', '.join(parts)}{' of ' * bool(parts)}{before:,} rows"
 
 
 SENTENCES: dict[str, Template] = {
@@ -106,7 +106,7 @@ def failure(result: GateResult) -> str:
 
 
 def texts(check: Check) -> tuple[str, str]:
-    """What the budget asks for and what the artefacts say, by how they stand to each other."""
+    """The limit and the value as text, by the relation that is checked."""
     limit, value, relation = check.limit, check.value, str(check.relation)
     match relation:
         case "unchanged" | "made from":
@@ -124,7 +124,7 @@ def texts(check: Check) -> tuple[str, str]:
 
 
 def _numbers(check: Check) -> tuple[str, str]:
-    """Limit and value; two that differ never look the same."""
+    """Limit and value with enough digits to differ."""
     limit, value, unit = check.limit, check.value, UNITS[check.unit]
     if not isinstance(limit, int | float) or not isinstance(value, int | float):
         return unit.brief(limit) if isinstance(limit, int | float) else "", "not known"
@@ -141,7 +141,7 @@ def _setting(value: Any) -> str:
 
 
 def value_text(check: Check) -> str:
-    """The value, with what is to be said of it."""
+    """The value, with its reason in parentheses."""
     text = texts(check)[1]
     return f"{text} ({sentence(check.reason)})" if check.reason else text
 
@@ -157,6 +157,6 @@ def remedy(*checks: Check) -> Iterator[str]:
         yield f"{sentence(first.cause)}. Affected: {', '.join(names)}."
     if first.remedy:
         accepts = first.remedy.startswith(("cp ", "chunkscope gate "))
-        purpose = "The plan's settings" if " --emit " in first.remedy else "To make it anew"
+        purpose = "The plan's settings" if " --emit " in first.remedy else "To make it again"
         what = "it" if first.cause else named(names, 3)
         yield f"{f'To accept {what}' if accepts else purpose}: {first.remedy}"

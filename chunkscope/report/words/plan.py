@@ -1,4 +1,4 @@
-"""What is said of a plan, and of the models, GPUs and memory it rests on."""
+"""Sentences about a plan, and about the models, GPUs and memory behind it."""
 
 import re
 import shlex
@@ -16,8 +16,8 @@ from chunkscope.vllm.enums import Entry
 from chunkscope.vllm.footprint import Footprint
 from chunkscope.vllm.settings import Settings
 
-VARIATIONS = {  # by code: one case, and what it varies
-    "no_cpu_time": ("a CPU that takes no time", "CPU overhead"),
+VARIATIONS = {  # code: (the case, what varies)
+    "no_cpu_time": ("zero CPU overhead", "CPU overhead"),
     "second_draw": ("another sample", "the sample"),
     "longer_prompts": ("prompts 10 % longer", "lengths"),
     "shorter_prompts": ("prompts 10 % shorter", "lengths"),
@@ -37,7 +37,7 @@ ORIGINS = {"asked": "--max-output", "assumed": "assumed; set --max-output"}
 _TOKENIZER = re.compile(r" (?:-[tm] ?|--(?:tokenizer|model)[= ])('[^']*'|\S+)")
 STARTED = {"serve": "vllm serve", "llm": "vLLM's LLM class", "other": "vLLM's engine"}
 _SHARED = (
-    "[prefix?all prompts are taken to begin with the same {prefix} tokens|{share:%} of the prompt "
+    "[prefix?all prompts are assumed to share their first {prefix} tokens|{share:%} of the prompt "
     "tokens repeat the start of an earlier prompt][compared? (judged by {compared} prompts)]"
 )
 
@@ -52,7 +52,7 @@ def _weights(billions: float, kind: str, gpus: int, *, shares_experts: bool) -> 
 def _scaled(**differing: list[str]) -> str:
     pairs = ", ".join(f"{there}, not {here}" for there, here in differing.values())
     taken = "only its CPU times are used" if "model" in differing else "step times are scaled"
-    return f"the calibration is of {pairs}: {taken}"
+    return f"the calibration is for {pairs}: {taken}"
 
 
 def _unlike(nearest: str, least: float, most: float, **unlike: Any) -> str:
@@ -61,12 +61,13 @@ def _unlike(nearest: str, least: float, most: float, **unlike: Any) -> str:
     ends = dict.fromkeys((least, most))
     off = " to ".join(f"{share(abs(e))} too {'short' if e < 0 else 'long'}" for e in ends)
     return (
-        f"never measured: {', '.join(filter(None, missing))}. On one H200 with {nearest}, "
+        f"never measured: {', '.join(filter(None, missing))}; on one H200 with {nearest}, "
         f"predicted times were {off}" + ("; communication is assumed" if gpus else "")
     )
 
 
-ASSUMED = ("vllm_not_installed", "assumed_output", "gpu_unchecked")  # said in one line
+ASSUMED = ("vllm_not_installed", "assumed_output", "gpu_unchecked")  # joined in one line
+ACCURACY = "unlike_measured"  # how far predicted times were off: in the details
 SENTENCES: dict[str, Template] = {
     "vllm_not_installed": "vLLM {version} (newest known; none is installed)",
     "assumed_output": "{tokens} tokens in each answer (--max-output)",
@@ -79,12 +80,12 @@ SENTENCES: dict[str, Template] = {
     "read_cache": "let the requests read the prefix cache (prompt_logprob_start, vLLM 0.31 on)",
     "early_difference": "{dataset}: about {prompts:prompt} are the same except near the start "
     '("{text}", "{other}"); move that part to the end',
-    "better_order": "{dataset}: send prompts that begin alike one after the other",
+    "better_order": "{dataset}: send prompts with the same start one after the other",
     "repeated_rows": "{dataset}: {rows:,} rows repeat others; send each once, unless meant (avg@k)",
     "few_in_flight": "[harness?{harness}|The client] sends {concurrency:request} at once; send "
     "{enough} (lm-eval: num_concurrent or --batch_size, Inspect: --max-connections)",
     # arguments
-    "why_default_is_best": "default; no other value that was tried was faster",
+    "why_default_is_best": "default; no other value was faster",
     "why_gains": "{gain:+%} throughput, all flags together (simulated)",
     "why_gain_in_doubt": lambda best, gain, least, doubt, **_: (
         f"default; {as_written(best)} would gain {by(gain)}, but {by(least)} with "
@@ -92,7 +93,7 @@ SENTENCES: dict[str, Template] = {
     ),
     "why_too_little_gain": "default; {best} changes throughput by {gain:+%} (simulated)",
     "why_needed_max_num_batched_tokens": "the default {own} does not fit; {value} does (predicted)",
-    "why_keeps_limits": "for the limits (simulated); vLLM's default is {own}",
+    "why_keeps_limits": "keeps the limits (simulated)",
     "why_length_rule": "by the length rule",
     "why_threshold_ends_nothing": "the length rule's {threshold} tokens would split nothing",
     "why_needed_long_prefill_token_threshold": "the logits of larger chunks do not fit (predicted)",
@@ -108,20 +109,20 @@ SENTENCES: dict[str, Template] = {
     "shared_but_not_read": f"{_SHARED}, but likelihood requests do not read the prefix cache",
     "longest_first": "requests are sent longest first",
     "other_tokenizer": lambda tokenizer, name, command=(), **_: (
-        f"lengths are those of {tokenizer}; for exact ones: "
+        f"counted with {tokenizer}; exact lengths: "
         f"{_TOKENIZER.sub('', shlex.join(command)) or 'chunkscope analyze data/'} "
         f"--model {shlex.quote(name)}"
     ),
-    "measured_in_log": "memory is as measured in {log}, where it says so",
+    "measured_in_log": "memory figures of {log} replace the predicted ones",
     "replicas_wait": "replicas are simulated one by one, without waiting for each other",
     "unstretched": "vLLM's default context is {tokens} tokens; --max-model-len takes up to {limit}",
     "unmeasured_kv_cache": "a KV cache of {dtype} was never measured: costs are scaled by bytes",
     "window_hits": "prefix hits are those of full-attention layers: vLLM may find fewer",
     "no_window_hits": "no prefix hits are counted: no layer keeps all tokens",
     "states_not_aligned": "vLLM ends chunks at block borders to keep states: not simulated",
-    "off_is_lost": "vLLM {version} ignores chunked prefill off: prompts may still be split",
+    "off_is_lost": "vLLM {version} cannot switch chunked prefill off: prompts may still be split",
     "other_profile": "the plan was made from another profile",
-    "prompts_left_out": "{count:prompt} longer than max_model_len allows, left out",
+    "prompts_left_out": "left out: {count:prompt} too long for max_model_len",
     "trace_left_out": "left out: {count} of {of} requests, longer than max_model_len ({context})",
     "setting_left_out": "{setting} is left out: the longest request does not fit",
     # refusals
@@ -134,7 +135,7 @@ SENTENCES: dict[str, Template] = {
     "refused_below_one": "a size or a number of GPUs is below 1",
     "refused_replicas_need_serve": "data_parallel_size needs vllm serve",
     "refused_off_with_threshold": "chunked prefill is off, and a threshold would still chunk",
-    "refused_off_ignored": "vLLM {version} ignores chunked prefill off",
+    "refused_off_ignored": "vLLM {version} cannot switch chunked prefill off",
     "refused_unknown": "vLLM {version} does not know this argument",
     "refused_no_memory": lambda missing_gib, tp, full_tp, **_: (
         f"the model does not fit, {missing_gib:,.2f} GiB are missing per GPU: "
@@ -162,8 +163,8 @@ SENTENCES: dict[str, Template] = {
     # Models, GPUs and step times.
     "unknown_model_type": "model_type {name} is not known: its memory may be off",
     "unknown_quantization": "quantization {method} is not known: 16-bit weights assumed",
-    "vision_tower": "weights for images and sound are counted roughly, their activations are not",
-    "sliding_window": "{layers} layers attend to the last {tokens} tokens and keep KV for no more",
+    "vision_tower": "weights for images and sound are estimated, their activations left out",
+    "sliding_window": "{layers} layers attend to the last {tokens} tokens and keep only their KV",
     "chunks_kept": "vLLM before 0.14 keeps the KV of all tokens in those {layers} layers, too",
     "stateful_layers": "{layers} layers hold a state, not a KV cache[known?| (estimated)]",
     "unlike_measured": _unlike,
@@ -175,7 +176,7 @@ SENTENCES: dict[str, Template] = {
     "memory_experts": "{tokens} tokens x {kib:,.0f} KiB, which the experts' kernel keeps",
     "memory_sampler": "{requests} requests x {vocab} logits, beyond the activations",
     "memory_overhead": "CUDA context, buffers[several?, communication]",
-    "memory_cuda_graphs": "of {layers} layers[counted?|, outside this version's budget]",
+    "memory_cuda_graphs": "{layers} layers[counted?|, outside this version's budget]",
     "memory_logprobs": "prompt_logprobs: {tokens} tokens x {vocab} entries, outside vLLM's budget",
     "memory_left": "what is left: {tokens} tokens",
     "memory_total": "of {gib:.1f} GiB",
@@ -187,7 +188,7 @@ SENTENCES: dict[str, Template] = {
 
 
 def saving(one: Saving) -> str:
-    """What to change, and what that saves: tokens and time."""
+    """What to change, and how many tokens and how much time that saves."""
     saved = [f"{one.tokens:,} prompt tokens"] if one.tokens else []
     if one.hours is not None:
         how = "simulated" if one.simulated else "estimated"
@@ -205,21 +206,17 @@ def listed(settings: Settings, default: Settings | None = None) -> str:
 
 
 def is_broken(plan: Plan) -> bool:
-    """No setting keeps its limits: there is nothing to use."""
+    """Whether no setting keeps the limits."""
     return plan.advice.kind is AdviceKind.NO_SETTING
 
 
 def answer(plan: Plan) -> str:
-    return f"{advice(plan)}: {because(plan)}"
-
-
-def advice(plan: Plan) -> str:
-    """What to set, without a full stop: `because` goes on."""
+    """What to set, and why."""
     choice, needed = plan.advice, listed(plan.advice.needed)
     given = {n: v for n, v in choice.settings.given().items() if n in plan.settings.given()}
     sets = choice.kind is AdviceKind.SET and bool(given)  # not what vLLM does by itself then
-    asked = plan.settings.given().keys() - choice.needed.given().keys()
-    text = f"Keep vLLM's {'other ' if asked else ''}defaults"
+    fixed = plan.settings.given().keys() - choice.needed.given().keys()
+    text = f"Keep vLLM's {'other ' if fixed else ''}defaults"
     if sets:
         text = f"Set {listed(Settings.of(given), plan.default)}"
     if is_broken(plan):
@@ -228,15 +225,12 @@ def advice(plan: Plan) -> str:
         text = f"No setting that was tried keeps {' and '.join(map(str, plan.request.slo))} {sent}"
     elif needed:
         text += f"{', and' if sets else ', but'} {needed} is needed for vLLM to start"
-    if choice.basis is Basis.MODE:
-        return f"{text}, as --mode {plan.request.mode} asks"
-    if choice.basis is Basis.LENGTHS:
-        return f"By prompt lengths alone: nothing was simulated. {text}"
-    return text
+    text += f" (--mode {plan.request.mode})" * (choice.basis is Basis.MODE)
+    return f"{text}: {because(plan)}"
 
 
 def flags(plan: Plan) -> str:
-    """What is set, as it is written; nothing where the limits are broken."""
+    """The arguments as typed; empty if the limits are broken."""
     given = {} if is_broken(plan) else plan.settings.given()
     if plan.deployment.entry is Entry.LLM:
         return ", ".join(f"{name}={value!r}" for name, value in given.items())
@@ -244,12 +238,12 @@ def flags(plan: Plan) -> str:
 
 
 def lacking(plan: Plan) -> list[str]:
-    """The options without which nothing can be simulated."""
+    """The options that a simulation still needs."""
     return [name for name, v in (("--model", plan.model), ("--gpu", plan.gpu)) if v is None]
 
 
 def because(plan: Plan) -> str:
-    """What the advice brings, and what that rests on."""
+    """The second half of the answer: gain, basis and price of the advice."""
     choice, ours, default, gained = plan.advice, plan.run, plan.default_run, plan.advice.gain
     if choice.basis is Basis.MODE:
         if ours is None or default is None or ours is default:
@@ -258,9 +252,7 @@ def because(plan: Plan) -> str:
     if choice.basis is Basis.LENGTHS:
         without = " and ".join(lacking(plan))
         missing = f"without {without}" if without else "for a GPU of unknown speed"
-        cached = any(one.code == "shared_prefixes" for one in plan.notes)
-        rule = " The rule counts cached tokens, too." if cached else ""
-        return f"what pays is not known {missing}.{rule}"
+        return f"by prompt lengths alone, as nothing is simulated {missing}."
     if is_broken(plan):
         rate = f"About {per_second(choice.rate)} would do" if choice.rate else "No lower rate helps"
         gpus = f"; {plan.request.arrivals} needs about {choice.gpus} GPUs" if choice.gpus else ""
@@ -269,41 +261,46 @@ def because(plan: Plan) -> str:
         return f"with vLLM's default, {state} (simulated). {rate}{gpus}.{needs}"
     doubt = VARIATIONS.get(choice.doubt or "", ("",))[0]
     if plan.request.slo and choice.kind is AdviceKind.KEEP:
-        return f"with them {limit_state(default)} (simulated)."
+        return f"{limit_state(default)} (simulated)."
     figure = TTFT_P95 if (is_open := plan.request.is_open) else ITL_MAX
     costs = [figure.value(run.figures) or 0.0 if run else 0.0 for run in (default, ours)]
     price = f" The {figure.title} grows from {' to '.join(map(seconds, costs))}."
-    is_told = figure.promise in {limit.name for limit in plan.request.slo}
-    price = price if 0 < 1.5 * costs[0] <= costs[1] and not is_told else ""
+    is_limited = figure.promise in {limit.name for limit in plan.request.slo}
+    price = price if 0 < 1.5 * costs[0] <= costs[1] and not is_limited else ""
     if plan.request.slo:
         gain = f"{by(choice.gain)} throughput, and " if choice.gain and not is_open else ""
         unless = f", though not with {doubt}" if doubt and not choice.least_gain else ""
-        beside = f"{unless}; with vLLM's default {limit_state(default)} (simulated).{price}"
-        return f"{gain}{limit_state(ours)}{beside}"
+        is_kept = default and default.slo and default.slo.is_met
+        default_state = "" if is_kept else f"; with vLLM's default {limit_state(default)}"
+        return f"{gain}{limit_state(ours)}{unless}{default_state} (simulated).{price}"
     if choice.kind is AdviceKind.KEEP:
-        if choice.alternative is None or choice.gain is None or choice.gain < 0.001:
-            return "no other setting that was tried is clearly faster (simulated)."
-        best = f"{listed(choice.alternative)}, {by(choice.gain)}"
-        if doubt:
-            return f"the next best ({best}) may not pay: {by(choice.least_gain)} with {doubt}."
-        return f"no other setting is more than 3 % faster (best: {best}, simulated)."
+        if doubt and choice.alternative:
+            gains = f"{by(choice.gain)}, but {by(choice.least_gain)} with {doubt}"
+            return f"{listed(choice.alternative)} may not pay ({gains}; simulated)."
+        return "no other setting is more than 3 % faster (simulated)."
     worst = f", at least {by(choice.least_gain)} with {doubt}" if doubt else ""
-    gain = f"{by(gained)} throughput over" if round(gained or 0, 3) else "as fast as"
-    return f"{gain} vLLM's default{worst} (simulated).{price}"
+    return f"{throughput(gained)}{worst} (simulated).{price}"
+
+
+def throughput(gain: float | None) -> str:
+    """`+13 % throughput over vLLM's default`, or against it, or as fast."""
+    if not round(gain or 0.0, 3):
+        return "as fast as vLLM's default"
+    return f"{by(gain)} throughput {'over' if (gain or 0) > 0 else 'against'} vLLM's default"
 
 
 def limit_state(run: SimulatedRun | None, *, at_a_rate: bool = True) -> str:
-    """`itl_p99 is 31.0 ms of 50.0 ms allowed`, or by how much it is broken."""
+    """`itl_p99 is 31.0 ms, within the limit of 50.0 ms`, for the tightest limit."""
     if run is None or run.slo is None:
         return "it does not run"
     limit = run.slo.tightest
     if (value := run.slo.found_of(limit)) is None:  # one token has no gap
         return f"{limit.name} does not apply"
-    allowed, found = TTFT_P95.unit.write_both(limit.seconds, value)
+    allowed, value_text = TTFT_P95.unit.write_both(limit.seconds, value)
     if at_a_rate and run.backlog is not None and run.backlog.grows:
         return "requests come faster than they are served"
-    kept = f" of {allowed} allowed" if run.slo.is_met else f", over the limit of {allowed}"
-    return f"{limit.name} is {found}{kept}"
+    side = "within" if run.slo.is_met else "over"
+    return f"{limit.name} is {value_text}, {side} the limit of {allowed}"
 
 
 # -- what it rests on ----------------------------------------------------------------------------
@@ -324,7 +321,7 @@ def where(model: str, gpu: str | None, gpus: int = 1) -> str:
 
 
 def setup(plan: Plan) -> str:
-    """What it was planned for: model, machine, version, requests."""
+    """Model, machine, version and requests of the plan."""
     started = "" if plan.deployment.entry == "serve" else f", {STARTED[plan.deployment.entry]}"
     outputs = []
     for origin in dict.fromkeys(output.origin for output in plan.outputs):
@@ -338,12 +335,13 @@ def setup(plan: Plan) -> str:
     prompts = plural(plan.refused.of, "prompt") + sent
     model, gpu = plan.model.load_name if plan.model else "Any model", plan.gpu
     place = where(model, gpu.title if gpu else None, plan.effective.parallel.gpus)
+    place += " (never measured)" * any(one.code == ACCURACY for one in plan.notes)
     known = " (newest known)" * any(one.code == "vllm_not_installed" for one in plan.notes)
     return f"{place}, vLLM {plan.release.text}{known}{started}, {prompts}, {'; '.join(outputs)}"
 
 
 def facts(plan: Plan) -> Iterator[tuple[str, str, str]]:
-    """What the run takes: a label, a figure, what it means. What is not known is left out."""
+    """Label, figure and explanation of each known key figure."""
     if plan.cost is not None:
         yield "time", *_time(plan, plan.cost)
     if (memory := plan.memory) is not None:
@@ -352,9 +350,13 @@ def facts(plan: Plan) -> Iterator[tuple[str, str, str]]:
             f"KV cache {memory.kv_cache_gib:.1f} ({memory.kv_cache_tokens:,} tokens)"
         )
         yield "memory", f"{memory.requested_gib:.1f} GiB", parts
+    # The LLM class has all requests at once.
     many = plan.requests_in_flight if plan.deployment.entry is Entry.SERVE else None
-    asked = plan.request.is_open or plan.request.concurrency  # the LLM class has all at once
-    if many and memory and not (asked or is_broken(plan)):
+    if (
+        many
+        and memory
+        and not (plan.request.is_open or plan.request.concurrency or is_broken(plan))
+    ):
         yield "concurrency", f"{many:,}", "send at least this many at once"
     if (chunks := plan.chunks).prompts and chunks.size is not None:
         yield "chunked", share(chunks.share), f"of the prompts are over {chunks.size:,} tokens"
@@ -368,7 +370,7 @@ def facts(plan: Plan) -> Iterator[tuple[str, str, str]]:
 
 
 def _time(plan: Plan, cost: Cost) -> tuple[str, str]:
-    """How long it takes; how sure that is, and what it costs."""
+    """The time; its range and price."""
     hours = (cost.hours, cost.least_hours, cost.most_hours)
     usual, least, most = (seconds(3_600 * hour, like=3_600 * cost.hours) for hour in hours)
     varied = ", ".join(dict.fromkeys(VARIATIONS[code][1] for code in cost.varied))
@@ -394,20 +396,21 @@ def after_plan(plan: Plan) -> str:
 
 
 def tried_name(plan: Plan, run: SimulatedRun) -> str:
-    return NAMES[run.setting] if run in (plan.run, plan.default_run) else "next best"
+    other = None if run in (plan.run, plan.default_run) else plan.advice.alternative
+    return listed(other) if other else NAMES[run.setting]
 
 
 def cautions(plan: Plan) -> Iterator[str]:
-    """Of how many requests the simulations are, where that is not all; and the plan's notes."""
+    """The size of the sample, if not all requests were simulated; the plan's notes."""
     total = plan.refused.of - plan.refused.prompts
     if plan.tried and (sent := plan.tried[0].requests) < total:
-        yield f"the table is of a sample, {sent:,} of {total:,} requests"
-    said = ASSUMED[: 1 + all(o.origin != "task" for o in plan.outputs)]  # where `setup` says it
-    yield from told([one for one in plan.notes if one.code not in said])
+        yield f"the table shows a sample: {sent:,} of {total:,} requests"
+    shown = ASSUMED[: 1 + all(o.origin != "task" for o in plan.outputs)]  # `setup` says these
+    yield from phrases([one for one in plan.notes if one.code not in (*shown, ACCURACY)])
 
 
-def told(notes: Sequence[Note]) -> list[str]:
-    """A sentence for each; what is assumed in one."""
+def phrases(notes: Sequence[Note]) -> list[str]:
+    """A sentence for each note; one for all assumptions."""
     assumed = ", ".join(sentence(one) for one in notes if one.code in ASSUMED)
     others = [sentence(one) for one in notes if one.code not in ASSUMED]
     return [f"assuming {assumed}", *others] if assumed else others

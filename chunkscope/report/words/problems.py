@@ -1,4 +1,4 @@
-"""What is wrong with data: the reason of a bad row, or why a dataset failed, and what to do."""
+"""Sentences about bad rows and datasets that failed, with hints."""
 
 from chunkscope.artefacts.note import Note
 from chunkscope.report.words import sentence
@@ -66,9 +66,9 @@ SENTENCES = {
     "another_size": "{path} has another size on the node that counts it",
 }
 
-# By the cause, where there is one, or else by code.
+# By cause, if there is one, else by code.
 HINTS = {
-    "only_results": "name the samples_*.jsonl beside it; lm-eval writes them with --log_samples",
+    "only_results": "name the samples_*.jsonl next to it; lm-eval writes them with --log_samples",
     "no_samples": "was it run with --no-log-samples?",
     "system": "see `ls -l {path}`",
     "damage": "is it cut off, damaged or a Git LFS pointer? Fetch or write it again",
@@ -100,16 +100,16 @@ HINTS = {
     "no_chat_template": "give --chat-template FILE, or count texts: --field 'messages[].content'",
     "template_not_jinja": "give another one with --chat-template FILE",
     "no_default_template": "give one with --chat-template FILE",
-    "worker_died": "was it out of memory? See `ray logs`, and count this file by itself",
+    "worker_died": "was it out of memory? See `ray logs`, and count this file alone",
 }
 
 
 def message_and_hint(problem: Note) -> tuple[str, str | None]:
-    """As an error says it: with the fields to choose from, where that is the question."""
+    """The text of an error, with a list of fields if one has to be chosen; and the hint."""
     message, values = sentence(problem), problem.values
     if isinstance(fields := values.get("field_table"), list):
         more = [f"... and {values['more']} more"] if values["more"] else []
         message += "\n  ".join(("\nthe fields are:", *map(str, fields or ["none"]), *more))
-    reason = getattr(values.get("reason"), "code", "")  # of all bad rows the first one's
+    reason = getattr(values.get("reason"), "code", "")  # why the first row is bad
     hint = HINTS.get(str(values.get("cause", reason))) or HINTS.get(problem.code)
     return message, hint and hint.format(**values)

@@ -1,14 +1,14 @@
-"""What is said of runs, simulated and measured: what to do, why, for what, how sure that is."""
+"""Sentences about simulated and measured runs: answer, reason, setup, method."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from chunkscope.artefacts.figures import BY_KEY, ITL_MAX, ITL_P99, MAKESPAN, TTFT_P95, Figure
-from chunkscope.artefacts.numbers import by, change, per_second, plural, seconds, share
+from chunkscope.artefacts.numbers import change, per_second, plural, seconds, share
 from chunkscope.planning.plan import Plan
 from chunkscope.reference.demo import Demonstration
 from chunkscope.report.words import Template, capital, sentence
-from chunkscope.report.words.plan import NAMES, limit_state, listed, where
+from chunkscope.report.words.plan import NAMES, limit_state, listed, throughput, where
 from chunkscope.simulation.result import SimulatedRun, Simulation
 from chunkscope.verification.outputs import is_noise
 from chunkscope.verification.result import DEFAULT, PLAN, Conclusion, EngineKind, Run, Verification
@@ -18,8 +18,8 @@ from chunkscope.vllm.settings import Settings
 SHORT = {"time": MAKESPAN, "first token p95": TTFT_P95, "gap p99": ITL_P99, "longest gap": ITL_MAX}
 MOST_WORSE = 3  # figures that got worse, in a sentence
 SHORT_WAIT = replace(TTFT_P95, key="short.ttft_s.mean")
-WORTH = 0.03  # a smaller difference in time is no difference
-WAITS = 1.15  # times what the GPU computes: from there on the run waits for the host
+WORTH = 0.03  # a smaller difference in time is a tie
+WAITS = 1.15  # times the GPU's own time: from here on the run waits for the host
 HOST_SPREAD = (-0.18, 0.29)  # of such runs from their median (reports/h200/qwen2.5-1.5b-mixed)
 
 SENT = {
@@ -30,7 +30,7 @@ SENT = {
 }
 
 SENTENCES: dict[str, Template] = {
-    "off_is_ignored": "vLLM {vllm} ignores chunked prefill off for generative models",
+    "off_is_ignored": "vLLM {vllm} cannot switch chunked prefill off for generative models",
     "context_too_short": "max_model_len is {max_model_len}, the longest request {longest} tokens",
     "engine_silent": "no answer and no line in its log for {seconds:,.0f} s while {phase}",
     "engine_out_of_memory": "out of memory while {phase}: {detail}",
@@ -41,9 +41,9 @@ SENTENCES: dict[str, Template] = {
     "server_failed": "the server {detail} (while {phase}, {answered} of {sent} answered)",
     "server_timeout": "no end after {seconds:g} s (while {phase}, {answered} of {sent} answered)",
     "requests_trickled_in": "the first steps ran while requests were still being sent",
-    "prefix_cache_not_emptied": "the prefix cache was not emptied: hits may be of earlier repeats",
+    "prefix_cache_not_emptied": "the prefix cache was not emptied: earlier repeats may give hits",
     "kv_tokens_are_blocks": "KV cache tokens are blocks x block size: too many for a hybrid model",
-    "answers_not_counted": "{answers} answers lack a token count: each piece of the stream is one",
+    "answers_not_counted": "{answers} answers lack a token count: each piece of a stream is one",
     "answers_ended_early": "{answers} of {of} answers ended before the length asked for",
     "texts_sent_again": "every repeat sends the same texts: a prefix cache may have them",
     "server_is_shared": "the server finished {finished} requests, {sent} were sent: others use it, "
@@ -57,7 +57,7 @@ SENTENCES: dict[str, Template] = {
 
 
 def run_name(run: SimulatedRun | Run) -> str:
-    """`the plan (vLLM's default)`, or the arguments that tell a setting of a sweep apart."""
+    """`the plan (vLLM's default)`; for a setting of a sweep its arguments."""
     names = [NAMES.get(name, name) for name in (run.setting, *run.same_as)]
     if not run.setting and isinstance(run, SimulatedRun):
         most = run.settings.long_prefill_token_threshold
@@ -84,25 +84,26 @@ def simulated_answer(simulation: Simulation) -> str:
         return _best_rate(simulation.runs)
     if simulation.is_sweep:
         return _best_of_sweep(simulation)
-    name, beside = capital(run_name(first)), ""
+    name = capital(run_name(first))
     other = next((run for run in others if "default" in (run.setting, *run.same_as)), None)
     if first.slo:
-        beside = f"; with vLLM's default {limit_state(other)}" if other else ""
-        return f"{name}: {limit_state(first)}{beside} (simulated)."
+        comparison = f"; with vLLM's default {limit_state(other)}" if other else ""
+        return f"{name}: {limit_state(first)}{comparison} (simulated)."
     axis = MAKESPAN if first.backlog is None else TTFT_P95  # arrivals decide the other
     ours = axis.value(first.figures) or 0.0
+    text = f"{name}: {axis.title} {seconds(ours)}"
     if other is not None:
         theirs = axis.value(other.figures) or 0.0
-        gain = f"{by(theirs / ours - 1)} throughput over"  # as the plan says it
-        beside = gain if axis is MAKESPAN else f"{change(theirs, ours)} against"
+        gain = f"{change(theirs, ours)} against vLLM's default"
+        gain = throughput(theirs / ours - 1) if axis is MAKESPAN else gain
         if abs(ours - theirs) < WORTH * theirs:
-            beside = f"within {share(WORTH)} of"
-        beside = f", {beside} vLLM's default"
-    return f"{name}: {axis.title} {seconds(ours)}{beside} (simulated)."
+            gain = f"within {share(WORTH)} of vLLM's default"
+        text += f", {gain}"
+    return f"{text} (simulated)."
 
 
 def _best_rate(runs: Sequence[SimulatedRun]) -> str:
-    """Which setting sustains most; the first, vLLM's default, unless another does by WORTH."""
+    """The setting with the highest rate; vLLM's default if no other is better by WORTH."""
     rates = {run: run.rate.rate_per_s for run in runs if run.rate and run.rate.rate_per_s}
     if not rates:
         broken = sorted({run.rate.breaks for run in runs if run.rate and run.rate.breaks})
@@ -114,15 +115,15 @@ def _best_rate(runs: Sequence[SimulatedRun]) -> str:
     others = "; no other setting sustains 3 % more" if best is default else others
     name = listed(best.settings.changed_from(runs[0].settings)) or run_name(runs[0])
     name = NAMES["default"] if best is default else name
-    holds = f"{'keeps the limits' if best.slo else 'lets no queue grow'} up to"
+    holds = f"{'keeps the limits' if best.slo else 'serves'} up to"
     return f"{capital(name)} {holds} {per_second(rates[best])} (simulated){others}."
 
 
 def _best_of_sweep(simulation: Simulation) -> str:
-    """The fastest setting, and the one with the shortest gaps, of those that keep the limits."""
+    """The fastest and the smoothest of the settings that keep the limits."""
     kept = [run for run in simulation.runs if not run.slo or run.slo.is_met]
     none = "" if kept else "No setting that was tried keeps the limits. "
-    fastest = "Fastest that keeps the limits" if kept and kept[0].slo else "Fastest"
+    fastest = "Fastest within the limits" if kept and kept[0].slo else "Fastest"
     is_open, runs = simulation.runs[0].backlog is not None, kept or simulation.runs
     axes = ("first token p95", "gap p99") if is_open else ("time", "longest gap")
     points = [([SHORT[axis].value(run.figures) or 0.0 for axis in axes], run) for run in runs]
@@ -148,7 +149,7 @@ def simulated_setup(simulation: Simulation) -> str:
 
 
 def observations(simulation: Simulation) -> Iterator[str]:
-    """Overload, waiting for the CPU."""
+    """Notes on overload and on waiting for the CPU."""
     first, runs = simulation.runs[0], simulation.runs
     grows = [run_name(run) for run in runs if run.backlog and run.backlog.grows]
     if grows:
@@ -181,7 +182,7 @@ def _reason(run: Run) -> str:
 
 
 def measured_answer(v: Verification) -> str:
-    """What to do after measuring."""
+    """The verdict: which setting to use, by which figure."""
     if v.measured is EngineKind.DEMO:
         means = sorted((value(run, SHORT_WAIT) or 0.0, run.setting) for run in v.runs)
         ends = [f"{seconds(mean)} {name}" for mean, name in dict.fromkeys((means[-1], means[0]))]
@@ -195,7 +196,7 @@ def measured_answer(v: Verification) -> str:
         return f"The plan does not run: {_reason(plan)}{best}."
     if judged.conclusion is Conclusion.USE_ANOTHER and use is not None:
         sets = listed(Settings.of(arguments(use))) or "vLLM's defaults"
-        return f"Use {sets} instead of the plan: {_beside(use, plan, goal)}"
+        return f"Use {sets} instead of the plan: {_compared(use, plan, goal)}"
     if judged.conclusion is Conclusion.DROP_FLAGS and use is not None:
         tie = f"a tie, {_figure(goal, plan)} with it, {_shown(goal, use)} without (measured)"
         return f"Leave out {' and '.join(judged.drop)}: {tie}."
@@ -204,12 +205,12 @@ def measured_answer(v: Verification) -> str:
         needed = f" with {listed(plan.settings)}" if plan.settings.given() else ""
         return f"Keep vLLM's defaults{needed}: {_figure(goal, plan)}{others} (measured)."
     if default is not None and default.ok:
-        return f"Keep the plan: {_beside(plan, default, goal)}"
+        return f"Keep the plan: {_compared(plan, default, goal)}"
     return f"Keep the plan: {_figure(goal, plan)} (measured; vLLM's default was not)."
 
 
 def worse(v: Verification) -> Iterator[str]:
-    """What that costs."""
+    """The figures that get worse with it."""
     use, other = v.run(v.verdict.use) if v.verdict else None, v.run(DEFAULT) or v.run(PLAN)
     figures = worse_figures(use, other) if use and other and use is not other else []
     parts = [f"{_figure(one, use)} instead of {_shown(one, other)}" for one in figures[:MOST_WORSE]]
@@ -217,7 +218,7 @@ def worse(v: Verification) -> Iterator[str]:
         yield f"Worse: {', '.join(parts)}."
 
 
-def _beside(run: Run, other: Run, goal: Figure) -> str:
+def _compared(run: Run, other: Run, goal: Figure) -> str:
     by = change(value(other, goal), value(run, goal))
     part = f"{by}, measured" if by else "measured"
     return f"{_figure(goal, run)} instead of {_shown(goal, other)} with {run_name(other)} ({part})."
@@ -244,7 +245,7 @@ def measured_on(v: Verification) -> str:
 
 def circumstances(v: Verification) -> tuple[str, ...]:
     work, vllm = v.workload, v.machine.vllm if v.machine else None
-    dummy = "random weights (times and memory are real, answers are not)" if v.model.dummy else ""
+    dummy = "random weights (answers mean nothing)" if v.model.dummy else ""
     sent = f"greedy sampling, {sent_when(work.arrivals, work.concurrency)}"
     repeats = f"median of {plural(v.repeats, 'repeat')}" if v.repeats > 1 else ""
     requests, engine = plural(len(work.requests), "request"), f"vLLM {vllm}" if vllm else ""
@@ -263,22 +264,22 @@ def method(v: Verification) -> str:
 
 
 def outputs(v: Verification) -> Iterator[str]:
-    """Of `--check-outputs`; nothing where no answers were compared."""
+    """How many answers are equal; nothing without `--check-outputs`."""
     for run in v.runs:
-        own, reference = run.outputs, v.run(run.outputs.reference if run.outputs else None)
-        if own is None or own.equal is None or reference is None or reference.outputs is None:
+        ours, reference = run.outputs, v.run(run.outputs.reference if run.outputs else None)
+        if ours is None or ours.equal is None or reference is None or reference.outputs is None:
             continue
-        again = min(own.again, reference.outputs.again)
-        noise = ", so batching explains it" if is_noise(own, reference.outputs) else ""
-        noise = "; random weights, so rounding decides" if v.model.dummy else noise
+        again = min(ours.again, reference.outputs.again)
+        noise = ", so batching explains it" if is_noise(ours, reference.outputs) else ""
+        noise = "; with random weights rounding decides" if v.model.dummy else noise
         yield (
-            f"{run.setting}: {share(own.equal)} of {len(own.answers):,} answers "
+            f"{run.setting}: {share(ours.equal)} of {len(ours.answers):,} answers "
             f"equal those of {reference.setting}, {share(again)} when sent again{noise}."
         )
 
 
 def measured_elsewhere(plan: Plan, v: Verification) -> Iterator[str]:
-    """Where the plan was made for another model, vLLM or GPU than was measured."""
+    """How model, vLLM and GPU of the measurement differ from the plan's."""
     machine, model = v.machine, plan.model
     names = (model.load_name, model.name) if model and v.measured is EngineKind.VLLM else ()
     if names and v.model.name not in names:
@@ -291,7 +292,7 @@ def measured_elsewhere(plan: Plan, v: Verification) -> Iterator[str]:
 
 
 def demo_setup(demo: Demonstration) -> Iterator[str]:
-    """The requests, and whether chunks changed their answers."""
+    """The demo's requests, and whether chunks changed their answers."""
     model = demo.measured.model
     lengths = [len(request.prompt) for request in demo.requests]
     long = [tokens for tokens in lengths if tokens > demo.measured.workload.long_over]
@@ -303,6 +304,6 @@ def demo_setup(demo: Demonstration) -> Iterator[str]:
         f"{len(lengths) - len(long) - early} short ones behind them."
     )
     same, total = demo.same_answers, len(demo.requests)
-    apart = f"; by rounding, logits differ by up to {demo.logits_apart:.2g}"
+    apart = f"; rounding changed logits by up to {demo.logits_apart:.2g}"
     many = f"All {total}" if same == total else f"{same} of {total}"
     yield f"{many} answers are the same{', token by token' if same == total else apart}."
