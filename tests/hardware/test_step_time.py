@@ -95,7 +95,7 @@ def test_the_times_of_each_kind_of_model(model, changed, gpu, spread, times):
     assert found == pytest.approx(times, rel=2e-4)
 
 
-# -- small steps, shared beginnings, windows, experts -------------------------------------------------------
+# -- small steps, shared beginnings, windows, experts ------------------------------------------
 
 
 def small_steps(fewest: int, most: int):
