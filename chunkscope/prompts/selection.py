@@ -157,6 +157,9 @@ _PAIRS = {
     "requesttokens": "responsetokens",
     "prompttokens": "completiontokens",
     "inputtokens": "outputtokens",
+    "inputtokencount": "outputtokencount",
+    "prompttokencount": "candidatestokencount",  # Gemini's
+    "tokensprompt": "tokenscompletion",
     "promptlen": "outputlen",
     "prompttokenids": "outputtokenids",
     "inputids": "outputids",
@@ -223,17 +226,12 @@ def trace_length(value: Any, name: str) -> int:
 
 
 class Prompts(NamedTuple):
-    """What a chunk of records became: lists of the same length, without the bad rows.
-
-    `items` holds texts, conversations, lengths or requests, `outputs` texts or lengths (None where
-    a row has none), or is None when no output is known of. `blocks` holds the numbers by which a
-    trace names the blocks of each prompt, where it does.
-    """
+    """What a chunk of records became: lists of the same length, without the bad rows."""
 
     positions: list[int]
-    items: list[Any]
-    outputs: list[Any] | None
-    blocks: list[list[int]] | None = None
+    items: list[Any]  # texts, conversations, lengths or requests
+    outputs: list[Any] | None  # texts or lengths, None where a row has none; None: nothing is known
+    blocks: list[list[int]] | None = None  # of a trace: the numbers of each prompt's blocks
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -359,9 +357,7 @@ def template_of(parts: Sequence[Part]) -> Selection:
     return Selection(kind="text", label="template", paths=fields, prompt=prompt)
 
 
-def chat_of(
-    path: FieldPath, vllm: chat.Release = chat.NEWEST, uncounted: Sequence[Note] = ()
-) -> Selection:
+def chat_of(path: FieldPath, vllm: chat.Release, **more: Any) -> Selection:
     # What holds the messages: of `question[0]` the record, of `body.messages` the body.
     keys = [place for place, step in enumerate(path.steps) if isinstance(step, str)]
     holder = FieldPath(path.steps[: keys[-1]]) if keys else None
@@ -384,7 +380,7 @@ def chat_of(
         paths=(path, *(FieldPath((name,)) for name in beside)),
         prompt=prompt,
         is_plain=len(path.steps) == 1,
-        uncounted=tuple(uncounted),
+        **more,
     )
 
 

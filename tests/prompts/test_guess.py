@@ -121,6 +121,21 @@ SETS: dict[str, tuple[Callable[[int], Row], str, tuple[str, ...]]] = {
             "choices": [{"text": "a leg", "label": "A"}, {"text": "a bone", "label": "B"}]}},
         "question.stem", ("choices_uncounted question.choices",),
     ),
+    "CoQA as published": (
+        lambda n: {"story": LONG, "questions": [{"input_text": f"When is {n}?", "turn_id": 1}] * 2,
+                   "answers": [{"input_text": "in 1475", "span_text": "formally in 1475"}] * 2},
+        "story + questions.input_text, each of questions", (),
+    ),
+    "NarrativeQA without a document": (
+        lambda n: {"context": LONG, "question": {"text": f"Who is {n}?"}},
+        "question.text", ("left_out --field=context --field=question.text",),
+    ),
+    "RepoBench": (
+        lambda n: {"context": [{"path": "a.py", "snippet": CODE}], "all_code": CODE * 3,
+                   "import_statement": f"from a import b{n}", "cropped_code": CODE[:60]},
+        "import_statement", ("left_out --field=context[].snippet --field=cropped_code "
+                             "--field=import_statement",),
+    ),
     "LongBench v2": (
         lambda n: {"_id": f"66f36490821e{n}", "question": f"What is {n}?", "context": LONG}
         | {f"choice_{letter}": "one" for letter in "ABCD"},
@@ -157,6 +172,9 @@ def in_short(note: Note) -> str:
     return " ".join((note.code, *(values.get("use") or values.get("field") or [values["fields"]])))
 
 
+GEMINI = [{"role": "user", "parts": [{"text": "Why?"}]}]
+CALL = {"type": "function_call", "call_id": "1", "name": "f", "arguments": "{}"}
+RESULT = {"type": "function_call_output", "call_id": "1", "output": "20 C"}
 SHARE_GPT, LANG_CHAIN = [{"from": "Human", "value": "x"}], [{"type": "human", "content": "x"}]
 LENGTHS = {"input_length": 1, "output_length": 2}
 QASPER = {"abstract": "It is.", "full_text": [{"paragraphs": ["It is so.", "It is not."]}]}
@@ -184,6 +202,9 @@ SQUAD = "paragraphs.context + paragraphs.qas.question, each of paragraphs, parag
         ({"id": "1", "conversations": SHARE_GPT}, "chat", "conversations (chat)"),
         ({"inputs": {"messages": LANG_CHAIN}}, "chat", "inputs.messages (chat)"),
         ({"prompt": CHAT, "question": "x"}, "chat", "prompt (chat)"),
+        ({"conversations": ["Why is it so?", "By it."]}, "chat", "conversations (chat)"),
+        ({"request": {"contents": GEMINI}}, "chat", "request.contents (chat)"),
+        ({"input": [*CHAT, CALL, RESULT]}, "chat", "input (chat)"),
         ({"prompt": str(CHAT * 2).replace("}, {", "}\n {")}, "chat", "prompt (chat)"),
         ({"prompt": str([CHAT[0] | {(1,): 2}])}, "text", "prompt"),
         ({"prompt": r"[{'role': 'user', 'content': '\d'}]"}, "chat", "prompt (chat)"),
@@ -195,6 +216,10 @@ SQUAD = "paragraphs.context + paragraphs.qas.question, each of paragraphs, parag
         ({"cluster": "A b", "turns": [{"content": "How is it?"}]}, "text", "turns[0].content"),
         ({"timestamp": 3, "prompt_token_ids": [1]}, "lengths", "prompt_token_ids (lengths)"),
         ({"a": {"usage": {"prompt_tokens": 5}}}, "lengths", "a.usage.prompt_tokens (lengths)"),
+        ({"u": {"promptTokenCount": 5}}, "lengths", "u.promptTokenCount (lengths)"),
+        ({"id": 3, "input_token_count": 5}, "lengths", "input_token_count (lengths)"),
+        ({"id": 3, "tokens_prompt": "5"}, "lengths", "tokens_prompt (lengths)"),
+        ({"k\ud800": "a b"}, "text", "k?"),
         (
             {"errors": ["a"], "input_lens": [5]},
             "lengths",
@@ -288,10 +313,13 @@ def test_alpaca_rows_may_have_no_input() -> None:
         ([{"train": [{"question": LONG, "context": LONG}] * 2, "test": [{"question": "Why?"}],
            "tags": [{"name": "a b"}]}], "--field train.question --each train"),
         ([{"say": "a b", "data": {"rows": [{"q": LONG}]}}], "--field data.rows.q --each data.rows"),
+        ([{"runs": [{"sent": {"ok": [{"prompt": LONG, "output": LONG}] * 2}}] * 2}],
+         "--field runs.sent.ok.prompt --each runs --each runs.sent.ok"),
         ([{"error": "The set does not exist, or not for you."}], "--field error"),
         ([{"generated_texts": [LONG], "errors": ["It is gone."]}] * 2, "--field 'errors[]'"),
     ],
-    ids=["NoLiMa", "tau2", "preferences", "MT-Bench-101", "splits", "rows", "a refusal", "bench"],
+    ids=["NoLiMa", "tau2", "preferences", "MT-Bench-101", "splits", "rows", "nested", "error",
+         "bench"],
 )  # fmt: skip
 def test_what_cannot_be_guessed_comes_with_the_likely_options(rows: list[Any], likely: str) -> None:
     with pytest.raises(InputError) as caught:
@@ -304,6 +332,8 @@ def test_ids_hashes_and_names_of_files_are_never_the_prompt() -> None:
     for value in (*ids.split(), "2024-05-01 12:00:00"):
         with pytest.raises(InputError):
             choose({"environment": value, "n": 3})
+    with pytest.raises(InputError):
+        choose({"problem": "AuT0T9pcQZ=" * 10, "answer": "QQjZ0Q=="})  # BrowseComp's: encrypted
     for name in ("text", "input", "document", "prompt"):
         rows = [{name: f"file_{n}.txt", "words": f"A paragraph, number {n}."} for n in range(5)]
         assert choose(*rows).label == "words"

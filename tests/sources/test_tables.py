@@ -35,6 +35,18 @@ def test_quoted_cells_may_hold_newlines_and_positions_are_where_rows_start():
     assert (result.positions, result.unit) == ([2, 5], "line")
 
 
+def test_a_backslash_before_a_quote_is_spark_s_way_and_else_text():
+    written = 'question,answer\n"a \\"b\\", c",\\frac\n"\\",x\n"d",y\n'
+    assert read_bytes("x.csv", written.replace('"\\",x', '"\\"",x')).records == [
+        {"question": 'a "b", c', "answer": "\\frac"},
+        {"question": '"', "answer": "x"},
+        {"question": "d", "answer": "y"},
+    ]
+    doubled = '"{""a"": ""\\""b\\""""}",x\n'
+    (record,) = read_bytes("x.csv", f"question,answer\n{doubled}").records
+    assert record["question"] == '{"a": "\\"b\\""}'
+
+
 @pytest.mark.parametrize(
     "data",
     [
