@@ -526,7 +526,8 @@ class _Guess:
         beside = [path.steps[:1], *((name,) for name in chat.ROW_FIELDS)]
         more, notes = self._companions([path], beside, is_chat=True)
         uncounted += [_left_out(path.text, more, [f"{path.text}|json"])] if more else []
-        lists, path = _lists_in(path.steps), _of_one(path.steps, path.steps)
+        lists = _lists_in(path.steps)
+        path = _of_one(path.steps, path.steps) if lists else path
         return chat_of(path, self.vllm, uncounted=uncounted, lists=lists, notes=notes)
 
     def _texts(self, *fields: Steps) -> Iterator[Candidate]:
