@@ -45,7 +45,7 @@ _MEDIA_PARTS = {
 }
 _CONTENTS = ("content", "value", "text", "parts", "system_prompt")  # where a message has its text
 # Under these names rows have their tools; the function-calling leaderboard says `function`.
-TOOL_FIELDS = ("tools", "functions", "function")
+TOOL_FIELDS = ("tools", "functions", "function", "available_tools")
 # Row-level fields that change what is rendered.
 _PASSED_ON = ("documents", "add_generation_prompt", "reasoning_effort")
 # What goes before messages without one.
@@ -174,6 +174,8 @@ def tool_call(call_id: Any, name: Any, arguments: Any) -> dict[str, Any]:
 def _tool_call(call: Any, number: int, vllm: Release) -> dict[str, Any]:
     """Templates want arguments as an object: vLLM reads text as JSON, and takes nothing for an
     empty object."""
+    if isinstance(call, dict) and "function" not in call and "name" in call:  # tau2's, LangChain's
+        call = tool_call(call.get("id"), call["name"], call.get("arguments", call.get("args")))
     function = call.get("function") if isinstance(call, dict) else None
     if not isinstance(function, dict):
         raise wrong_type(function, "tool_calls[].function", "object", message=number)
@@ -198,21 +200,22 @@ def _tools(row: Mapping[str, Any], vllm: Release) -> list[dict[str, Any]] | None
     """The first of a row's fields that holds some."""
     for name in TOOL_FIELDS:
         tools = json_in(row.get(name)) or None
-        if tools is None or (name == "function" and not has_functions(name, row)):
+        if tools is None or (name in TOOL_FIELDS[2:] and not has_functions(name, row)):
             continue
         if isinstance(tools, dict) and name != "tools":
             tools = [tools]
         if not isinstance(tools, list):
             raise wrong_type(tools, name, "list")
         forms = {"functions": lambda tool: {"function": tool}, "function": _documented_tool}
-        return [_tool(forms[name](tool) if name in forms else tool, vllm) for tool in tools]
+        form = forms.get(name, json_in)  # of When2Call each is JSON in a text
+        return [_tool(form(tool), vllm) for tool in tools]
     return None
 
 
 def has_functions(name: str, row: Any) -> bool:
     """Whether a row has tools in that field, by their shape: a `function` may be something else."""
     value = json_in(row.get(name)) if isinstance(row, dict) else None
-    functions = value if isinstance(value, list) else [value]
+    functions = map(json_in, value if isinstance(value, list) else [value])
     return bool(value) and all(
         isinstance(tool, dict) and ("name" in tool or "function" in tool) for tool in functions
     )
@@ -265,8 +268,7 @@ _SCHEMA_TYPES = {
 
 def _documented_tool(doc: Any) -> Any:
     """A function as the Berkeley leaderboard (BFCL) documents it, made into a tool as it does: with
-    JSON Schema's types for those of Python, Java and JavaScript, and no dots in names.
-    """
+    JSON Schema's types for those of Python, Java and JavaScript, and no dots in names."""
     if not isinstance(doc, dict) or not isinstance(doc.get("name"), str):
         return doc
     function = {**doc, "name": doc["name"].replace(".", "_")}

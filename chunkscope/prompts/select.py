@@ -142,7 +142,7 @@ def select(head: Sequence[Any], options: SelectOptions, *, prefix: str = "") -> 
             systems += sent[0]["content"] in filter(None, map(as_dict(record).get, chat.SYSTEMS))
     notes += [note("system_counted")] if systems else []
     notes += [note("answers_counted")] if answered * 2 > len(head) else []
-    turns = FieldPath(("role",)) if is_text else RECORD
+    turns = FieldPath((*selection.paths[0].steps[:-1], "role")) if is_text else RECORD
     notes += [note("turns_counted")] if "assistant" in map(turns.find, head) else []
     for path in (FieldPath((key,)) for key in keys_of(head) if _MEDIA.fullmatch(key)):
         values = [str(value) for value in map(path.find, head) if value]
@@ -238,8 +238,9 @@ _QUESTIONS = {"question", "query", "prompt", "instruction", "problem"}
 # A part of a longer name that says as much: `question_content`, `user_input`.
 _PROMPT_WORDS = {*_QUESTIONS, "task", "intent", "statement", "input", "user"}
 # A part of the name of what is sent with a question, however short.
-_GIVEN = {"context", "contexts", "passage", "history", "body", "sentence", "pre", "post", "rule"}
-_GIVEN |= {"rules", "requirements", "interface", "starter_code", "cropped_code", "prefix_code"}
+_GIVEN = {"context", "contexts", "passage", "history", "body", "sentence", "pre", "post", "suffix"}
+_GIVEN |= {"rule", "rules", "requirements", "interface"}
+_GIVEN |= {"starter_code", "cropped_code", "prefix_code"}
 _MEDIA = re.compile(r"(image|img|audio|video)s?(_?(\d+|path|url|file))?", re.IGNORECASE)
 _DOCKER = re.compile(r"[\w.-]+(:\d+)?(/[\w.-]+)*(:[\w.-]+|@sha256:\w+)")  # an image of a machine
 _RUNS = {"traj", "trajectory", "trajectories", "messages", "chat"}  # whatever stands beside them
@@ -335,8 +336,7 @@ def leaves(records: Sequence[Any]) -> list[Leaf]:
 
 def _below(steps: Steps, value: Any, levels: int = 4) -> Iterator[tuple[Steps, Any, bool]]:
     """The leaves of a value, and whether they are conversations. A list is opened where its first
-    elements are of one kind; of a list of conversations it is the first.
-    """
+    elements are of one kind; of a list of conversations it is the first."""
     is_cell = isinstance(value, str) and value[:2] in ("[{", '["', "['", '{"', "{'")  # a table's
     parsed = json_in(value) if is_cell and (value[0] == "[" or "role" in value) else value
     elements = parsed[:_MOST_ELEMENTS] if isinstance(parsed, list) else []
@@ -433,7 +433,7 @@ class _Guess:
             if leaf.chats or sum(map(is_prose, leaf.texts)) * 2 > sum(map(bool, leaf.texts))
             if "generated" not in leaf.path.text  # as in the results of `vllm bench`
         )
-        self.prose = prose = sorted(texts, key=lambda leaf: -leaf.chars)
+        self.prose = prose = sorted(texts, key=lambda f: ("rejected" in f.path.text, -f.chars))
         # Fields of prose that no name speaks against, the longest first; code, if not the answer.
         code = {"code"} if {"answer", "output", "label"} & {*map(str.lower, self.keys)} else set()
         self.likely = [f for f in prose if f.path.text in code or not is_no_prompt(f.path.text)]
@@ -535,7 +535,7 @@ class _Guess:
         by_name = {key.lower(): self.leaves.get((key,)) for key in self.keys}
         for steps in fields:
             name, leaf = str(steps[0]).lower(), self.leaves.get(steps)
-            values = leaf.texts if leaf else []
+            values = [text for text in leaf.texts if re.search(r"\w", text)] if leaf else []
             labels = are_labels(values)
             is_a_word = (labels and not any(map(is_prose, values))) or are_identifiers(values)
             is_encoded = is_a_word and min(map(len, values)) > 100  # BrowseComp's

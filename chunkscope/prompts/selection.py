@@ -149,7 +149,7 @@ def find_choices(head: Sequence[Any]) -> Choices:
 # --- traces, which hold lengths in tokens: there is nothing to tokenize ---------------------------
 
 # Prompt and output columns of traces (Azure's, Mooncake's, Vidur's, BurstGPT's) and usage logs.
-_bare = lru_cache(lambda name: re.sub(r"[\s_-]+", "", name).lower())
+_bare = lru_cache(lambda name: re.sub(r".*\.|[\s_-]+", "", name).lower())
 _PAIRS = {
     "contexttokens": "generatedtokens",
     "inputlength": "outputlength",
@@ -160,6 +160,7 @@ _PAIRS = {
     "inputtokencount": "outputtokencount",
     "prompttokencount": "candidatestokencount",  # Gemini's
     "tokensprompt": "tokenscompletion",
+    "numberinputtokens": "numberoutputtokens",
     "promptlen": "outputlen",
     "prompttokenids": "outputtokenids",
     "inputids": "outputids",

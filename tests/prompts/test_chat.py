@@ -41,7 +41,7 @@ def test_content_parts_are_joined_or_kept_as_the_template_wants_them() -> None:
 
 
 def test_messages_of_other_forms_are_brought_into_openai_s() -> None:
-    """Items of /v1/responses, Gemini's and Bedrock's parts, SWE-agent's system prompt, LIMA's."""
+    """Items of /v1/responses, parts of Gemini and Bedrock, what SWE-agent, tau2 and LIMA write."""
     call = {"type": "function_call", "call_id": "1", "name": "f", "arguments": '{"a": 1}'}
     result = {"type": "function_call_output", "call_id": "1", "output": "sunny"}
     asked, answered = messages(call, result)
@@ -53,6 +53,11 @@ def test_messages_of_other_forms_are_brought_into_openai_s() -> None:
     assert (system, chat) == ({"role": "system", "content": part}, [USER | {"content": part}])
     swe_agent = {"role": "system", "system_prompt": "hi", "text": None}
     assert messages(swe_agent, USER) == [{"role": "system", "content": "hi"}, USER]
+    called = {"role": "assistant", "tool_calls": [{"id": "1", "name": "f", "args": {"a": 1}}]}
+    assert messages(called)[0]["tool_calls"] == asked["tool_calls"]
+    (tool,) = conversation([USER], {"available_tools": ['{"name": "f"}']}).tools or ()
+    assert tool["function"]["name"] == "f"
+    assert conversation([USER], {"available_tools": ["f"]}).tools is None
     assert messages("hi", "ho") == [USER, {"role": "assistant", "content": "ho"}]
 
 

@@ -219,6 +219,8 @@ SQUAD = "paragraphs.context + paragraphs.qas.question, each of paragraphs, parag
         ({"u": {"promptTokenCount": 5}}, "lengths", "u.promptTokenCount (lengths)"),
         ({"id": 3, "input_token_count": 5}, "lengths", "input_token_count (lengths)"),
         ({"id": 3, "tokens_prompt": "5"}, "lengths", "tokens_prompt (lengths)"),
+        ({"number_input_tokens": 5}, "lengths", "number_input_tokens (lengths)"),
+        ({"a": {"b.input_tokens": 5}}, "lengths", 'a["b.input_tokens"] (lengths)'),
         ({"k\ud800": "a b"}, "text", "k?"),
         (
             {"errors": ["a"], "input_lens": [5]},
@@ -285,6 +287,8 @@ def test_alpaca_rows_may_have_no_input() -> None:
         ({"table_array": [["1", "B"]], "analysis": LONG}, ["table_array|json", "question"]),
         ({"query": "Say a number. Who is it?"}, ["query"]),  # MathVista's
         ({"query": "SELECT a FROM b WHERE b.c > 30"}, []),  # Spider's answer
+        ({"tools": ['{"name": "f"}']}, ["tools|json", "question"]),  # When2Call's
+        ({"suffix": "And so on."}, ["suffix", "question"]),
         ({"input_tokens": 90_000}, ["input_tokens"]),  # AA-LCR's, of documents elsewhere
     ):
         notes = choose({"question": "Who is it?"} | beside).uncounted
@@ -307,7 +311,8 @@ def test_alpaca_rows_may_have_no_input() -> None:
                 "instructions": {"task_instructions": "Say that it was not possible at all."}}}],
             "--field user_scenario.instructions.task_instructions",
         ),
-        ([{"chosen": [user(1), answer(1)], "rejected": [user(1), answer(2)]}], "--field chosen"),
+        ([{"chosen": [user(1), answer(1)], "rejected": [user(1), *[answer(2)] * 2]}],
+         "--field chosen"),
         ([{"id": f"q_{n}", "task": "GR", "history": [{"user": f"Who is {n}?", "bot": LONG}]}
           for n in range(5)], "--field 'history[].user'"),
         ([{"train": [{"question": LONG, "context": LONG}] * 2, "test": [{"question": "Why?"}],
@@ -334,6 +339,8 @@ def test_ids_hashes_and_names_of_files_are_never_the_prompt() -> None:
             choose({"environment": value, "n": 3})
     with pytest.raises(InputError):
         choose({"problem": "AuT0T9pcQZ=" * 10, "answer": "QQjZ0Q=="})  # BrowseComp's: encrypted
+    with pytest.raises(InputError):
+        choose({"question": "-", "r1_generation": LONG})  # OpenCodeReasoning's second version
     for name in ("text", "input", "document", "prompt"):
         rows = [{name: f"file_{n}.txt", "words": f"A paragraph, number {n}."} for n in range(5)]
         assert choose(*rows).label == "words"
@@ -364,6 +371,8 @@ def test_an_answer_at_the_end_of_most_chats_is_noted_and_a_picture_beside_a_text
     alone = choose("Why is it so?\n\n" * 10).notes, choose({"turns": ["Why?"]}).uncounted
     flat = [{"role": role, "text": "It is so."} for role in ("prompter", "assistant")]
     assert (alone, codes(choose(*flat).notes)) == (((), ()), ["turns_counted"])
+    inner = [{"message": {"role": r, "content": "It is."}} for r in ("user", "assistant")]
+    assert codes(choose(*inner).notes) == ["turns_counted"]
 
 
 def test_bfcl_is_counted_with_its_functions_big_bench_with_its_prefix(tmp_path: Path) -> None:
