@@ -115,16 +115,14 @@ def _message(message: Any, number: int, vllm: Release) -> Message:
     role = ROLES.get(name.lower()) if isinstance(name, str) and not is_item else None
     if role is None:
         raise DataError("unknown_role", message=number, role=str(name)[:40])
-    if share_gpt and role == "function":
-        role = "tool"
+    role = "tool" if share_gpt and role == "function" else role
     present = (name for name in _CONTENTS if message.get(name) is not None)
     key = "value" if share_gpt else next(present, "content")
     content = message.get(key)
     if content is not None and not isinstance(content, str | list):
         raise wrong_type(content, key, "text", message=number)
     if not isinstance(content, str):
-        parts = (_part(part, number) for part in content or ())
-        content = [part for part in parts if part is not None]
+        content = [*filter(None, (_part(part, number) for part in content or ()))]
     # vLLM hands all text of a tool's result over as one string, whatever the template.
     if role == "tool" and not _media(content):
         content = _joined(content)

@@ -48,6 +48,8 @@ def selected(
 
     `earlier` keeps what the same options select of small files, for others of the same shape.
     """
+    if reader.format == "csv":  # where lists and objects are texts
+        head = [{name: json_in(cell) for name, cell in row.items()} for row in head]
     named = options.fields or options.each or options.template
     prefix = prefix or str(reader.metadata.get("task_prefix") or "") * (not named)  # BIG-bench's
     shape = shape_of(head, prefix, options)

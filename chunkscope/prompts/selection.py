@@ -197,8 +197,8 @@ def trace_columns(head: Sequence[Any]) -> TraceColumns | None:
 
 
 def _number(value: Any, name: str) -> float | None:
-    if name.endswith(("ids", "lens")) and are_blocks(value):
-        return len(value)  # the tokens themselves, or the requests
+    if name.endswith(("ids", "lens")) and are_blocks(ids := json_in(value)):
+        return len(ids)  # the tokens themselves, or the requests
     with suppress(ValueError):
         value = float(value) if isinstance(value, str) else value
     return value if isinstance(value, int | float) and not isinstance(value, bool) else None
@@ -294,7 +294,7 @@ class Selection:
             if prompts.outputs is not None:
                 prompts.outputs.append(output)
             if prompts.blocks is not None and self.blocks:
-                prompts.blocks.append(self.blocks.find(record) or [])
+                prompts.blocks.append(json_in(self.blocks.find(record)) or [])
         return prompts
 
     def _rows(self, chunk: Chunk, problems: Problems) -> Chunk:
@@ -402,7 +402,7 @@ def lengths_of(columns: TraceColumns, head: Sequence[Any], above: Steps = ()) ->
     is_list = columns.prompt.endswith("lens") and isinstance(path.find(head[0]), list)
 
     def prompt(record: Any) -> int:
-        if blocks and not are_blocks(blocks.find(record) or []):
+        if blocks and not are_blocks(json_in(blocks.find(record)) or []):
             raise DataError("not_blocks", field=blocks.text)
         return trace_length(path.get(record), path.text)
 
@@ -447,7 +447,7 @@ def _with(value: Any, steps: Steps, element: Any) -> Any:
     """A copy that has another value at that place."""
     if not steps:
         return element
-    step = steps[0]
+    step, value = steps[0], json_in(value)
     if not isinstance(step, str):
         raise UsageError("--each takes the name of a list", hint="such as --each instructions")
     return {**value, step: _with(value[step], steps[1:], element)}

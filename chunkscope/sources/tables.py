@@ -164,7 +164,7 @@ _KNOWN_NAMES = frozenset((
     "output", "output_length", "prompt", "question", "response", "subject", "target", "task",
     "text", "timestamp",
 ))  # fmt: skip
-_NAME = re.compile(r"#?[^\W\d][\w .:/#()\[\]'?-]{0,59}(?<![.:?])")
+_NAME = re.compile(r"#?[^\W\d][\w .:/#()\[\]'?@%&+-]{0,59}(?<![.:?])")
 
 
 def _is_header(rows: list[list[str]]) -> bool:

@@ -4,6 +4,7 @@ The rows of public evaluation sets are made up here after their schemas: names a
 fields are the sets' own, the text is not.
 """
 
+import csv
 import random
 from collections import defaultdict
 from collections.abc import Callable
@@ -389,6 +390,23 @@ def test_bfcl_is_counted_with_its_functions_big_bench_with_its_prefix(tmp_path: 
     assert found["BFCL v1"] == found["BFCL v3 and v4"] > found["plain"] + 30
     assert found["BFCL multi turn"] == found["plain"]
     assert found["task"] == found["whole"]
+
+
+def test_lists_and_objects_in_the_cells_of_a_csv_are_read_as_in_json_lines(tmp_path: Path) -> None:
+    for n, row in enumerate([
+        *(SETS[name][0](1) for name in ("L-Eval", "CoQA as published", "QMSum")),
+        {"custom_id": 1, "body": {"prompt": "Why is it so?", "n": 1}},
+        {"sent": [{"messages": [user(1)]}, {"messages": [user(2)]}]},
+        {"input_ids": [1, 2, 3], "sampling_params": {"n": 1}},
+        {"input_length": 600, "output_length": 5, "hash_ids": [1, 2]},
+    ]):  # fmt: skip
+        write_jsonl(tmp_path / f"{n}.jsonl", [row, row])
+        with (tmp_path / f"{n}.csv").open("w", newline="") as file:
+            csv.writer(file).writerows([row, row.values(), row.values()])
+    run = analyze(tmp_path, ".")
+    assert run.code == 0, run.err
+    found = [(one["lengths"], one.get("prefixes")) for one in run.profile["datasets"]]
+    assert found[::2] == found[1::2]
 
 
 def test_every_instruction_of_l_eval_is_a_prompt_after_its_document() -> None:

@@ -81,6 +81,7 @@ def test_every_kind_of_csv_gives_the_same_rows(data):
         pytest.param(f"{'a' * 60},b\n1,2\n", ["a" * 60, "b"], id="a long name"),
         pytest.param(f"{'a' * 61},b\n1,2\n", ["column0", "column1"], id="too long a name"),
         pytest.param("Is it?_1 (a b) c,text\n1,2\n", ["Is it?_1 (a b) c", "text"], id="GPQA's"),
+        pytest.param("title_x,pass@1\na,1.0\nb,0.5\n", ["title_x", "pass@1"], id="a score"),
         pytest.param("Note:,beta\n1,2\n", ["column0", "column1"], id="a colon"),
     ],
 )
