@@ -243,7 +243,7 @@ _PROMPT_WORDS = {*_QUESTIONS, "task", "intent", "statement", "input", "user"}
 _GIVEN = {"context", "contexts", "passage", "history", "body", "sentence", "pre", "post", "suffix"}
 _GIVEN |= {"rule", "rules", "requirements", "interface"}
 _GIVEN |= {"starter_code", "cropped_code", "prefix_code"}
-_MEDIA = re.compile(r"(image|img|audio|video)s?(_?(\d+|path|url|file))?", re.IGNORECASE)
+_MEDIA = re.compile(r"(question_)?(image|img|audio|video)s?(_?(\d+|path|url|file))?", re.I)
 _DOCKER = re.compile(r"[\w.-]+(:\d+)?(/[\w.-]+)*(:[\w.-]+|@sha256:\w+)")  # an image of a machine
 _RUNS = {"traj", "trajectory", "trajectories", "messages", "chat"}  # whatever stands beside them
 # Parts of names of fields that hold what the model should say, or that no prompt is made of.

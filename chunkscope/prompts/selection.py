@@ -68,6 +68,8 @@ _COLUMN = re.compile(
 _RIGHT_OR_WRONG = re.compile(r"(?:in)?correct[_ ]answer[_ ]?\d?|distractor[_ ]?\d", re.IGNORECASE)
 _FEWEST_COLUMNS = 3  # two of them may be anything, unless their name says more
 _SURE_NAMES = {"choice", "option", "sol", "ending"}
+# Beside answers that are choices: which of them is right. FreshQA's `answer_0` are all right.
+_SAYS_WHICH = re.compile(r"label|correct|gold|right|target|answer([_ ]?(key|idx|index))?$", re.I)
 
 # The fields that hold the choices of a question: one with all of them, or one for each.
 Choices = tuple[FieldPath, ...]
@@ -134,6 +136,8 @@ def find_choices(head: Sequence[Any]) -> Choices:
         if match := _COLUMN.fullmatch(key):
             columns.setdefault(match["name"] or "", []).append(key)
     for name, names in columns.items():
+        if name.lower().startswith("ans") and not any(map(_SAYS_WHICH.match, keys)):
+            continue
         if len(names) >= (2 if name.lower().rstrip("_ ") in _SURE_NAMES else _FEWEST_COLUMNS):
             likely.append([FieldPath((key,)) for key in names])
     for choices in map(tuple, likely):
@@ -330,10 +334,9 @@ class Selection:
 
 def text_of(*fields: FieldPath, asks: int = -1, **more: Any) -> Selection:
     """The fields one after the other; a row may lack any but the one that asks."""
-    needed = fields[asks]
 
     def prompt(record: Any) -> str:
-        present = [path for path in fields if path is needed or path.find(record) is not None]
+        present = [path for path in fields if path is fields[asks] or path.find(record) is not None]
         return JOINER.join(filter(None, (text_at(record, path) for path in present)))
 
     return Selection(

@@ -366,7 +366,7 @@ def test_an_answer_at_the_end_of_most_chats_is_noted_and_a_picture_beside_a_text
     chats = [{"messages": [user(1), answer(1)]}, {"messages": [user(2)]}]
     notes = [choose(*some, fields=("messages",)).notes for some in (chats[:1], chats, chats[1:])]
     assert [codes(some) for some in notes] == [["answers_counted"], [], []]
-    assert codes(choose({"question": "Why?", "image_1": "a.png"}).notes) == ["not_counted"]
+    assert codes(choose({"question": "Why?", "question_images": "a.png"}).notes) == ["not_counted"]
     assert not choose({"question": "Why?", "image": None}).notes
     assert codes(choose("Why is it so?\n" * 10).notes) == ["lines_together"]
     alone = choose("Why is it so?\n\n" * 10).notes, choose({"turns": ["Why?"]}).uncounted
