@@ -565,8 +565,7 @@ class _Guess:
         more, notes = self._companions(own, [(name,) for name in as_json])
         beside = [*(f"{name}|json" for name in as_json), *more]
         names = [path.text for path in own]
-        others = [leaf.path for leaf in self.likely if leaf.path != own[0]]
-        wholes = [path.text for path in others if self._holds(path, own[0])] + self.longer
+        wholes = [f.path.text for f in self.likely if self._holds(f.path, own[0])] + self.longer
         parts = (wholes[:1], []) if wholes else (beside, names)
         uncounted = [_left_out(" + ".join(names), *parts)] if parts[0] else []
         return len(fields[0].texts), text_of(*own, asks=0, uncounted=uncounted, notes=notes)

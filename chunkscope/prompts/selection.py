@@ -66,8 +66,7 @@ _COLUMN = re.compile(
 )
 # GPQA's and SciQ's: the right one and the others, which an evaluation shuffles.
 _RIGHT_OR_WRONG = re.compile(r"(?:in)?correct[_ ]answer[_ ]?\d?|distractor[_ ]?\d", re.IGNORECASE)
-_FEWEST_COLUMNS = 3  # two of them may be anything, unless their name says more
-_SURE_NAMES = {"choice", "option", "sol", "ending"}
+_SURE_NAMES = {"choice", "option", "sol", "ending"}  # two columns of another name may be anything
 # Beside answers that are choices: which of them is right. FreshQA's `answer_0` are all right.
 _SAYS_WHICH = re.compile(r"label|correct|gold|right|target|answer([_ ]?(key|idx|index))?$", re.I)
 
@@ -138,7 +137,7 @@ def find_choices(head: Sequence[Any]) -> Choices:
     for name, names in columns.items():
         if name.lower().startswith("ans") and not any(map(_SAYS_WHICH.match, keys)):
             continue
-        if len(names) >= (2 if name.lower().rstrip("_ ") in _SURE_NAMES else _FEWEST_COLUMNS):
+        if len(names) >= (2 if name.lower().rstrip("_ ") in _SURE_NAMES else 3):
             likely.append([FieldPath((key,)) for key in names])
     for choices in map(tuple, likely):
         count = 0
