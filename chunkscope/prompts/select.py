@@ -241,8 +241,7 @@ _QUESTIONS = {"question", "query", "prompt", "instruction", "problem"}
 _PROMPT_WORDS = {*_QUESTIONS, "task", "intent", "statement", "input", "user"}
 # A part of the name of what is sent with a question, however short.
 _GIVEN = {"context", "contexts", "passage", "history", "body", "sentence", "pre", "post", "suffix"}
-_GIVEN |= {"rule", "rules", "requirements", "interface"}
-_GIVEN |= {"starter_code", "cropped_code", "prefix_code"}
+_GIVEN |= {"rule", "rules", "requirements", "interface", "starter_code", "cropped_code"}
 _MEDIA = re.compile(r"(question_)?(image|img|audio|video)s?(_?(\d+|path|url|file))?", re.I)
 _DOCKER = re.compile(r"[\w.-]+(:\d+)?(/[\w.-]+)*(:[\w.-]+|@sha256:\w+)")  # an image of a machine
 _RUNS = {"traj", "trajectory", "trajectories", "messages", "chat"}  # whatever stands beside them
@@ -266,7 +265,7 @@ _MOMENT_OR_PLACE = re.compile(r"\d{4}-\d\d-\d\d[ T][\d:.+Z-]+|\w+://\S+")
 def _name_parts(name: str) -> list[str]:
     """`"longAnswer_text"` -> `["long", "answer", "text"]`."""
     spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", name)
-    return re.findall(r"(?:starter|cropped|prefix)_code|[a-z]+\d*", spaced.lower())
+    return re.findall(r"(?:starter|cropped)_code|[a-z]+\d*", spaced.lower())
 
 
 @lru_cache(4096)
@@ -565,7 +564,8 @@ class _Guess:
         more, notes = self._companions(own, [(name,) for name in as_json])
         beside = [*(f"{name}|json" for name in as_json), *more]
         names = [path.text for path in own]
-        wholes = [f.path.text for f in self.likely if self._holds(f.path, own[0])] + self.longer
+        others = [leaf.path for leaf in self.likely if leaf.path != own[0]]
+        wholes = [path.text for path in others if self._holds(path, own[0])] + self.longer
         parts = (wholes[:1], []) if wholes else (beside, names)
         uncounted = [_left_out(" + ".join(names), *parts)] if parts[0] else []
         return len(fields[0].texts), text_of(*own, asks=0, uncounted=uncounted, notes=notes)
