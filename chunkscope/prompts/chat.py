@@ -43,15 +43,15 @@ _MEDIA_PARTS = {
     **dict.fromkeys(("input_audio", "audio_url", "audio_embeds", "audio"), "audio"),
     **dict.fromkeys(("video_url", "video"), "video"),
 }
-_CONTENTS = ("content", "value", "text")  # where a message has its text; OpenAI's name first
+_CONTENTS = ("content", "value", "text", "parts", "system_prompt")  # where a message has its text
 # Under these names rows have their tools; the function-calling leaderboard says `function`.
-TOOL_FIELDS = ("tools", "functions", "function")
+TOOL_FIELDS = ("tools", "functions", "function", "available_tools")
 # Row-level fields that change what is rendered.
 _PASSED_ON = ("documents", "add_generation_prompt", "reasoning_effort")
-SYSTEMS = ("system", "system_prompt")  # what goes before messages without one
+# What goes before messages without one.
+SYSTEMS = ("system", "system_prompt", "systemInstruction", "system_instruction")
 ROW_FIELDS = (*TOOL_FIELDS, *SYSTEMS, *_PASSED_ON, "chat_template_kwargs", "continue_final_message")
 FUNCTION_KEYS = ("name", "description", "parameters")
-_REFUSED_KWARGS = {"chat_template", "tokenize", "conversation", "messages", "tools"}
 
 
 @dataclass(slots=True)
@@ -74,13 +74,16 @@ def conversation(value: Any, row: Mapping[str, Any], vllm: Release = NEWEST) -> 
     value = [value] if isinstance(value, dict) else value
     if not isinstance(value, list) or not value:
         raise DataError("no_messages") if value == [] else wrong_type(value, "messages", "list")
+    if {*map(type, value)} == {str}:  # LIMA's
+        value = [{"role": ("user", "assistant")[n % 2], "content": t} for n, t in enumerate(value)]
     if chats := plain_conversations([value], [row]):
         return chats[0]
     messages = [_message(message, number, vllm) for number, message in enumerate(value, start=1)]
     systems = [row[name] for name in SYSTEMS if row.get(name)]
     if systems and messages[0]["role"] != "system":
         with suppress(DataError):  # it is something else
-            messages.insert(0, _message({"role": "system", "content": systems[0]}, 0, vllm))
+            system = systems[0] if isinstance(systems[0], dict) else {"content": systems[0]}
+            messages.insert(0, _message({**system, "role": "system"}, 0, vllm))
     media = sum(_media(message["content"]) for message in messages)
     return Conversation(messages, _tools(row, vllm), _template_kwargs(row), media)
 
@@ -100,21 +103,26 @@ def plain_conversations(values: Sequence[Any], rows: Sequence[Any]) -> list[Conv
 def _message(message: Any, number: int, vllm: Release) -> Message:
     if not isinstance(message, dict):
         raise DataError("wrong_message", message=number, found=json_type(message))
+    kind, call = message.get("type"), message.get("call_id")  # items of /v1/responses
+    if kind == "function_call" and call:
+        called = tool_call(call, message.get("name"), message.get("arguments"))
+        message = {"role": "assistant", "tool_calls": [called]}
+    elif kind == "function_call_output" and call:
+        message = {"role": "tool", "content": message.get("output"), "tool_call_id": call}
     share_gpt = "role" not in message and "from" in message
     name = message.get("role", message.get("from", message.get("type")))
-    is_item = name == message.get("type") and "content" not in message  # of /v1/responses
+    is_item = name == message.get("type") and "content" not in message
     role = ROLES.get(name.lower()) if isinstance(name, str) and not is_item else None
     if role is None:
         raise DataError("unknown_role", message=number, role=str(name)[:40])
-    if share_gpt and role == "function":
-        role = "tool"
-    key = "value" if share_gpt else next((n for n in _CONTENTS if n in message), "content")
+    role = "tool" if share_gpt and role == "function" else role
+    present = (name for name in _CONTENTS if message.get(name) is not None)
+    key = "value" if share_gpt else next(present, "content")
     content = message.get(key)
     if content is not None and not isinstance(content, str | list):
         raise wrong_type(content, key, "text", message=number)
     if not isinstance(content, str):
-        parts = (_part(part, number) for part in content or ())
-        content = [part for part in parts if part is not None]
+        content = [*filter(None, (_part(part, number) for part in content or ()))]
     # vLLM hands all text of a tool's result over as one string, whatever the template.
     if role == "tool" and not _media(content):
         content = _joined(content)
@@ -145,7 +153,7 @@ def _part(part: Any, number: int) -> dict[str, Any] | None:
         return {"type": "text", "text": part}
     if not isinstance(part, dict):
         raise wrong_type(part, "content[]", "object", message=number)
-    kind = part.get("type") or next((key for key in _MEDIA_PARTS if key in part), None)
+    kind = part.get("type") or next((k for k in (*_MEDIA_PARTS, "text") if k in part), None)
     if isinstance(kind, str) and kind in _MEDIA_PARTS:
         return {"type": _MEDIA_PARTS[kind]}
     if not isinstance(kind, str) or kind not in _TEXT_PARTS:
@@ -156,9 +164,16 @@ def _part(part: Any, number: int) -> dict[str, Any] | None:
     return None if text is None else {"type": "text", "text": text}
 
 
+def tool_call(call_id: Any, name: Any, arguments: Any) -> dict[str, Any]:
+    function = {"name": name, "arguments": arguments}
+    return {"id": call_id, "type": "function", "function": function}
+
+
 def _tool_call(call: Any, number: int, vllm: Release) -> dict[str, Any]:
     """Templates want arguments as an object: vLLM reads text as JSON, and takes nothing for an
     empty object."""
+    if isinstance(call, dict) and "function" not in call and "name" in call:  # tau2's, LangChain's
+        call = tool_call(call.get("id"), call["name"], call.get("arguments", call.get("args")))
     function = call.get("function") if isinstance(call, dict) else None
     if not isinstance(function, dict):
         raise wrong_type(function, "tool_calls[].function", "object", message=number)
@@ -183,21 +198,22 @@ def _tools(row: Mapping[str, Any], vllm: Release) -> list[dict[str, Any]] | None
     """The first of a row's fields that holds some."""
     for name in TOOL_FIELDS:
         tools = json_in(row.get(name)) or None
-        if tools is None or (name == "function" and not has_functions(name, row)):
+        if tools is None or (name in TOOL_FIELDS[2:] and not has_functions(name, row)):
             continue
         if isinstance(tools, dict) and name != "tools":
             tools = [tools]
         if not isinstance(tools, list):
             raise wrong_type(tools, name, "list")
         forms = {"functions": lambda tool: {"function": tool}, "function": _documented_tool}
-        return [_tool(forms[name](tool) if name in forms else tool, vllm) for tool in tools]
+        form = forms.get(name, json_in)  # of When2Call each is JSON in a text
+        return [_tool(form(tool), vllm) for tool in tools]
     return None
 
 
 def has_functions(name: str, row: Any) -> bool:
     """Whether a row has tools in that field, by their shape: a `function` may be something else."""
     value = json_in(row.get(name)) if isinstance(row, dict) else None
-    functions = value if isinstance(value, list) else [value]
+    functions = map(json_in, value if isinstance(value, list) else [value])
     return bool(value) and all(
         isinstance(tool, dict) and ("name" in tool or "function" in tool) for tool in functions
     )
@@ -250,8 +266,7 @@ _SCHEMA_TYPES = {
 
 def _documented_tool(doc: Any) -> Any:
     """A function as the Berkeley leaderboard (BFCL) documents it, made into a tool as it does: with
-    JSON Schema's types for those of Python, Java and JavaScript, and no dots in names.
-    """
+    JSON Schema's types for those of Python, Java and JavaScript, and no dots in names."""
     if not isinstance(doc, dict) or not isinstance(doc.get("name"), str):
         return doc
     function = {**doc, "name": doc["name"].replace(".", "_")}
@@ -280,8 +295,8 @@ def _template_kwargs(row: Mapping[str, Any]) -> dict[str, Any]:
     kwargs = json_in(row.get("chat_template_kwargs")) or {}
     if not isinstance(kwargs, dict):
         raise wrong_type(kwargs, "chat_template_kwargs", "object")
-    if refused := _REFUSED_KWARGS & kwargs.keys():
-        raise DataError("kwarg_refused", name=min(refused))
+    for name in {"chat_template", "tokenize", "conversation", "messages", "tools"} & kwargs.keys():
+        raise DataError("kwarg_refused", name=name)
     if row.get("continue_final_message"):
         raise DataError("continues_message")
     return {name: row[name] for name in _PASSED_ON if row.get(name) is not None} | kwargs

@@ -51,7 +51,7 @@ class FieldPath:
             else:
                 escaped = step.replace("\\", "\\\\").replace('"', '\\"')
                 text += f'["{escaped}"]'
-        return text.removeprefix(".")
+        return text.removeprefix(".").encode(errors="replace").decode()  # half a character: "?"
 
     def find(self, record: Any) -> Any:
         """The value, or None where there is none."""

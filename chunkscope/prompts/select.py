@@ -3,7 +3,7 @@
 import difflib
 import re
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
@@ -48,6 +48,8 @@ def selected(
 
     `earlier` keeps what the same options select of small files, for others of the same shape.
     """
+    if reader.format == "csv":  # where lists and objects are texts
+        head = [{name: json_in(cell) for name, cell in row.items()} for row in head]
     named = options.fields or options.each or options.template
     prefix = prefix or str(reader.metadata.get("task_prefix") or "") * (not named)  # BIG-bench's
     shape = shape_of(head, prefix, options)
@@ -142,7 +144,7 @@ def select(head: Sequence[Any], options: SelectOptions, *, prefix: str = "") -> 
             systems += sent[0]["content"] in filter(None, map(as_dict(record).get, chat.SYSTEMS))
     notes += [note("system_counted")] if systems else []
     notes += [note("answers_counted")] if answered * 2 > len(head) else []
-    turns = FieldPath(("role",)) if is_text else RECORD
+    turns = FieldPath((*selection.paths[0].steps[:-1], "role")) if is_text else RECORD
     notes += [note("turns_counted")] if "assistant" in map(turns.find, head) else []
     for path in (FieldPath((key,)) for key in keys_of(head) if _MEDIA.fullmatch(key)):
         values = [str(value) for value in map(path.find, head) if value]
@@ -164,17 +166,16 @@ def select(head: Sequence[Any], options: SelectOptions, *, prefix: str = "") -> 
         )
     elif options.task == "loglikelihood":
         notes.append(note("nothing_to_score"))
-    selection = replace(selection, notes=tuple(notes), uncounted=tuple(uncounted))
     label = selection.label + ", each of " * bool(lists) + ", ".join(path.text for path in lists)
-    return replace(selection, lists=tuple(lists), label=label)
+    return replace(
+        selection, label=label, lists=tuple(lists), notes=tuple(notes), uncounted=tuple(uncounted)
+    )
 
 
 def _chosen(head: Sequence[Any], options: SelectOptions, answers: Sequence[Steps]) -> Selection:
     """By the template, by the fields, or by the first records; without prefix and output."""
     resolve, version = partial(_resolve, head=head), options.vllm_version
-    select_chat = partial(
-        chat_of, vllm=chat.NEWEST if version is None else chat.release_of(version)
-    )
+    vllm = chat.NEWEST if version is None else chat.release_of(version)
     for text in (options.template or ())[-1:]:
         parts = paths.parse_template(text, lambda name: resolve(name, "--template"))
         if all(isinstance(part, str) for part in parts):
@@ -184,13 +185,13 @@ def _chosen(head: Sequence[Any], options: SelectOptions, answers: Sequence[Steps
         return template_of(parts)
     names = options.fields or options.each[-1:]
     if not names:
-        return guess(head, answers, select_chat)
+        return _Guess(head, answers, vllm).best()
     fields = [resolve(text, "--field") for text in names]
     if len(fields) == 1:
         path = fields[0]
         chats = sum(begins_a_chat(json_in(path.find(record))) for record in head)
         if chats * 2 > len(head):
-            return select_chat(path)
+            return chat_of(path, vllm)
         columns = trace_columns(head)
         if columns and (columns.prompt,) == path.steps:
             return lengths_of(columns, head)
@@ -239,9 +240,9 @@ _QUESTIONS = {"question", "query", "prompt", "instruction", "problem"}
 # A part of a longer name that says as much: `question_content`, `user_input`.
 _PROMPT_WORDS = {*_QUESTIONS, "task", "intent", "statement", "input", "user"}
 # A part of the name of what is sent with a question, however short.
-_GIVEN = {"context", "contexts", "passage", "history", "body", "sentence", "starter_code"}
-_GIVEN |= {"pre", "post", "rule", "rules", "requirements", "interface"}
-_MEDIA = re.compile(r"(image|img|audio|video)s?(_?(\d+|path|url|file))?", re.IGNORECASE)
+_GIVEN = {"context", "contexts", "passage", "history", "body", "sentence", "pre", "post", "suffix"}
+_GIVEN |= {"rule", "rules", "requirements", "interface", "starter_code", "cropped_code"}
+_MEDIA = re.compile(r"(question_)?(image|img|audio|video)s?(_?(\d+|path|url|file))?", re.I)
 _DOCKER = re.compile(r"[\w.-]+(:\d+)?(/[\w.-]+)*(:[\w.-]+|@sha256:\w+)")  # an image of a machine
 _RUNS = {"traj", "trajectory", "trajectories", "messages", "chat"}  # whatever stands beside them
 # Parts of names of fields that hold what the model should say, or that no prompt is made of.
@@ -264,7 +265,7 @@ _MOMENT_OR_PLACE = re.compile(r"\d{4}-\d\d-\d\d[ T][\d:.+Z-]+|\w+://\S+")
 def _name_parts(name: str) -> list[str]:
     """`"longAnswer_text"` -> `["long", "answer", "text"]`."""
     spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", name)
-    return re.findall(r"starter_code|[a-z]+\d*", spaced.lower())
+    return re.findall(r"(?:starter|cropped)_code|[a-z]+\d*", spaced.lower())
 
 
 @lru_cache(4096)
@@ -336,14 +337,14 @@ def leaves(records: Sequence[Any]) -> list[Leaf]:
 
 def _below(steps: Steps, value: Any, levels: int = 4) -> Iterator[tuple[Steps, Any, bool]]:
     """The leaves of a value, and whether they are conversations. A list is opened where its first
-    elements are of one kind; of a list of conversations it is the first.
-    """
+    elements are of one kind; of a list of conversations it is the first."""
     is_cell = isinstance(value, str) and value[:2] in ("[{", '["', "['", '{"', "{'")  # a table's
     parsed = json_in(value) if is_cell and (value[0] == "[" or "role" in value) else value
     elements = parsed[:_MOST_ELEMENTS] if isinstance(parsed, list) else []
     elements = [parsed] if is_cell and begins_a_chat([parsed]) else elements  # Multi-IF's
     kinds = {type(element) for element in elements[:3]}
-    if kinds == {dict} and begins_a_chat(elements):
+    is_talk = kinds == {str} and steps[-1:] == ("conversations",)  # LIMA's: texts in turns
+    if is_talk or (kinds == {dict} and begins_a_chat(elements)):
         yield steps, value, True
     elif kinds == {list} and begins_a_chat(elements[0]):
         yield (*steps, 0), elements[0], True
@@ -396,7 +397,7 @@ def shape_of(head: Sequence[Any], *given: Any) -> tuple[Any, ...]:
             shape += [key, type(value), bool(value)]
             if isinstance(value, str) and (text := value.strip())[:1] not in ("[", "{"):
                 is_id = text.count(" ") < 2 and are_identifiers([text])  # none has two blanks
-                shape += [sizes.index(chars[key]), is_prose(value), is_id]
+                shape += [sizes.index(chars[key]), is_prose(value), is_id, len(value) > 100]
                 shape.append(value if len(value) < 2 else not text)  # a choice's letter?
             elif not isinstance(value, int | float | None):
                 return ()
@@ -408,38 +409,11 @@ def shape_of(head: Sequence[Any], *given: Any) -> tuple[Any, ...]:
 Candidate = tuple[int, Selection]
 
 
-def guess(
-    head: Sequence[Any], answers: Sequence[Steps], chat_of: Callable[..., Selection]
-) -> Selection:
-    """The first candidate that fits most records, else the one that fits the most of them.
-
-    `answers` is where answers and choices are, which are not pointed at as text to include;
-    `chat_of` selects the conversation at a path.
-    """
-    guesses, best, selection = _Guess(head, answers, chat_of), 0, None
-    for count, candidate in guesses.candidates():
-        if count and count * 2 >= len(head):
-            return candidate
-        if count > best:
-            best, selection = count, candidate
-    if selection:
-        return selection
-    if not any(leaf.path.steps for leaf in guesses.leaves.values()):
-        raise DataError("no_fields")
-    table = field_table(list(guesses.leaves.values()))
-    for leaf in (guesses.likely or guesses.prose)[:1]:
-        name = shlex.quote(printable(leaf.path.text))
-        if len(head) == 1 and "[]." in name:  # a document's rows
-            name = name.strip("'").replace("[].", ".", 1) + f" --each {name[1:].partition('[')[0]}"
-        raise DataError("unknown_prompt", **table, cause="likely", likely=name)
-    raise DataError("unknown_prompt", **table)
-
-
 class _Guess:
-    def __init__(
-        self, head: Sequence[Any], answers: Sequence[Steps], chat_of: Callable[..., Selection]
-    ) -> None:
-        self.head, self.answers, self.chat_of = head, answers, chat_of
+    """`answers` is where answers and choices are, which are not pointed at as text to include."""
+
+    def __init__(self, head: Sequence[Any], answers: Sequence[Steps], vllm: chat.Release) -> None:
+        self.head, self.answers, self.vllm = head, answers, vllm
         self.keys = keys_of(head)
         self.leaves = {leaf.path.steps: leaf for leaf in leaves(head)}
         others = (k for k in self.keys if (k,) not in self.leaves and not is_no_prompt(k))
@@ -460,10 +434,30 @@ class _Guess:
             if leaf.chats or sum(map(is_prose, leaf.texts)) * 2 > sum(map(bool, leaf.texts))
             if "generated" not in leaf.path.text  # as in the results of `vllm bench`
         )
-        self.prose = prose = sorted(texts, key=lambda leaf: -leaf.chars)
+        self.prose = prose = sorted(texts, key=lambda f: ("rejected" in f.path.text, -f.chars))
         # Fields of prose that no name speaks against, the longest first; code, if not the answer.
         code = {"code"} if {"answer", "output", "label"} & {*map(str.lower, self.keys)} else set()
         self.likely = [f for f in prose if f.path.text in code or not is_no_prompt(f.path.text)]
+
+    def best(self) -> Selection:
+        """The first candidate that fits most records, else the one that fits the most of them."""
+        best, selection = 0, None
+        for count, candidate in self.candidates():
+            if count and count * 2 >= len(self.head):
+                return candidate
+            if count > best:
+                best, selection = count, candidate
+        if selection:
+            return selection
+        if not any(self.leaves):
+            raise DataError("no_fields")
+        table = field_table([*self.leaves.values()])
+        for path in (leaf.path for leaf in (self.likely or self.prose)[:1]):
+            rows = _lists_in(path.steps[:-1]) if len(self.head) == 1 else ()  # of a document
+            parts = [_of_one(path.steps, path.steps), *rows] if rows else [path]
+            likely = " --each ".join(shlex.quote(printable(part.text)) for part in parts)
+            raise DataError("unknown_prompt", **table, cause="likely", likely=likely)
+        raise DataError("unknown_prompt", **table)
 
     def candidates(self) -> Iterator[Candidate]:
         whole = "whole file" if len(self.head) == 1 else "line"
@@ -487,17 +481,19 @@ class _Guess:
         sure = [one for one in chats if not self.asks or _RUNS & {str(s).lower() for s in one}]
         yield from self._chats(*sure)
         yield from self._one_by_one()
+        # `question`, or the text of an object of that name: `question.stem`.
         names = [key for name in TEXT_FIELDS for key in self.keys if key.lower() == name]
-        yield from self._texts(*((key,) for key in names))
+        for name in names:
+            yield from self._texts((name,))
+            inner = (self.leaves.get((name, key)) for key in _TEXT_KEYS)
+            yield from map(self._text, filter(None, inner))
         first, second = (FieldPath(("turns", turn, "content")) for turn in (0, 1))  # Arena-Hard's
         single = [r for r in self.head if first.find(r) and second.find(r) is None]
         yield len(single), text_of(first)
         yield from self._chats(*(steps for steps in chats if steps not in sure))
-        # `question.stem`, `row.prompt`: the text of an object, and the prompt in one.
-        inner = [(name, key) for name in names for key in _TEXT_KEYS]
-        keys = [key for key in self.keys if not is_no_prompt(key)]
-        inner += [(key, name) for key in keys for name in TEXT_FIELDS]
-        yield from (self._text(self.leaves[steps]) for steps in inner if steps in self.leaves)
+        keys = [key for key in self.keys if not is_no_prompt(key)]  # `row.prompt`
+        inner = (self.leaves.get((key, name)) for key in keys for name in TEXT_FIELDS)
+        yield from map(self._text, filter(None, inner))
         # A length beside a text prompt says little of another tokenizer: then the text is counted.
         for above in sorted(dict.fromkeys(s[:-1] for s in self.leaves if ... not in s), key=len):
             objects = [as_dict(FieldPath(above).find(record)) for record in self.head]
@@ -531,19 +527,20 @@ class _Guess:
         beside = [path.steps[:1], *((name,) for name in chat.ROW_FIELDS)]
         more, notes = self._companions([path], beside, is_chat=True)
         uncounted += [_left_out(path.text, more, [f"{path.text}|json"])] if more else []
-        lists, steps = _lists_in(path.steps), path.steps
-        selection = self.chat_of(_of_one(steps, steps) if lists else path, uncounted=uncounted)
-        return replace(selection, lists=lists, notes=tuple(notes))
+        lists = _lists_in(path.steps)
+        path = _of_one(path.steps, path.steps) if lists else path
+        return chat_of(path, self.vllm, uncounted=uncounted, lists=lists, notes=notes)
 
     def _texts(self, *fields: Steps) -> Iterator[Candidate]:
         """Fields of likely names, apart from those that hold labels or ids."""
         by_name = {key.lower(): self.leaves.get((key,)) for key in self.keys}
         for steps in fields:
             name, leaf = str(steps[0]).lower(), self.leaves.get(steps)
-            values = leaf.texts if leaf else []
+            values = [text for text in leaf.texts if re.search(r"\w", text)] if leaf else []
             labels = are_labels(values)
             is_a_word = (labels and not any(map(is_prose, values))) or are_identifiers(values)
-            if (labels and name in _OFTEN_LABELS) or (is_a_word and self.likely):
+            is_encoded = is_a_word and min(map(len, values)) > 100  # BrowseComp's
+            if (labels and name in _OFTEN_LABELS) or (is_a_word and self.likely) or is_encoded:
                 continue
             pairs = [[*filter(None, map(by_name.get, pair))] for pair in _PAIRS if name in pair]
             yield from (self._text(*pair) for pair in pairs if len(pair) > 1)
@@ -660,9 +657,11 @@ def _lists_in(steps: Steps) -> tuple[FieldPath, ...]:
 
 def _holds_questions(steps: Steps, record: Any) -> bool:
     """Whether lists hold questions in objects, or one as texts with as many answers beside it."""
-    if ... in steps[:-1]:
-        return str(steps[-1]).lower() in _QUESTIONS and bool(FieldPath(steps).find(record))
-    is_named = steps[-1] is ... and str(steps[-2]).lower().rstrip("s") in _QUESTIONS
+    name, *above = (str(step).lower() for step in reversed(steps) if step is not ...)
+    if ... in steps[:-1]:  # `qas[].question`, CoQA's `questions[].input_text`
+        asks = name in _QUESTIONS or (name == "input_text" and above[0].rstrip("s") in _QUESTIONS)
+        return asks and bool(FieldPath(steps).find(record))
+    is_named = steps[-1] is ... and name.rstrip("s") in _QUESTIONS
     holder = as_dict(FieldPath(steps[:-2]).find(record)) if is_named else {}
     questions = holder.get(str(steps[-2]))
     return isinstance(questions, list) and any(

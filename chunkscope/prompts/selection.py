@@ -66,8 +66,9 @@ _COLUMN = re.compile(
 )
 # GPQA's and SciQ's: the right one and the others, which an evaluation shuffles.
 _RIGHT_OR_WRONG = re.compile(r"(?:in)?correct[_ ]answer[_ ]?\d?|distractor[_ ]?\d", re.IGNORECASE)
-_FEWEST_COLUMNS = 3  # two of them may be anything, unless their name says more
-_SURE_NAMES = {"choice", "option", "sol", "ending"}
+_SURE_NAMES = {"choice", "option", "sol", "ending"}  # two columns of another name may be anything
+# Beside answers that are choices: which of them is right. FreshQA's `answer_0` are all right.
+_SAYS_WHICH = re.compile(r"label|correct|gold|right|target|answer([_ ]?(key|idx|index))?$", re.I)
 
 # The fields that hold the choices of a question: one with all of them, or one for each.
 Choices = tuple[FieldPath, ...]
@@ -134,7 +135,9 @@ def find_choices(head: Sequence[Any]) -> Choices:
         if match := _COLUMN.fullmatch(key):
             columns.setdefault(match["name"] or "", []).append(key)
     for name, names in columns.items():
-        if len(names) >= (2 if name.lower().rstrip("_ ") in _SURE_NAMES else _FEWEST_COLUMNS):
+        if name.lower().startswith("ans") and not any(map(_SAYS_WHICH.match, keys)):
+            continue
+        if len(names) >= (2 if name.lower().rstrip("_ ") in _SURE_NAMES else 3):
             likely.append([FieldPath((key,)) for key in names])
     for choices in map(tuple, likely):
         count = 0
@@ -149,7 +152,7 @@ def find_choices(head: Sequence[Any]) -> Choices:
 # --- traces, which hold lengths in tokens: there is nothing to tokenize ---------------------------
 
 # Prompt and output columns of traces (Azure's, Mooncake's, Vidur's, BurstGPT's) and usage logs.
-_bare = lru_cache(lambda name: re.sub(r"[\s_-]+", "", name).lower())
+_bare = lru_cache(lambda name: re.sub(r".*\.|[\s_-]+", "", name).lower())
 _PAIRS = {
     "contexttokens": "generatedtokens",
     "inputlength": "outputlength",
@@ -157,6 +160,10 @@ _PAIRS = {
     "requesttokens": "responsetokens",
     "prompttokens": "completiontokens",
     "inputtokens": "outputtokens",
+    "inputtokencount": "outputtokencount",
+    "prompttokencount": "candidatestokencount",  # Gemini's
+    "tokensprompt": "tokenscompletion",
+    "numberinputtokens": "numberoutputtokens",
     "promptlen": "outputlen",
     "prompttokenids": "outputtokenids",
     "inputids": "outputids",
@@ -193,8 +200,8 @@ def trace_columns(head: Sequence[Any]) -> TraceColumns | None:
 
 
 def _number(value: Any, name: str) -> float | None:
-    if name.endswith(("ids", "lens")) and are_blocks(value):
-        return len(value)  # the tokens themselves, or the requests
+    if name.endswith(("ids", "lens")) and are_blocks(ids := json_in(value)):
+        return len(ids)  # the tokens themselves, or the requests
     with suppress(ValueError):
         value = float(value) if isinstance(value, str) else value
     return value if isinstance(value, int | float) and not isinstance(value, bool) else None
@@ -223,17 +230,12 @@ def trace_length(value: Any, name: str) -> int:
 
 
 class Prompts(NamedTuple):
-    """What a chunk of records became: lists of the same length, without the bad rows.
-
-    `items` holds texts, conversations, lengths or requests, `outputs` texts or lengths (None where
-    a row has none), or is None when no output is known of. `blocks` holds the numbers by which a
-    trace names the blocks of each prompt, where it does.
-    """
+    """What a chunk of records became: lists of the same length, without the bad rows."""
 
     positions: list[int]
-    items: list[Any]
-    outputs: list[Any] | None
-    blocks: list[list[int]] | None = None
+    items: list[Any]  # texts, conversations, lengths or requests
+    outputs: list[Any] | None  # texts or lengths, None where a row has none; None: nothing is known
+    blocks: list[list[int]] | None = None  # of a trace: the numbers of each prompt's blocks
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -295,7 +297,7 @@ class Selection:
             if prompts.outputs is not None:
                 prompts.outputs.append(output)
             if prompts.blocks is not None and self.blocks:
-                prompts.blocks.append(self.blocks.find(record) or [])
+                prompts.blocks.append(json_in(self.blocks.find(record)) or [])
         return prompts
 
     def _rows(self, chunk: Chunk, problems: Problems) -> Chunk:
@@ -331,10 +333,9 @@ class Selection:
 
 def text_of(*fields: FieldPath, asks: int = -1, **more: Any) -> Selection:
     """The fields one after the other; a row may lack any but the one that asks."""
-    needed = fields[asks]
 
     def prompt(record: Any) -> str:
-        present = [path for path in fields if path is needed or path.find(record) is not None]
+        present = [path for path in fields if path is fields[asks] or path.find(record) is not None]
         return JOINER.join(filter(None, (text_at(record, path) for path in present)))
 
     return Selection(
@@ -359,9 +360,7 @@ def template_of(parts: Sequence[Part]) -> Selection:
     return Selection(kind="text", label="template", paths=fields, prompt=prompt)
 
 
-def chat_of(
-    path: FieldPath, vllm: chat.Release = chat.NEWEST, uncounted: Sequence[Note] = ()
-) -> Selection:
+def chat_of(path: FieldPath, vllm: chat.Release, **more: Any) -> Selection:
     # What holds the messages: of `question[0]` the record, of `body.messages` the body.
     keys = [place for place, step in enumerate(path.steps) if isinstance(step, str)]
     holder = FieldPath(path.steps[: keys[-1]]) if keys else None
@@ -384,7 +383,7 @@ def chat_of(
         paths=(path, *(FieldPath((name,)) for name in beside)),
         prompt=prompt,
         is_plain=len(path.steps) == 1,
-        uncounted=tuple(uncounted),
+        **more,
     )
 
 
@@ -405,7 +404,7 @@ def lengths_of(columns: TraceColumns, head: Sequence[Any], above: Steps = ()) ->
     is_list = columns.prompt.endswith("lens") and isinstance(path.find(head[0]), list)
 
     def prompt(record: Any) -> int:
-        if blocks and not are_blocks(blocks.find(record) or []):
+        if blocks and not are_blocks(json_in(blocks.find(record)) or []):
             raise DataError("not_blocks", field=blocks.text)
         return trace_length(path.get(record), path.text)
 
@@ -450,7 +449,7 @@ def _with(value: Any, steps: Steps, element: Any) -> Any:
     """A copy that has another value at that place."""
     if not steps:
         return element
-    step = steps[0]
+    step, value = steps[0], json_in(value)
     if not isinstance(step, str):
         raise UsageError("--each takes the name of a list", hint="such as --each instructions")
     return {**value, step: _with(value[step], steps[1:], element)}

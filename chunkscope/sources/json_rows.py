@@ -95,12 +95,13 @@ def _text(data: bytes) -> str:
 
 MOST_DOCUMENT_BYTES = 1 << 30  # it needs several times as much memory
 _CHAT_KEYS = frozenset({"messages", "conversations", "conversation", "chat", "dialogue"})
+_SAID = {"content", "value", "text", "parts", "tool_calls", "arguments", "output"}
 _ASKS = _CHAT_KEYS | {"prompt", "question", "query", "instruction", "problem"}
 # Who speaks in a chat, by ShareGPT's names and by those that chat templates know.
 ROLES = dict.fromkeys(("gpt", "chatgpt", "bing", "bard", "bot", "model", "ai"), "assistant")
 ROLES |= {r: r for r in ("system", "developer", "user", "assistant", "tool", "function", "ipython")}
-ROLES |= {"human": "user", "function_response": "tool", "observation": "tool"}
-ROLES["function_call"] = "assistant"
+ROLES |= dict.fromkeys(("function_response", "function_call_output", "observation"), "tool")
+ROLES |= {"human": "user", "function_call": "assistant"}
 
 
 def json_rows(
@@ -188,7 +189,7 @@ def begins_a_chat(rows: Any) -> bool:
     return _are(dict, start) and all(
         len(row) > 1
         and str(row.get("role", row.get("from", row.get("type")))).lower() in ROLES
-        and not {"content", "value", "text", "tool_calls"}.isdisjoint(row)
+        and not _SAID.isdisjoint(row)
         for row in start
     )
 

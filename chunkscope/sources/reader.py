@@ -123,25 +123,18 @@ def split(source: Source, target_bytes: int) -> list[Source]:
 
 class RecordReader(ExitStack):
     """Reads one source once, or a part of one whose reader `is_divisible`, where positions begin
-    at 1; a context manager that closes it.
-
-    `unit` says what positions count: "line" in line-oriented text, else "row".
-    `format` is what the data turned out to be: JSON Lines named .json says "jsonl".
-    `metadata` is what a document says beside its rows.
-    `state` is whatever a harness's row function keeps for whoever recognises its log.
-    `positions` is how many of them there were so far, where a source is read in parts.
-    """
+    at 1; a context manager that closes it."""
 
     def __init__(self, source: Source, options: ReadOptions, problems: Problems) -> None:
         super().__init__()
         self.source = source
         self.options = options
         self.problems = problems
-        self.format = source.format
-        self.unit = "row"
-        self.metadata: dict[str, Any] = {}
-        self.state: Any = None
-        self.positions = 0
+        self.format = source.format  # then what it turned out to be: JSON Lines named .json "jsonl"
+        self.unit = "row"  # what positions count: "line" in line-oriented text
+        self.metadata: dict[str, Any] = {}  # what a document says beside its rows
+        self.state: Any = None  # what a row function keeps for whoever recognises its log
+        self.positions = 0  # how many there were so far, where a source is read in parts
         self.is_divisible = False  # whether other processes could read parts of it
         self.bytes_taken = 0  # by what does not read `stream`, for progress
         self._chunks: Iterator[Chunk] | None = None

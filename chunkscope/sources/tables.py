@@ -43,24 +43,27 @@ def csv_rows(reader: RecordReader, _: Sequence[str] | None) -> Iterator[Chunk]:
     if not start.strip():
         return
     given = excel[1].decode("latin-1") if excel else reader.options.delimiter
+    chosen: Dialect | None = None
     if given is not None:
         delimiter = given.replace("\\t", "\t")
         if len(delimiter) != 1 or delimiter in '\r\n"\0':
             hint = r"one character, such as ';' or '\t' for a tab"
             raise UsageError(f"not a delimiter: {delimiter!r}", hint=hint)
-        dialect: Dialect = (delimiter, csv.QUOTE_MINIMAL)
-    else:
-        is_tsv = ".tsv" in PurePath(reader.source.path.lower()).suffixes
-        dialect = _dialect(start, "\t" if is_tsv else ",")
-    rows, header = _first_rows(start, dialect), reader.options.header
+        chosen = (delimiter, csv.QUOTE_MINIMAL)
+    likely = "\t" if ".tsv" in PurePath(reader.source.path.lower()).suffixes else ","
+    # Spark writes a backslash before a quote in a cell, where csv expects a second quote.
+    texts = dict.fromkeys((start, start.replace(b'\\"', b'""')))
+    ways = [(text, chosen or _dialect(text, likely)) for text in texts]
+    sample, dialect = max(ways, key=lambda way: len(_first_rows(*way, strict=True)))
+    rows, header = _first_rows(sample, dialect), reader.options.header
     has_header = _is_header(rows) if header is None else header
     names = _column_names(rows, has_header=has_header)
-    text = io.TextIOWrapper(
-        cast("IO[bytes]", reader.stream), "utf-8", errors="surrogateescape", newline=""
-    )
+    stream = cast("IO[bytes]", reader.stream)
+    text = io.TextIOWrapper(stream, "utf-8", errors="surrogateescape", newline="")
     # The limit is one for the whole process, where other threads may be reading tables, too.
     csv.field_size_limit(_CELL_CHARS)
-    table = csv.reader(_lines(text, reader.source.path), delimiter=dialect[0], quoting=dialect[1])
+    lines = _lines(text, reader.source.path, is_escaped=sample != start)
+    table = csv.reader(lines, delimiter=dialect[0], quoting=dialect[1])
     try:
         header_rows = has_header + bool(excel)
         for at, cells, _known in in_chunks(_data_rows(reader, table, len(names), header_rows)):
@@ -70,11 +73,11 @@ def csv_rows(reader: RecordReader, _: Sequence[str] | None) -> Iterator[Chunk]:
             text.detach()
 
 
-def _lines(text: io.TextIOWrapper, path: str) -> Iterator[str]:
+def _lines(text: io.TextIOWrapper, path: str, *, is_escaped: bool) -> Iterator[str]:
     for line in iter(partial(text.readline, MOST_ROW_BYTES), ""):
         if len(line) >= MOST_ROW_BYTES:
             raise DataError("too_long", path=path, most=MOST_ROW_BYTES >> 20)
-        yield line
+        yield line.replace('\\"', '""') if is_escaped else line
     yield _END
 
 
@@ -114,11 +117,14 @@ def _data_rows(
         yield start, row, len(joined)
 
 
-def _first_rows(start: bytes, dialect: Dialect) -> list[list[str]]:
-    """Where the sample was cut off the last row is not whole and left out."""
+def _first_rows(start: bytes, dialect: Dialect, *, strict: bool = False) -> list[list[str]]:
+    """Without the last one where the sample was cut off; `strict`, up to a cell that goes on after
+    its closing quote."""
     text = io.StringIO(start.decode("utf-8", "surrogateescape"), newline="")
-    table = csv.reader(text, delimiter=dialect[0], quoting=dialect[1])
-    rows = list(islice(filter(None, table), _SAMPLE_ROWS))
+    table = csv.reader(text, delimiter=dialect[0], quoting=dialect[1], strict=strict)
+    rows = list[list[str]]()
+    with suppress(csv.Error):
+        rows.extend(islice(filter(None, table), _SAMPLE_ROWS))
     return rows[:-1] if len(start) == _SAMPLE_BYTES and len(rows) > 1 else rows
 
 
@@ -158,7 +164,7 @@ _KNOWN_NAMES = frozenset((
     "output", "output_length", "prompt", "question", "response", "subject", "target", "task",
     "text", "timestamp",
 ))  # fmt: skip
-_NAME = re.compile(r"#?[^\W\d][\w .:/#()\[\]'?-]{0,59}(?<![.:?])")
+_NAME = re.compile(r"#?[^\W\d][\w .:/#()\[\]'?@%&+-]{0,59}(?<![.:?])")
 
 
 def _is_header(rows: list[list[str]]) -> bool:

@@ -40,6 +40,27 @@ def test_content_parts_are_joined_or_kept_as_the_template_wants_them() -> None:
     assert chat.media == 1  # whose tokens are not counted
 
 
+def test_messages_of_other_forms_are_brought_into_openai_s() -> None:
+    """Items of /v1/responses, parts of Gemini and Bedrock, what SWE-agent, tau2 and LIMA write."""
+    call = {"type": "function_call", "call_id": "1", "name": "f", "arguments": '{"a": 1}'}
+    result = {"type": "function_call_output", "call_id": "1", "output": "sunny"}
+    asked, answered = messages(call, result)
+    assert asked["tool_calls"][0]["function"] == {"name": "f", "arguments": {"a": 1}}
+    assert answered == {"role": "tool", "content": "sunny", "tool_call_id": "1"}
+    part = [{"type": "text", "text": "hi"}]
+    gemini, instruction = {"role": "user", "parts": [{"text": "hi"}]}, {"parts": [{"text": "hi"}]}
+    system, *chat = messages(gemini, systemInstruction=instruction)
+    assert (system, chat) == ({"role": "system", "content": part}, [USER | {"content": part}])
+    swe_agent = {"role": "system", "system_prompt": "hi", "text": None}
+    assert messages(swe_agent, USER) == [{"role": "system", "content": "hi"}, USER]
+    called = {"role": "assistant", "tool_calls": [{"id": "1", "name": "f", "args": {"a": 1}}]}
+    assert messages(called)[0]["tool_calls"] == asked["tool_calls"]
+    (tool,) = conversation([USER], {"available_tools": ['{"name": "f"}']}).tools or ()
+    assert tool["function"]["name"] == "f"
+    assert conversation([USER], {"available_tools": ["f"]}).tools is None
+    assert messages("hi", "ho") == [USER, {"role": "assistant", "content": "ho"}]
+
+
 def test_a_tool_result_is_one_string_for_every_template() -> None:
     result = {"role": "tool", "tool_call_id": "1", "content": [{"type": "text", "text": "sunny"}]}
     expected = [{"role": "tool", "content": "sunny", "tool_call_id": "1"}]
@@ -170,7 +191,7 @@ def test_template_arguments_come_from_the_row() -> None:
     ("value", "row", "named"),
     [
         ("hi", {}, "messages"),
-        (["hi"], {}, "message 1"),
+        ([USER, "hi"], {}, "message 2"),
         ([USER, {"content": "x"}], {}, "message 2"),
         ([{"role": "wizard\n", "content": "x"}], {}, r"wizard\\n"),
         ([{"role": "user", "content": 3}], {}, "message 1"),

@@ -82,6 +82,7 @@ def test_chats_and_lengths_have_no_use_for_them() -> None:
         ({"option 1": "x", "option 2": "y"}, "option 1,option 2"),
         ({f"holding_{n}": "x" for n in range(3)}, "holding_0,holding_1,holding_2"),
         ({f"mc_answer{n}": "x" for n in range(3)}, "mc_answer0,mc_answer1,mc_answer2"),
+        ({f"answer{n}": "x" for n in "ABC"} | {"label": 1}, "answerA,answerB,answerC"),
     ],
     ids=str,
 )
@@ -96,6 +97,7 @@ def test_multiple_choice_without_its_choices_is_noted(fields: dict[str, Any], na
     [
         ({"options": {"temperature": 0.5}}, {}),
         ({"choices": []}, {}),
+        ({f"answer_{n}": "x" for n in range(3)}, {}),  # FreshQA's: all of them are right
         ({"choices": "pick one"}, {}),
         ({"A": "x", "B": "y"}, {}),
         ({"a": "x", "b": "y", "c": "z"}, {}),

@@ -4,6 +4,7 @@ The rows of public evaluation sets are made up here after their schemas: names a
 fields are the sets' own, the text is not.
 """
 
+import csv
 import random
 from collections import defaultdict
 from collections.abc import Callable
@@ -121,6 +122,21 @@ SETS: dict[str, tuple[Callable[[int], Row], str, tuple[str, ...]]] = {
             "choices": [{"text": "a leg", "label": "A"}, {"text": "a bone", "label": "B"}]}},
         "question.stem", ("choices_uncounted question.choices",),
     ),
+    "CoQA as published": (
+        lambda n: {"story": LONG, "questions": [{"input_text": f"When is {n}?", "turn_id": 1}] * 2,
+                   "answers": [{"input_text": "in 1475", "span_text": "formally in 1475"}] * 2},
+        "story + questions.input_text, each of questions", (),
+    ),
+    "NarrativeQA without a document": (
+        lambda n: {"context": LONG, "question": {"text": f"Who is {n}?"}},
+        "question.text", ("left_out --field=context --field=question.text",),
+    ),
+    "RepoBench": (
+        lambda n: {"context": [{"path": "a.py", "snippet": CODE}], "all_code": CODE * 3,
+                   "import_statement": f"from a import b{n}", "cropped_code": CODE[:60]},
+        "import_statement", ("left_out --field=context[].snippet --field=cropped_code "
+                             "--field=import_statement",),
+    ),
     "LongBench v2": (
         lambda n: {"_id": f"66f36490821e{n}", "question": f"What is {n}?", "context": LONG}
         | {f"choice_{letter}": "one" for letter in "ABCD"},
@@ -157,6 +173,9 @@ def in_short(note: Note) -> str:
     return " ".join((note.code, *(values.get("use") or values.get("field") or [values["fields"]])))
 
 
+GEMINI = [{"role": "user", "parts": [{"text": "Why?"}]}]
+CALL = {"type": "function_call", "call_id": "1", "name": "f", "arguments": "{}"}
+RESULT = {"type": "function_call_output", "call_id": "1", "output": "20 C"}
 SHARE_GPT, LANG_CHAIN = [{"from": "Human", "value": "x"}], [{"type": "human", "content": "x"}]
 LENGTHS = {"input_length": 1, "output_length": 2}
 QASPER = {"abstract": "It is.", "full_text": [{"paragraphs": ["It is so.", "It is not."]}]}
@@ -184,6 +203,9 @@ SQUAD = "paragraphs.context + paragraphs.qas.question, each of paragraphs, parag
         ({"id": "1", "conversations": SHARE_GPT}, "chat", "conversations (chat)"),
         ({"inputs": {"messages": LANG_CHAIN}}, "chat", "inputs.messages (chat)"),
         ({"prompt": CHAT, "question": "x"}, "chat", "prompt (chat)"),
+        ({"conversations": ["Why is it so?", "By it."]}, "chat", "conversations (chat)"),
+        ({"request": {"contents": GEMINI}}, "chat", "request.contents (chat)"),
+        ({"input": [*CHAT, CALL, RESULT]}, "chat", "input (chat)"),
         ({"prompt": str(CHAT * 2).replace("}, {", "}\n {")}, "chat", "prompt (chat)"),
         ({"prompt": str([CHAT[0] | {(1,): 2}])}, "text", "prompt"),
         ({"prompt": r"[{'role': 'user', 'content': '\d'}]"}, "chat", "prompt (chat)"),
@@ -195,6 +217,12 @@ SQUAD = "paragraphs.context + paragraphs.qas.question, each of paragraphs, parag
         ({"cluster": "A b", "turns": [{"content": "How is it?"}]}, "text", "turns[0].content"),
         ({"timestamp": 3, "prompt_token_ids": [1]}, "lengths", "prompt_token_ids (lengths)"),
         ({"a": {"usage": {"prompt_tokens": 5}}}, "lengths", "a.usage.prompt_tokens (lengths)"),
+        ({"u": {"promptTokenCount": 5}}, "lengths", "u.promptTokenCount (lengths)"),
+        ({"id": 3, "input_token_count": 5}, "lengths", "input_token_count (lengths)"),
+        ({"id": 3, "tokens_prompt": "5"}, "lengths", "tokens_prompt (lengths)"),
+        ({"number_input_tokens": 5}, "lengths", "number_input_tokens (lengths)"),
+        ({"a": {"b.input_tokens": 5}}, "lengths", 'a["b.input_tokens"] (lengths)'),
+        ({"k\ud800": "a b"}, "text", "k?"),
         (
             {"errors": ["a"], "input_lens": [5]},
             "lengths",
@@ -260,6 +288,8 @@ def test_alpaca_rows_may_have_no_input() -> None:
         ({"table_array": [["1", "B"]], "analysis": LONG}, ["table_array|json", "question"]),
         ({"query": "Say a number. Who is it?"}, ["query"]),  # MathVista's
         ({"query": "SELECT a FROM b WHERE b.c > 30"}, []),  # Spider's answer
+        ({"tools": ['{"name": "f"}']}, ["tools|json", "question"]),  # When2Call's
+        ({"suffix": "And so on."}, ["suffix", "question"]),
         ({"input_tokens": 90_000}, ["input_tokens"]),  # AA-LCR's, of documents elsewhere
     ):
         notes = choose({"question": "Who is it?"} | beside).uncounted
@@ -282,16 +312,20 @@ def test_alpaca_rows_may_have_no_input() -> None:
                 "instructions": {"task_instructions": "Say that it was not possible at all."}}}],
             "--field user_scenario.instructions.task_instructions",
         ),
-        ([{"chosen": [user(1), answer(1)], "rejected": [user(1), answer(2)]}], "--field chosen"),
+        ([{"chosen": [user(1), answer(1)], "rejected": [user(1), *[answer(2)] * 2]}],
+         "--field chosen"),
         ([{"id": f"q_{n}", "task": "GR", "history": [{"user": f"Who is {n}?", "bot": LONG}]}
           for n in range(5)], "--field 'history[].user'"),
         ([{"train": [{"question": LONG, "context": LONG}] * 2, "test": [{"question": "Why?"}],
            "tags": [{"name": "a b"}]}], "--field train.question --each train"),
         ([{"say": "a b", "data": {"rows": [{"q": LONG}]}}], "--field data.rows.q --each data.rows"),
+        ([{"runs": [{"sent": {"ok": [{"prompt": LONG, "output": LONG}] * 2}}] * 2}],
+         "--field runs.sent.ok.prompt --each runs --each runs.sent.ok"),
         ([{"error": "The set does not exist, or not for you."}], "--field error"),
         ([{"generated_texts": [LONG], "errors": ["It is gone."]}] * 2, "--field 'errors[]'"),
     ],
-    ids=["NoLiMa", "tau2", "preferences", "MT-Bench-101", "splits", "rows", "a refusal", "bench"],
+    ids=["NoLiMa", "tau2", "preferences", "MT-Bench-101", "splits", "rows", "nested", "error",
+         "bench"],
 )  # fmt: skip
 def test_what_cannot_be_guessed_comes_with_the_likely_options(rows: list[Any], likely: str) -> None:
     with pytest.raises(InputError) as caught:
@@ -304,6 +338,10 @@ def test_ids_hashes_and_names_of_files_are_never_the_prompt() -> None:
     for value in (*ids.split(), "2024-05-01 12:00:00"):
         with pytest.raises(InputError):
             choose({"environment": value, "n": 3})
+    with pytest.raises(InputError):
+        choose({"problem": "AuT0T9pcQZ=" * 10, "answer": "QQjZ0Q=="})  # BrowseComp's: encrypted
+    with pytest.raises(InputError):
+        choose({"question": "-", "r1_generation": LONG})  # OpenCodeReasoning's second version
     for name in ("text", "input", "document", "prompt"):
         rows = [{name: f"file_{n}.txt", "words": f"A paragraph, number {n}."} for n in range(5)]
         assert choose(*rows).label == "words"
@@ -328,12 +366,14 @@ def test_an_answer_at_the_end_of_most_chats_is_noted_and_a_picture_beside_a_text
     chats = [{"messages": [user(1), answer(1)]}, {"messages": [user(2)]}]
     notes = [choose(*some, fields=("messages",)).notes for some in (chats[:1], chats, chats[1:])]
     assert [codes(some) for some in notes] == [["answers_counted"], [], []]
-    assert codes(choose({"question": "Why?", "image_1": "a.png"}).notes) == ["not_counted"]
+    assert codes(choose({"question": "Why?", "question_images": "a.png"}).notes) == ["not_counted"]
     assert not choose({"question": "Why?", "image": None}).notes
     assert codes(choose("Why is it so?\n" * 10).notes) == ["lines_together"]
     alone = choose("Why is it so?\n\n" * 10).notes, choose({"turns": ["Why?"]}).uncounted
     flat = [{"role": role, "text": "It is so."} for role in ("prompter", "assistant")]
     assert (alone, codes(choose(*flat).notes)) == (((), ()), ["turns_counted"])
+    inner = [{"message": {"role": r, "content": "It is."}} for r in ("user", "assistant")]
+    assert codes(choose(*inner).notes) == ["turns_counted"]
 
 
 def test_bfcl_is_counted_with_its_functions_big_bench_with_its_prefix(tmp_path: Path) -> None:
@@ -350,6 +390,23 @@ def test_bfcl_is_counted_with_its_functions_big_bench_with_its_prefix(tmp_path: 
     assert found["BFCL v1"] == found["BFCL v3 and v4"] > found["plain"] + 30
     assert found["BFCL multi turn"] == found["plain"]
     assert found["task"] == found["whole"]
+
+
+def test_lists_and_objects_in_the_cells_of_a_csv_are_read_as_in_json_lines(tmp_path: Path) -> None:
+    for n, row in enumerate([
+        *(SETS[name][0](1) for name in ("L-Eval", "CoQA as published", "QMSum")),
+        {"custom_id": 1, "body": {"prompt": "Why is it so?", "n": 1}},
+        {"sent": [{"messages": [user(1)]}, {"messages": [user(2)]}]},
+        {"input_ids": [1, 2, 3], "sampling_params": {"n": 1}},
+        {"input_length": 600, "output_length": 5, "hash_ids": [1, 2]},
+    ]):  # fmt: skip
+        write_jsonl(tmp_path / f"{n}.jsonl", [row, row])
+        with (tmp_path / f"{n}.csv").open("w", newline="") as file:
+            csv.writer(file).writerows([row, row.values(), row.values()])
+    run = analyze(tmp_path, ".")
+    assert run.code == 0, run.err
+    found = [(one["lengths"], one.get("prefixes")) for one in run.profile["datasets"]]
+    assert found[::2] == found[1::2]
 
 
 def test_every_instruction_of_l_eval_is_a_prompt_after_its_document() -> None:

@@ -35,6 +35,18 @@ def test_quoted_cells_may_hold_newlines_and_positions_are_where_rows_start():
     assert (result.positions, result.unit) == ([2, 5], "line")
 
 
+def test_a_backslash_before_a_quote_is_spark_s_way_and_else_text():
+    written = 'question,answer\n"a \\"b\\", c",\\frac\n"\\",x\n"d",y\n'
+    assert read_bytes("x.csv", written.replace('"\\",x', '"\\"",x')).records == [
+        {"question": 'a "b", c', "answer": "\\frac"},
+        {"question": '"', "answer": "x"},
+        {"question": "d", "answer": "y"},
+    ]
+    doubled = '"{""a"": ""\\""b\\""""}",x\n'
+    (record,) = read_bytes("x.csv", f"question,answer\n{doubled}").records
+    assert record["question"] == '{"a": "\\"b\\""}'
+
+
 @pytest.mark.parametrize(
     "data",
     [
@@ -69,6 +81,7 @@ def test_every_kind_of_csv_gives_the_same_rows(data):
         pytest.param(f"{'a' * 60},b\n1,2\n", ["a" * 60, "b"], id="a long name"),
         pytest.param(f"{'a' * 61},b\n1,2\n", ["column0", "column1"], id="too long a name"),
         pytest.param("Is it?_1 (a b) c,text\n1,2\n", ["Is it?_1 (a b) c", "text"], id="GPQA's"),
+        pytest.param("title_x,pass@1\na,1.0\nb,0.5\n", ["title_x", "pass@1"], id="a score"),
         pytest.param("Note:,beta\n1,2\n", ["column0", "column1"], id="a colon"),
     ],
 )

@@ -15,7 +15,7 @@ from operator import itemgetter
 from typing import Any
 
 from chunkscope.artefacts.note import Note, note
-from chunkscope.prompts.chat import FUNCTION_KEYS, conversation
+from chunkscope.prompts.chat import FUNCTION_KEYS, conversation, tool_call
 from chunkscope.prompts.harness.log import (
     AS_SENT,
     HarnessLog,
@@ -198,14 +198,9 @@ class InspectSample:
             if thoughts:
                 sent["reasoning_content"] = "\n".join(str(t.get("reasoning")) for t in thoughts)
         if given["role"] == "assistant" and as_list(given["tool_calls"]):
-            sent["tool_calls"] = [
-                {
-                    "id": call.get("id"),
-                    "type": "function",
-                    "function": {"name": call.get("function"), "arguments": call.get("arguments")},
-                }
-                for call in map(as_dict, given["tool_calls"])
-            ]
+            calls = map(as_dict, given["tool_calls"])
+            parts = [map(call.get, ("id", "function", "arguments")) for call in calls]
+            sent["tool_calls"] = [tool_call(*part) for part in parts]
         if given["role"] == "tool":
             sent["tool_call_id"] = given["tool_call_id"]
             if error := as_dict(given["error"]):

@@ -20,24 +20,18 @@ _LABEL = "label: "  # of an answer whose likelihood OpenCompass asked for
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentRequest:
-    """One request.
-
-    `prompt` is text, messages that a server rendered, or, where the log has token ids or the
-    server's count, that many tokens. The `continuation` of a likelihood request is counted with it,
-    as one text. The harness sent `added` tokens besides, and cut from the left what is longer than
-    `most_tokens`; a longer text than `window` it sent in windows of so many. `output` is the
-    answer's text or its tokens, None where not logged.
-    """
+    """One request; its `prompt` is text, messages that a server rendered, or, where the log has
+    token ids or the server's count, that many tokens."""
 
     prompt: str | Conversation | int
     kind: RequestKind = "generate"
-    continuation: str = ""
+    continuation: str = ""  # of a likelihood request: counted with the prompt, as one text
     special_tokens: bool = False  # whether a tokenizer's <s> and the like were added to a text
-    added: int = 0
-    most_tokens: int | None = None
-    window: int | None = None
+    added: int = 0  # tokens that the harness sent besides
+    most_tokens: int | None = None  # of what is longer it cut the left
+    window: int | None = None  # a longer text it sent in windows of so many
     output_cap: int | None = None
-    output: str | int | None = None
+    output: str | int | None = None  # the answer's text or its tokens; None: not logged
 
     def sent(self, tokens: int) -> list[int]:
         """The lengths that reached the model when prompt and continuation are so many tokens."""

@@ -1,7 +1,7 @@
 """The logs of seven harnesses, each a form to recognise and a mapping to requests."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, repeat
+from itertools import zip_longest
 from operator import add
 from pathlib import Path
 from typing import Any
@@ -98,11 +98,8 @@ class OpenCompassLog(HarnessLog):
                 raise DataError("no_sample", harness=self.harness, fields=sorted(self.keys[0]))
             prompt, answers = row["origin_prompt"], row["prediction"]
             is_rounds = bool(as_list(prompt)) and all(isinstance(part, list) for part in prompt)
-            texts = as_list(answers) if is_rounds else [answers]
-            rounds = zip(
-                prompt if is_rounds else [prompt], chain(texts, repeat(None)), strict=False
-            )
-            for sent, answer in rounds:
+            prompts, texts = (prompt, as_list(answers)) if is_rounds else ([prompt], [answers])
+            for sent, answer in zip_longest(prompts, texts[: len(prompts)]):
                 prompt = _compass_prompt(sent)
                 yield SentRequest(prompt=prompt, special_tokens=True, output=as_text(answer))
         self.add_document()
