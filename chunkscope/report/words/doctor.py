@@ -51,7 +51,6 @@ SENTENCES: dict[str, Template] = {
     "failure_longest": "a context of {value:,.0f} tokens would fit",
     "failure_free_gib": "{value:,.2f} GiB free at the start",
     "failure_requests": "{value:,.0f} dummy requests",
-    "failure_error": "it ended with {error}",
     "refused_lines": "{lines:line} of the log; limit {limit} tokens, longest prompt {longest}",
     "answers_400": "{count:such answer}",
     "longest_and_limit": "the longest prompt has {longest} tokens, the limit is {limit}",
@@ -115,7 +114,8 @@ def answer(diagnosis: Diagnosis) -> str:
 
 
 def title(symptom: Symptom) -> str:
-    return f"{capital(sentence(symptom.title)).rstrip('.')}."
+    text = capital(sentence(symptom.title)).rstrip(".:")
+    return text if text.endswith("\N{HORIZONTAL ELLIPSIS}") else f"{text}."
 
 
 def heading(engine: EngineReport, place: int, count: int) -> str:

@@ -91,7 +91,7 @@ _COMPILED = {sign: re.compile(pattern) for sign, pattern in MESSAGES.items()}
 SIGNS = (  # in a line, and the message that it is a sign of
     *((sign.encode(), sign) for sign in MESSAGES),
     *((sign.encode(), FAILURE) for _, sign in failures.SIGNS),
-    *((sign.encode(), FAILURE) for sign in failures.LOGPROB_FRAMES),
+    *((sign.encode(), FAILURE) for sign in (*failures.LOGPROB_FRAMES, failures.ENTRY)),
     *((sign.encode(), ERROR) for sign in ("Error: ", failures.STOPPING, *failures.KILLS)),
 )
 

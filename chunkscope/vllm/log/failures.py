@@ -88,10 +88,13 @@ SIGNS = (
     *((Failure.DIED, sign) for sign in CONSEQUENCES),
 )
 LOGPROB_FRAMES = ("_get_prompt_logprobs_dict", "compute_logprobs", "compute_prompt_logprobs")
+ENTRY = 'bin/vllm", line'  # of a traceback: an error behind it is vLLM's, whatever it said before
 STOPPING = "[shutdown] "
 # By the system: as a shell, dmesg, Docker and SLURM say it, and how vLLM misses a process.
 KILLS = ("Killed", "oom_kill", "oom-kill", "died unexpectedly", "code 137", "TIME LIMIT")
-_KILLED = re.compile(r"Killed($|  | pr)|oom.kill|core .*unexpectedly|code:? (-9|137)\b|TIME LIMIT")
+_KILLED = re.compile(
+    r"Killed($|  | pr)|oom.kill|core .*unexpectedly|(code|'):? (-9|137)\b|TIME LIMIT"
+)
 # A parent process tells a cause after its consequence, and the sampler's after the error it came
 # from: of several kinds the lowest counts, then the first.
 _RANKS = {Failure.OOM_SAMPLER: 0, Failure.KILLED: 2, Failure.DIED: 2}
@@ -99,7 +102,7 @@ _RANKS = {Failure.OOM_SAMPLER: 0, Failure.KILLED: 2, Failure.DIED: 2}
 REFUSALS = ("ValueError", "ValidationError", "AssertionError", "NotImplementedError", "TypeError")
 _DEPTH = 60  # lines of a traceback before the line that names the error
 _ERROR = re.compile(r"(?:^|[\s.])([A-Z]\w{0,40}(?:Error|Exception|Interrupt))(?:: (.+))?$", re.M)
-_REASON = re.compile(r"(?:Value error, |error: )(.+?)(?: \[type=|$)", re.M)
+_REASON = re.compile(r"(?:Value error, |error: )(.+?)(?: \[type=|\. [^.]*:$|$)", re.M)
 _SIZE = r"(\d+(?:\.\d+)?) ([GM])iB"
 _FIGURES = {
     "asked_gib": rf"Tried to allocate {_SIZE}",
