@@ -386,6 +386,10 @@ def test_errors_that_ended_nothing() -> None:
     harmless = stamped("ValueError: no chat template", level="ERROR")
     stopped = stamped("[shutdown] MPClient: complete")
     going_on = engine(stamped("Using max model len 64"), harmless, LINE)
+    ready, answered = stamped(SAID[8][0]), 'INFO: 1.1.1.1 - "POST /v1 HTTP/1.1" 500'
+    assert engine(ready, harmless, answered).failure is None
+    assert engine(ready, harmless).failure.error == "ValueError", "no server came up"
+    assert engine(BEGUN, harmless, stopped, stamped(FAILED)).failure.reason.endswith("template")
     ended = engine(periodic("10-23 10:52:00"), harmless, stopped, stamped(DEAD))
     assert going_on.failure is ended.failure is engine(stopped, stamped(DEAD)).failure is None
 

@@ -87,8 +87,7 @@ SENTENCES: dict[str, Template] = {
     "change_auto_fit": f"set {_CONTEXT} to the longest request; for room raise {_SHARE}, add GPUs",
     "change_seqs": f"raise {_SEQS} above {{running}}; `chunkscope simulate` predicts the gain",
     "change_queue": "to answer sooner, send fewer requests at once or start another engine",
-    "change_queue_budget_unknown": f"check {_BUDGET} and {_THRESHOLD}, which are not known here; "
-    "at vLLM's defaults there is nothing to change",
+    "change_queue_budget_unknown": f"check {_SEQS}, {_BUDGET} and {_THRESHOLD}: not known here",
     "change_queue_last": "first change what else is named here",
     "change_small_step": lambda names: (
         f"leave {' and '.join(map(spelled, names))} out, unless set for shorter gaps between tokens"
@@ -114,8 +113,7 @@ def answer(diagnosis: Diagnosis) -> str:
 
 
 def title(symptom: Symptom) -> str:
-    text = capital(sentence(symptom.title)).rstrip(".:")
-    return text if text.endswith("\N{HORIZONTAL ELLIPSIS}") else f"{text}."
+    return f"{capital(sentence(symptom.title)).rstrip('.')}."
 
 
 def heading(engine: EngineReport, place: int, count: int) -> str:
@@ -153,7 +151,6 @@ def cautions(engine: EngineReport) -> Iterator[str]:
         yield f"arguments that are not vLLM's defaults: {', '.join(given)}"
     if not engine.windows or not engine.last_line:
         return
-    if engine.preemptions is None:
-        yield "vLLM does not log preemptions; `chunkscope doctor URL` reads them from /metrics"
+    yield "vLLM does not log preemptions; `chunkscope doctor URL` reads them from /metrics"
     if engine.hit_rate:
         yield "prompt tokens/s leave out cached tokens; hits are those of the last 1,000 requests"
