@@ -23,7 +23,7 @@ from chunkscope.vllm.settings import NAMES, OWN, Settings
 START = r"""(?:"[^"\s]*\bvllm"|\bvllm(?:@\S+|\.entry\S+main)?)\s+serve\b|\brun .*/vllm-openai\S*"""
 SERVE = re.compile(START + r"|\bvllm\.entry\S+api_server\b")
 # What is printed, or looked for among processes, starts nothing.
-SAID = r"""(?:^|[;&|(])[ \t@]*(?:echo|printf(?! -v)|pkill|pgrep) """
+SAID = r"""(?:^|[;&|])[ \t@]*(?:echo|printf(?! -v)|pkill|(?:kill \$\()?pgrep) """
 SAID += r"""(?:"[^"]*"|'[^']*'|[^"';&|\n])*"""
 COMMENT = re.compile(rf"(?m)(?:^|(?<=[ \t]))#.*$|{SAID}")
 # A variable that is set to a plain value or list on lines of its own; behind what it may be set not
@@ -32,8 +32,8 @@ SET = r"(?m)^(?:(?:export|readonly) )?(\w+)="
 PLAIN = r"""(?:"([^"$`\\\n]*)"|'([^'$`\\\n]*)'|([\w./:@+,=-]*)|\(([^$`\\()]*)\))[ \t]*$"""
 BRANCH = re.compile(r"(?m)^\s*(?:if|for|while|until|case|function)\b|\(\)|<<|(?:&&|[|{]|^\()\s*$")
 SUBSTITUTION = re.compile(r"\$\(\(.*?\)\)|[$<>]\([^()\n]*\)|`[^`\n]*`")
-REDIRECT = re.compile(r"(?<=\s)[\d&]?(?:>>?|<)(?:&\d|\s*[^\s<>|;&]+)")
-ONE = re.compile(r"""(?:\$\(\)|\\.?|'[^']*(?:'|$)|"(?:\\.|[^"\\])*(?:"|$)|[^\\'"|;&<>)])*""")
+REDIRECT = re.compile(r"""(?<=\s)[\d&]?(?:>>?|<)(?:&\d|\s*(?:"[^"]*"|'[^']*'|[^\s<>|;&'"])+)""")
+ONE = re.compile(r"""(?:\$\(\)|\(.*|\\.?|'[^']*(?:'|$)|"(?:\\.|[^"\\])*(?:"|$)|[^\\'"|;&()])*""")
 # A `vllm` that is another command; what may change memory or speed from outside of the command.
 REDEFINED = re.compile(r"\bvllm *\(\)|\b(?:alias|function) vllm\b")
 VARIABLE = re.compile(r"(?<![\w${])VLLM_(?!LOG|API_KEY|HOST|PORT)\w+|\bEnvironmentFile|\benv-file")

@@ -50,9 +50,9 @@ def test_words_are_read_as_vllm_reads_them(text, values):
         'echo "1. vllm serve" m; vllm serve org/m --max-num-seqs 8 --host $H --port=${PORT:-80}',
         'M=org/m\nexport S="8"  # few\nvllm serve "$M" --max-num-seqs ${S} &\nuntil x; do y; done',
         "A=(--max-num-seqs 8 # few\n --api-key '|x')\nseqs=org/m\nvllm serve $seqs \"${A[@]}\" ",
-        "kill $(pgrep -f 'vllm serve'); echo \"vllm serve\" && (vllm serve org/m --max-num-seqs 8)",
+        "kill $(pgrep -f 'vllm serve')\necho \"vllm serve\" && (vllm serve org/m --max-num-seqs 8)",
         'podman run ghcr.io/x/vllm-openai --model org/m --api-key "a > b|" --max-num-seqs=8',
-        "uvx vllm@0.28 serve org/m --max-num-seqs 8; echo --max-num-seqs 9",
+        "uvx vllm@0.28 serve org/m >\"$D\"/x --api-key 'a > b' --max-num-seqs 8; echo --seed 9",
         '"$VENV/bin/vllm" serve org/m --max-num-seqs 8',
         "python -m vllm.entrypoints.cli.main serve org/m --max-num-seqs 8",
         "vllm serve org/m --max-num-seqs 8 \\\n # --max-num-seqs 2\n--max-num-seqs 3",
@@ -76,6 +76,11 @@ REFUSED = (
     *(f"{x}\nvllm serve m -tp $N" for x in ("N=8\nread N", "if x\nthen\nN=8\nfi", "x ||\nN=8")),
     *(f"{x}\nvllm serve m -tp $N" for x in ("(\nN=8\n)", "N=8\nprintf -v N 9")),
     *("vllm serve m -tp $N\nN=8", "N=8\nvllm serve m -tp \\$N", "A=(-tp 8)\nvllm serve m -pp $A"),
+    *(
+        "vllm serve m --api-key $(a $(b $(c))) -tp 8",
+        "vllm serve m >| log",
+        "vllm serve m 2>&- -tp 8",
+    ),
 )
 
 
