@@ -71,7 +71,7 @@ SENTENCES: dict[str, Template] = {
     "change_oom_loading": f"use more GPUs ({spelled('tensor_parallel_size')}) or quantized weights",
     "change_oom_start": f"lower {_BUDGET} or {_SHARE}",
     "change_oom_running": f"lower {_SHARE}: a step took more memory than vLLM had set aside",
-    "change_refused_arguments": "change the argument that the message names",
+    "change_refused_arguments": "change the argument that the message, or the line after it, names",
     "change_killed": "see the system's messages for why: most often RAM or the job's time ran out",
     "change_died": "read the log around this line: the first error of its traceback is the cause",
     "change_fixed_size": lambda argument, or_on_cpu: (
