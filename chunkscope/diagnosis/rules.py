@@ -95,16 +95,14 @@ def _ended(engine: Engine) -> Symptom | None:
     if failure is None:
         return None
     evidence = [note(f"failure_{name}", value=value) for name, value in failure.figures.items()]
-    if failure.error and not failure.reason:
-        evidence.append(note("failure_error", error=failure.error))
     change = note(f"change_{failure.kind}")
     if failure.kind in (Failure.NO_CACHE_BLOCKS, Failure.CONTEXT_TOO_LONG):
         change = engine.more_room(change)
     elif engine.on_cpu and failure.kind.status == "out_of_memory":
         change = note("change_oom_cpu")
     title = f"ended_{failure.kind}"
-    reason = {"reason": failure.reason}
-    return _symptom("ended", evidence, change, 1.0, (failure.line,), title, **reason)
+    reason = failure.reason or failure.error
+    return _symptom("ended", evidence, change, 1.0, (failure.line,), title, reason=reason)
 
 
 def _refused(engine: Engine) -> Symptom | None:
@@ -200,7 +198,8 @@ def _client_bound(engine: Engine) -> Symptom | None:
     use = sum(w.kv_use * w.seconds for w in windows) / (sum(w.seconds for w in windows) or 1.0)
     if use >= FULL / 2:
         return None  # a cache half full leaves little to gain from more requests
-    return _held_back(engine, Bound.CLIENT, "change_client", weight=1 - use)
+    # What is refused is graver.
+    return _held_back(engine, Bound.CLIENT, "change_client", weight=0.9 * (1 - use))
 
 
 def _starved(engine: Engine) -> Symptom | None:

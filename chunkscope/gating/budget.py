@@ -157,9 +157,11 @@ def parse_budget(text: str, path: Path) -> BudgetFile:
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path} is not valid TOML: {error}") from None
     for part in prefix:
-        table = table.get(part) if isinstance(table, dict) else None
+        outer, table = table, table.get(part) if isinstance(table, dict) else None
     if not isinstance(table, dict):
         raise InputError(f"{path} has no [{name}] table", hint=HINT)
+    if near := get_close_matches("gate", outer.keys() - {"gate"}, cutoff=0.8):
+        raise InputError(f"{path}: {near[0]} is not known", hint="did you mean gate?")
     try:
         budget = Budget.model_validate(table)
     except pydantic.ValidationError as error:

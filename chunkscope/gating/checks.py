@@ -106,25 +106,24 @@ def _compared(
 def check_data(limits: Any, evidence: Evidence) -> Iterator[Check]:
     """How long the prompts are, how many, and whether all of them can be served."""
     datasets = evidence.need(Profile).datasets
-    yield from _lengths(limits, datasets, limits, ALL, ("data",))
+    yield from _lengths(limits, datasets, limits)
     if limits.max_model_len is not None:
         about = (limits.max_model_len, evidence.outputs(datasets), datasets)
         yield _doubted(served_check("data.max_model_len", *about), datasets, limits)
     for name in limits.datasets:
-        yield _present(name, datasets, ("data", "datasets"))
+        yield _present(name, datasets)
     for name, some_limits in limits.of.items():
         key, some = ("data", "of", name), [d for d in datasets if d.name == name]
         if some:
-            yield from _lengths(some_limits, some, limits, name, key)
+            yield from _lengths(some_limits, some, limits, subject=name, key=key)
         else:
             yield _present(name, datasets, key)
 
 
 def _lengths(
-    limits: Any, datasets: Sequence[DatasetProfile], allowed: Any, subject: str, key: Key
+    limits: Any, datasets: Sequence[DatasetProfile], allowed: Any, **about: Any
 ) -> Iterator[Check]:
-    values = length_values(datasets)
-    for check in _compared("data", LENGTHS, limits, values, subject=subject, key=key):
+    for check in _compared("data", LENGTHS, limits, length_values(datasets), **about):
         is_sure = check.name == "data.min_rows"  # a sample does not make the data smaller
         yield check if is_sure else _doubted(check, datasets, allowed)
 
@@ -136,7 +135,7 @@ def length_values(datasets: Sequence[DatasetProfile]) -> Values:
     # Of all of them, or not at all.
     reuse = reuse_together(reuses) if reuses and len(reuses) == len(filled) else None
     return {
-        "longest_prompt": lengths.max,
+        **dict.fromkeys(("longest_prompt", "max"), lengths.max),  # `max`: of how far it moved
         **{f"p{percent}": lengths.percentile(percent) for percent in (50, 95, 99)},
         "min_rows": sum(d.sample.out_of if d.sample else d.rows for d in datasets),
         "bad_rows": sum(dataset.skipped for dataset in datasets),
@@ -183,7 +182,7 @@ def served_check(
     )
 
 
-def _present(name: str, datasets: Sequence[DatasetProfile], key: Key) -> Check:
+def _present(name: str, datasets: Sequence[DatasetProfile], key: Key = ()) -> Check:
     rows = {dataset.name: dataset.rows for dataset in datasets}.get(name)
     about: dict[str, Any] = {"relation": Relation.AT_LEAST, "limit": 1, "unit": "count", "key": key}
     about["reason"] = note("gate_no_such_dataset") if rows is None else None
@@ -208,10 +207,9 @@ def drift(limits: Any, now: Profile, before: Profile) -> Iterator[Check]:
     if not len(today) == len(then) == 1:
         pairs |= {name: ((today[name],), (then[name],)) for name in both}
     for subject, (some, others) in pairs.items():
-        lengths = length_values(some), length_values(others)
-        moves = {spec.key: _move(spec.key, *lengths) for spec in MOVES}
-        values = {key: change for key, (change, _) in moves.items()}
-        reasons = {key: reason for key, (_, reason) in moves.items()}
+        new, old = length_values(some), length_values(others)
+        values = {spec.key: _change(old[spec.key], new[spec.key]) for spec in MOVES}
+        reasons = {key: note("gate_moved", before=old[key], now=new[key]) for key in values}
         for check in _compared("drift", MOVES, limits, values, reasons=reasons, subject=subject):
             yield _doubted(check, (*some, *others), limits)
     if limits.content == "same":
@@ -276,12 +274,9 @@ def _baseline(name: str, evidence: Evidence) -> Profile:
     return before
 
 
-def _move(key: str, now: Values, before: Values) -> tuple[float | None, Note]:
-    """The change as a share of what it was, and both numbers."""
-    key = "longest_prompt" if key == "max" else key
-    old, new = before[key], now[key]
-    change = 0.0 if old == new else (new - old) / old if old and new is not None else None
-    return change, note("gate_moved", before=old, now=new)
+def _change(before: float | None, now: float | None) -> float | None:
+    """As a share of what it was."""
+    return 0.0 if before == now else (now - before) / before if before and now is not None else None
 
 
 # -- [gate.memory], [gate.slo], [gate.speed], [gate.outputs] ---------------------------------------
@@ -290,9 +285,9 @@ def _move(key: str, now: Values, before: Values) -> tuple[float | None, Note]:
 def check_memory(limits: Any, evidence: Evidence) -> Iterator[Check]:
     """What is predicted and what was measured, each against its own limits."""
     if limits.predicted:
-        about: dict[str, Any] = {"subject": _machine(evidence.need(Plan))}
-        about["why"], values = note("gate_no_memory_model"), predicted_memory(evidence)
-        yield from _compared("memory.predicted", MEMORY, limits.predicted, values, **about)
+        plan, why = evidence.need(Plan), note("gate_no_memory_model")
+        about: Any = {"values": predicted_memory(plan), "why": why, "subject": _machine(plan)}
+        yield from _compared("memory.predicted", MEMORY, limits.predicted, **about)
     if limits.measured:
         run, about = _run_of(evidence.need(Verification), limits.setting)
         values = figure_values(MEMORY, run)
@@ -305,10 +300,9 @@ def _machine(plan: Plan) -> str:
     return f"{where}, {plan.request.dataset} alone" if plan.request.dataset else where
 
 
-def predicted_memory(evidence: Evidence) -> Values:
+def predicted_memory(plan: Plan) -> Values:
     """A step needs activations, the sampler and logits of prompt_logprobs beside the weights. vLLM
     fills what it may use with KV cache; what it does not profile comes on top."""
-    plan = evidence.need(Plan)
     memory = plan.memory
     if memory is None:
         return {}

@@ -143,9 +143,8 @@ def _lines(findings: Findings, place: Path) -> Iterator[BudgetLine]:
         if plan and (place.parent / ARGUMENTS).exists():
             yield BudgetLine(table="settings", key="file", value=ARGUMENTS)
             yield BudgetLine(table="settings", key="must_be", value="as-good")
-    evidence = tables.Evidence(findings=findings, folder=place.parent)
     if plan:
-        yield from _figures("memory.predicted", tables.predicted_memory(evidence))
+        yield from _figures("memory.predicted", tables.predicted_memory(plan))
         yield from _figures("slo", tables.figure_values(SPEED, plan.run))
     if (verification := findings.verification) and (run := verification.run("plan")):
         yield from _figures("memory.measured", tables.figure_values(MEMORY, run))

@@ -4,7 +4,6 @@ Each is read as its reader reads it, odd habits included: what vLLM would refuse
 is a fault beside the values. Nothing is passed over.
 """
 
-import itertools
 import json
 import re
 import shlex
@@ -21,19 +20,23 @@ from chunkscope.vllm.flags import ServeFlag, WordParser, flags_of, parse_words, 
 from chunkscope.vllm.rules import Version
 from chunkscope.vllm.settings import NAMES, OWN, Settings
 
-SERVE = re.compile(r"\bvllm(?:\s+serve|\.entry\S+api_server)\b|\bdocker run .*/vllm-openai\S*")
-SAID = r"""^[ \t]*(?:echo|printf) (?:"[^"]*"|'[^']*'|[^"';&|\n])*"""
+START = r"""(?:"[^"\s]*\bvllm"|\bvllm(?:@\S+|\.entry\S+main)?)\s+serve\b|\brun .*/vllm-openai\S*"""
+SERVE = re.compile(START + r"|\bvllm\.entry\S+api_server\b")
+# What is printed, or looked for among processes, starts nothing.
+SAID = r"""(?:^|[;&|])[ \t@]*(?:echo|printf(?! -v)|pkill|(?:kill \$\()?pgrep) """
+SAID += r"""(?:"[^"]*"|'[^']*'|[^"';&|\n])*"""
 COMMENT = re.compile(rf"(?m)(?:^|(?<=[ \t]))#.*$|{SAID}")
-# A variable that is set to a plain value on a line of its own; what goes to or comes from a file;
-# and a shell's word after which the arguments are over.
-PLAIN = r"""(?m)^(?:export )?(\w+)=(?:"([^"$`\\\n]*)"|'([^'$`\\\n]*)'|([\w./:@+,=-]*))[ \t]*$"""
-BRANCH = re.compile(r"(?m)^\s*(?:if|for|while|until|case|select|function)\b|\(\)|<<|[&|]$")
-SUBSTITUTION = re.compile(r"\$\(\(.*?\)\)|\$\([^()\n]*\)|`[^`\n]*`")
-REDIRECT = re.compile(r"(?<=\s)[\d&]?(?:>>?|<)(?:&\d|\s*[^\s<>|;&]+)")
-ENDS = re.compile("[|;&<>]+")
+# A variable that is set to a plain value or list on lines of its own; behind what it may be set not
+# at all or again; what goes to or comes from a file; and a command, up to what ends it in a shell.
+SET = r"(?m)^(?:(?:export|readonly) )?(\w+)="
+PLAIN = r"""(?:"([^"$`\\\n]*)"|'([^'$`\\\n]*)'|([\w./:@+,=-]*)|\(([^$`\\()]*)\))[ \t]*$"""
+BRANCH = re.compile(r"(?m)^\s*(?:if|for|while|until|case|function)\b|\(\)|<<|(?:&&|[|{]|^\()\s*$")
+SUBSTITUTION = re.compile(r"\$\(\(.*?\)\)|[$<>]\([^()\n]*\)|`[^`\n]*`")
+REDIRECT = re.compile(r"""(?<=\s)[\d&]?(?:>>?|<)(?:&\d|\s*(?:"[^"]*"|'[^']*'|[^\s<>|;&'"])+)""")
+ONE = re.compile(r"""(?:\$\(\)|\(.*|\\.?|'[^']*(?:'|$)|"(?:\\.|[^"\\])*(?:"|$)|[^\\'"|;&()])*""")
 # A `vllm` that is another command; what may change memory or speed from outside of the command.
 REDEFINED = re.compile(r"\bvllm *\(\)|\b(?:alias|function) vllm\b")
-VARIABLE = re.compile(r"(?<![\w${])VLLM_(?!LOG|API_KEY|HOST|PORT)\w+|(?<=--)env-file\b")
+VARIABLE = re.compile(r"(?<![\w${])VLLM_(?!LOG|API_KEY|HOST|PORT)\w+|\bEnvironmentFile|\benv-file")
 COMMAND = r"(?m)(?:^|[;&|(])\s*(\.|source|eval|xargs|env(?=.* \$\(.* vllm))"
 SOURCED = re.compile(COMMAND + r"(?![\w/.=-]|.*(?:activate|conda))")
 HARNESS_COMMAND = re.compile(r"\blm[_-]eval\s")
@@ -67,7 +70,7 @@ def read_arguments(path: Path, version: Version, form: str | None = None) -> Com
         outside = {name.replace("-", "_"): "" for name in names}
         return replace(found, others={**outside, **found.others})
     except ValueError as error:
-        hint = "set form in [gate.settings]: vllm-args, vllm-yaml or lm-eval"
+        hint = "name a file of `key: value` lines, shell words or model_args; `form` says which"
         raise InputError(f"{path} cannot be read as {chosen}: {error}", hint=hint) from None
 
 
@@ -84,14 +87,17 @@ def form_of(path: Path, text: str) -> str:
 
 def _commands(text: str) -> str:
     """As a shell reads them: without comments, and then lines that go on joined. A variable is
-    replaced if its name stands nowhere but where it is set, once and in any case, and used."""
+    replaced if its name stands only where it is set, once and in any case, and later is used."""
     if "\\\r\n" in text or REDEFINED.search(text):
         raise ValueError("a `\\` stands before a Windows line end, or it redefines `vllm`")
     text = COMMENT.sub("", text).replace("\\\n", " ")
-    for name, *values in () if BRANCH.search(text) else re.findall(PLAIN, text):
-        use = rf"\$(?:{name}\b|{{{name}}})"
-        if len(re.findall(rf"\b{name}\b", text)) == 1 + len(re.findall(use, text)):
-            text = re.sub(use, "".join(values), text)
+    for found in re.finditer(SET + PLAIN, text):
+        before, itself, after = text.partition(found[0])
+        name, *values = found.groups("")
+        use = rf'"?\${{{name}\[@]}}"?' if values[-1] else rf"(?<!\\)\$(?:{name}\b|{{{name}}})"
+        after, uses = re.subn(use, " ".join("".join(values).split()), after)
+        names = re.findall(rf"(?<![\w-]){name}\b", text)
+        text = text if BRANCH.search(before) or len(names) != 1 + uses else before + itself + after
     return text
 
 
@@ -105,17 +111,18 @@ def from_words(text: str, version: Version) -> CommittedArguments:
     is_quoted = any(before.rpartition("\n")[2].count(quote) % 2 for quote in "'\"")
     if len(started) > 1 or (started and is_quoted):
         raise ValueError("it starts vLLM more than once, or inside quotes: that is not followed")
-    command = REDIRECT.sub("", started[0].partition("\n")[0]) if started else text
-    lexer = shlex.shlex(SUBSTITUTION.sub("$()", command), posix=True, punctuation_chars="|;&<>")
-    lexer.whitespace_split, lexer.commenters = True, ""
-    return _from_list([*itertools.takewhile(lambda word: not ENDS.fullmatch(word), lexer)], version)
+    command = SUBSTITUTION.sub("$()", started[0].partition("\n")[0] if started else text)
+    words = shlex.split(ONE.findall(REDIRECT.sub("", command))[0])
+    if not started and len(words) > 1 and not any(word.startswith("-") for word in words[:2]):
+        raise ValueError("it neither starts vLLM (`vllm serve`) nor is a list of its arguments")
+    return _from_list(words, version)
 
 
 def _from_list(
     words: list[str], version: Version, refusals: Iterable[Refusal] = ()
 ) -> CommittedArguments:
     # The model is the one word that may stand without a flag.
-    model = words[0] if words and not words[0].startswith("-") else None
+    model = words[0] if words and not words[0].startswith(("-", "$@")) else None
     words = words[1:] if model else words
     known, faults = flags_of(version), list(refusals)
     values: dict[str, Any] = {}
@@ -181,13 +188,15 @@ def from_yaml(text: str, version: Version) -> CommittedArguments:
         document = yaml.safe_load(text)
     except (yaml.YAMLError, RecursionError) as error:
         raise ValueError(" ".join(str(error).split())) from None
-    if not isinstance(document, dict) or {"apiVersion", "services"} & document.keys():
+    if not hasattr(document, "items"):
         raise ValueError("it is no list of `key: value` lines for vLLM")
     words: list[str] = []
     dropped: list[Refusal] = []
     for key, value in document.items():
+        flag = flags_of(version).get(str(key).replace("-", "_"))
+        if not flag and isinstance(value[0] if value and isinstance(value, list) else value, dict):
+            raise ValueError(f"`{key}` is no argument of vLLM")  # but another program's settings
         if value is False:
-            flag = flags_of(version).get(str(key).replace("-", "_"))
             if flag and (flag.name in NAMES or flag.default == "true"):  # and it stays on
                 instead = str(key).removeprefix("no-")
                 dropped.append(refusal(flag.name, "argument_dropped", key=key, instead=instead))
@@ -216,7 +225,7 @@ HARNESS_NAMES = {
     "max_batch_size": "max_num_seqs",
     "pretrained": "model",
 }
-HARNESS_DEFAULTS = Settings(gpu_memory_utilization=0.9)
+HARNESS: Any = {"entry": Entry.LLM, "defaults": Settings(gpu_memory_utilization=0.9)}
 
 
 def from_model_args(text: str, version: Version) -> CommittedArguments:
@@ -235,7 +244,7 @@ def from_model_args(text: str, version: Version) -> CommittedArguments:
         if name != key and name in pairs:
             refusals.append(refusal(key, "argument_twice", other=name))
         elif name in HARNESS_KEYS:
-            if HARNESS_KEYS[name] not in (None, value.lower()):
+            if HARNESS_KEYS[name] not in (None, value.lower().partition(":")[0]):
                 others[name] = value
         elif flag is None or flag.server:
             refusals.append(refusal(name, "argument_not_of_llm"))
@@ -244,8 +253,7 @@ def from_model_args(text: str, version: Version) -> CommittedArguments:
         else:
             words += _keyword(flag, json.dumps(given) if isinstance(given, dict | list) else value)
     read = _from_list(words, version, refusals)
-    others = {**read.others, **others}
-    return replace(read, others=others, entry=Entry.LLM, defaults=HARNESS_DEFAULTS)
+    return replace(read, others={**read.others, **others}, **HARNESS)
 
 
 def _keyword(flag: ServeFlag, value: str) -> list[str]:

@@ -167,7 +167,9 @@ class Chunking:
         sequences, length = _shape(inputs.get("input_ids"))
         size = None if self._is_off else self._size(length)
         if size is not None and (why := self._why_whole or why_call_is_whole(inputs)):
-            self._leave_whole(why)
+            if why not in self._warned:
+                self._warned.add(why)
+                warnings.warn(f"chunkscope.chunked leaves a prompt whole: {why}", stacklevel=3)
             size = None
         self.stats.total_sequences += sequences if length > 1 and not self._is_off else 0
         if size is None:
@@ -192,11 +194,6 @@ class Chunking:
             return self._generate(*args, **kwargs, prefill_chunk_size=size)
         finally:
             self._to_come = 0
-
-    def _leave_whole(self, why: str) -> None:
-        if why not in self._warned:
-            self._warned.add(why)
-            warnings.warn(f"chunkscope.chunked leaves a prompt whole: {why}", stacklevel=4)
 
     def _timed(self, compute: Callable[[], tuple[Any, int]]) -> Any:
         """The output; its chunks and seconds are counted."""
@@ -231,8 +228,7 @@ def in_chunks(
             return forward(**inputs), 1
         # One tensor that is filled: joining parts at the end would hold the logits twice.
         for name in PER_TOKEN if wanted else ():
-            result = getattr(output, name, None)
-            if result is None:
+            if (result := getattr(output, name, None)) is None:
                 continue
             if name not in joined:
                 joined[name] = result.new_empty((len(result), length - first, *result.shape[2:]))

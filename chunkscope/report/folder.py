@@ -58,7 +58,9 @@ def first_screen(findings: Findings) -> Section:
     v = _measurements(findings)
     return Section(
         sentences=tuple(words.opening(findings, v)),
-        table=table_of(("", "", ""), words.tiles(findings, v), words=("",)),
+        table=table_of(
+            ("", "", ""), words.tiles(replace(findings, plan=_in_use(findings)), v), words=("",)
+        ),
         notes=tuple(words.notes(findings)),
     )
 
@@ -69,13 +71,19 @@ def _measurements(findings: Findings) -> Verification | None:
     return None if of_another else findings.verification
 
 
-def arguments(findings: Findings) -> str:
-    """The settings to use: the plan's, or those that did better on an engine; empty where nothing
-    is set or the limits are broken."""
+def _in_use(findings: Findings) -> Plan | None:
+    """The plan, with the settings that did better on an engine and without its own figures."""
     planned, v = findings.plan, _measurements(findings)
-    if planned is not None and v and v.verdict and (run := v.run(v.verdict.use)):
-        planned = replace(planned, settings=run.settings)
-    return plan.flags(planned) if planned else ""
+    if not (planned and v and v.verdict and (run := v.run(v.verdict.use))):
+        return planned
+    if v.verdict.use != "plan":
+        planned = replace(planned, cost=None, chunks=replace(planned.chunks, prompts=0))
+    return replace(planned, settings=run.settings)
+
+
+def arguments(findings: Findings) -> str:
+    """The settings to use; empty where nothing is set or the limits are broken."""
+    return plan.flags(planned) if (planned := _in_use(findings)) else ""
 
 
 # -- chapters ------------------------------------------------------------------------------------
@@ -125,11 +133,11 @@ def _simulated(findings: Findings) -> list[Section]:
 def _lengths(findings: Findings) -> list[Section]:
     """Its chart also has the lengths that matter to the engine."""
     sections = _of(findings.profile, details=False)
-    if sections and sections[0].chart and findings.plan:
+    if sections and sections[0].chart and (planned := _in_use(findings)):
         sections[0].chart.data["marks"] = [
             {"label": label, "tokens": tokens, "kind": name}
             for name, label in words.MARKS.items()
-            if (tokens := getattr(findings.plan.effective, name))
+            if (tokens := getattr(planned.effective, name))
         ]
     return sections
 

@@ -35,7 +35,6 @@ def simulated_sections(simulation: Simulation) -> list[Section]:
     steps = [
         Section(title=f"First steps: {name}", table=steps_table(run.timeline))
         for name, run in named
-        if run.timeline
     ]
     return [
         Section(

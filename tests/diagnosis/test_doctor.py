@@ -221,8 +221,9 @@ def test_several_engines_are_as_long_busy_as_each_of_them() -> None:
 def test_eager_auto_fit_and_refusals() -> None:
     fit = "Auto-fit max_model_len: reduced from 131,072 to 40,960 to fit in available"
     refused = "The decoder prompt (length 2100) is longer than the maximum model length of 2048."
-    lines = [stamped(text) for text in (START.format(version="0.24.0"), fit, refused)]
-    expected = {"refused-prompts": 0.95, "auto-fit": 0.3, "eager": 0.25}
+    few = periodic("10-23 10:51:34", kv=0.0)  # and nothing else to say
+    lines = [*(stamped(text) for text in (START.format(version="0.24.0"), fit, refused)), few]
+    expected = {"refused-prompts": 0.95, "client-bound": 0.9, "auto-fit": 0.3, "eager": 0.25}
     assert {s.rule: s.effect for s in report(*lines).symptoms} == expected
     for longest, effect in ((40_960, 0.9), (40_959, None)):
         found = report(*lines, context=Context(profile=profile(data=[longest])))

@@ -48,7 +48,13 @@ def test_words_are_read_as_vllm_reads_them(text, values):
         "vllm serve org/m --api-key $(cat a | cut -c 9) --max-num-seqs 8& wait",
         "vllm serve org/m > log 2>&1 --max-num-seqs 8 --port $((80 + N)) </dev/null &",
         'echo "1. vllm serve" m; vllm serve org/m --max-num-seqs 8 --host $H --port=${PORT:-80}',
-        'M=org/m\nexport S="8"  # few\nvllm serve "$M" --max-num-seqs ${S}',
+        'M=org/m\nexport S="8"  # few\nvllm serve "$M" --max-num-seqs ${S} &\nuntil x; do y; done',
+        "A=(--max-num-seqs 8 # few\n --api-key '|x')\nseqs=org/m\nvllm serve $seqs \"${A[@]}\" ",
+        "kill $(pgrep -f 'vllm serve')\necho \"vllm serve\" && (vllm serve org/m --max-num-seqs 8)",
+        'podman run ghcr.io/x/vllm-openai --model org/m --api-key "a > b|" --max-num-seqs=8',
+        "uvx vllm@0.28 serve org/m >\"$D\"/x --api-key 'a > b' --max-num-seqs 8; echo --seed 9",
+        '"$VENV/bin/vllm" serve org/m --max-num-seqs 8',
+        "python -m vllm.entrypoints.cli.main serve org/m --max-num-seqs 8",
         "vllm serve org/m --max-num-seqs 8 \\\n # --max-num-seqs 2\n--max-num-seqs 3",
         "python3 -m vllm.entrypoints.openai.api_server --model org/m --max-num-seqs 8",
         "docker run --gpus all -p 80:80 vllm/vllm-openai:v0.28.0 --model org/m --max-num-seqs 8",
@@ -65,9 +71,16 @@ REFUSED = (
     *("--enable-chunked-prefill=False", "--max-num-seqs 1K", "--max-model-len 2.5K"),
     *("--max-model-len 8,192", "--gpu-memory-utilization 90%", "--gpu-memory-utilization nan"),
     *(f"--max-num-seqs {'9' * 400}", "--max-num-seqs", "--max-num-seqs --enable-chunked-prefill"),
-    *("--max-num 64", "--Max-Num-Seqs 2", "--bogus-flag-xyz 3", "--scheduling-policy x"),
+    *("$@", "--max-num 64", "--Max-Num-Seqs 2", "--bogus-flag-xyz 3", "--scheduling-policy x"),
     *("--eplb-config x", "--help", "org/m -- stray", "--served-model-name a $MORE"),
     *(f"{x}\nvllm serve m -tp $N" for x in ("N=8\nread N", "if x\nthen\nN=8\nfi", "x ||\nN=8")),
+    *(f"{x}\nvllm serve m -tp $N" for x in ("(\nN=8\n)", "N=8\nprintf -v N 9")),
+    *("vllm serve m -tp $N\nN=8", "N=8\nvllm serve m -tp \\$N", "A=(-tp 8)\nvllm serve m -pp $A"),
+    *(
+        "vllm serve m --api-key $(a $(b $(c))) -tp 8",
+        "vllm serve m >| log",
+        "vllm serve m 2>&- -tp 8",
+    ),
 )
 
 
@@ -114,7 +127,7 @@ def test_what_is_taken_depends_on_the_version():
         ("pretrained=a/b,max_model_len=4096", {"max_model_len": 4096}),
         ("A=b\nlm_eval -M vllm --model_args='pretrained=a b,max_num_seqs=8'", {"max_num_seqs": 8}),
         ("lm-eval run -M vllm \\\n -a pretrained=a max_num_seqs=8 --tasks t", {"max_num_seqs": 8}),
-        ("lm_eval --model vllm -a dtype=auto --max_batch_size 8", {"max_num_seqs": 8}),
+        ("lm_eval -b auto:4 --model vllm -a dtype=auto --max_batch_size 8", {"max_num_seqs": 8}),
         ("max_length=4096,\n max_batch_size=8", {"max_model_len": 4096, "max_num_seqs": 8}),
         (
             '{"max_model_len": 4096, "enable_chunked_prefill": false}',
@@ -139,10 +152,19 @@ def test_model_args_that_neither_the_harness_nor_vllm_has_are_faults():
     assert [*from_model_args("lm_eval -M vllm -a dtype=auto", V28).others] == ["batch_size"]
 
 
-YAML = (b"- 1", b"", b"services:", b"a: [", b"a: " + b"[" * 5000, b"!!python/object:os.system {}")
+YAML = (
+    b"- 1",
+    b"",
+    b"services: {a: 1}",
+    b"args: [{a: 1}]",
+    b"a: [",
+    b"a: " + b"[" * 5000,
+    b"!!python/object:os.system {}",
+)
 TEXT = (b"--x 'open", b"a=1,b", b"a=1,=2", b"{", b"\xff\xfe\x00", None, b"lm_eval --tasks t")
 TEXT += (b"vllm serve a\nvllm serve b", b"sh -c 'vllm serve a'", b"vllm() { :; }\nvllm serve a")
 TEXT += (b"vllm serve a \\\r\n--seed 1", b"alias vllm=x\nvllm serve a", b"lm_eval -M hf -a a=1")
+TEXT += (b'CMD ["vllm", "serve", "m"]', b"from vllm import LLM\nLLM('m', seed=1)")
 TEXT += (b"cd b && vllm serve a; vllm serve b", b"lm_eval -M vllm -a a=1\nlm_eval -M vllm -a a=2")
 
 
@@ -164,6 +186,7 @@ def test_the_form_can_be_said_and_what_the_environment_sets_has_to_be_allowed(tm
     for script, names in (
         ("# VLLM_A=1\nexport VLLM_B VLLM_LOGGING_LEVEL=INFO\nvllm serve $VLLM_M", ["VLLM_B"]),
         ("docker run --env-file x vllm/vllm-openai --model m", ["env_file"]),
+        ("EnvironmentFile=/etc/x\nExecStart=/bin/vllm serve m", ["EnvironmentFile"]),
         ("set -a; . ./x; source y\nvllm serve m", [".", "source"]),
         ('eval "$(cat x)"; echo --seed 1 | xargs vllm serve m', ["eval", "xargs"]),
         ("env A=1 vllm serve m --api-key $(cat x); env $(cat x) nohup vllm bench", ["env"]),

@@ -40,6 +40,7 @@ def test_the_own_file_comes_before_the_projects(tmp_path, monkeypatch):
     ("text", "place"),
     [
         ("[gate.data]\nfoo = 1", "gate.data.foo"),
+        ("[gate.data]\np95 = 1\n[gates.drift]\np95 = 1", "gates is not known"),
         ("[gate.date]\np95 = 1", "gate.date"),
         ("[gate.memory]\ndevice_peak = 1", "gate.memory.device_peak"),
         ("[gate]\ndata = 1", "gate.data: it has to be a table"),

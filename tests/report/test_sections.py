@@ -13,7 +13,7 @@ from rich.console import Console
 from chunkscope import console as streams
 from chunkscope.artefacts.note import Note
 from chunkscope.report import terminal
-from chunkscope.report.folder import arguments
+from chunkscope.report.folder import arguments, first_screen
 from chunkscope.report.markdown import markdown
 from chunkscope.report.profile import as_csv, lengths_chart, shortened
 from chunkscope.report.section import sections
@@ -95,7 +95,10 @@ def test_what_did_better_on_an_engine_is_the_plan_to_use(tmp_path) -> None:
     default = build.run("default", 10.0, 10.1, settings=build.Settings())
     runs = build.run("plan", 20.0, 20.1), default
     worse = examples.judged(build.verification(*runs, plan_digest=findings.plan.digest()))
-    assert not arguments(replace(findings, verification=worse))
+    other = replace(findings, verification=worse)
+    assert not arguments(other)
+    tiles = [{row[0] for row in first_screen(one).table.rows} for one in (findings, other)]
+    assert tiles[0] - tiles[1] == {"time", "chunked"}, "they are of the plan's settings"
 
 
 def test_what_another_plan_did_is_no_answer_of_this_one(tmp_path) -> None:

@@ -338,6 +338,7 @@ KILLS = [
     *("Killed", "a.sh: line 2: 48 Killed      vllm serve m", "Out of memory: Killed process 48"),
     *("Reason: OOMKilled", "vllm-1 exited with code 137", "JOB 8 CANCELLED DUE TO TIME LIMIT"),
     *("Detected 1 oom_kill event in StepId=1.0.", CORE, "died unexpectedly (exit code: -9), x"),
+    "Engine core initialization failed. Failed core proc(s): {'EngineCore_DP0': -9}",
 ]
 
 
@@ -357,6 +358,12 @@ def test_an_engine_that_died_of_something_else(kind, lines: list[str], reason, a
     text = [stamped(line, level="ERROR") if "Killed" not in line else line for line in lines]
     failure = engine(stamped("Using max model len 64"), stamped("x"), *text).failure
     assert (failure.kind, failure.reason, failure.line) == (kind, reason, at)
+
+
+def test_an_error_of_vllm_needs_no_engine_that_began() -> None:
+    frame = '  File "/usr/local/bin/vllm", line 5, in <module>'
+    assert engine(frame, "ImportError: libcudart.so.12").failure.error == "ImportError"
+    assert not read_lines("Traceback", "ImportError: libcudart.so.12")
 
 
 @pytest.mark.parametrize(
@@ -379,6 +386,10 @@ def test_errors_that_ended_nothing() -> None:
     harmless = stamped("ValueError: no chat template", level="ERROR")
     stopped = stamped("[shutdown] MPClient: complete")
     going_on = engine(stamped("Using max model len 64"), harmless, LINE)
+    ready, answered = stamped(SAID[8][0]), 'INFO: 1.1.1.1 - "POST /v1 HTTP/1.1" 500'
+    assert engine(ready, harmless, answered).failure is None
+    assert engine(ready, harmless).failure.error == "ValueError", "no server came up"
+    assert engine(BEGUN, harmless, stopped, stamped(FAILED)).failure.reason.endswith("template")
     ended = engine(periodic("10-23 10:52:00"), harmless, stopped, stamped(DEAD))
     assert going_on.failure is ended.failure is engine(stopped, stamped(DEAD)).failure is None
 
@@ -459,6 +470,11 @@ def test_nothing_of_a_prompt_or_a_key_is_kept() -> None:
             "[type=value_error, input_value=ArgsKwargs((), {'runner_t...}), input_type=x]\n",
             "max_num_batched_tokens (16) must be greater than max_num_seqs (32).",
             id="in vLLM's own sentence",
+        ),
+        pytest.param(
+            "  Value error, World size (8) is larger than 4. If this is intentional, use:\n- ray\n",
+            "World size (8) is larger than 4",
+            id="without the beginning of a list",
         ),
     ],
 )

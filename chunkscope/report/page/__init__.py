@@ -5,7 +5,9 @@ import hashlib
 import re
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup, escape
 
 from chunkscope._version import __version__
 from chunkscope.console import NO_BREAK
@@ -13,10 +15,6 @@ from chunkscope.findings import Findings
 from chunkscope.report.folder import ReportComparison, arguments, chapters, first_screen
 from chunkscope.report.terminal import unbroken
 from chunkscope.report.words.folder import GLOSSARY
-
-if TYPE_CHECKING:
-    from jinja2 import Environment
-    from markupsafe import Markup
 
 HERE = Path(__file__).parent
 # Observable Plot draws the charts; d3 is what it is made of. Both as published, both ISC.
@@ -68,9 +66,7 @@ def _policy(scripts: tuple[str, ...]) -> str:
 
 
 @cache
-def _templates() -> "Environment":
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
+def _templates() -> Environment:
     made = Environment(
         loader=FileSystemLoader(HERE / "templates"),
         autoescape=True,  # names and texts come from strangers' data
@@ -82,14 +78,12 @@ def _templates() -> "Environment":
     return made
 
 
-def nobreak(words: str) -> "Markup":
+def nobreak(words: str) -> Markup:
     """A number and its unit, an option, a date stay on one line; backticks are for terminals.
 
     >>> str(nobreak("1.04 s with `--tp <2>`"))
     '1.04\\xa0s with <span class="whole">--tp</span> &lt;2&gt;'
     """
-    from markupsafe import Markup, escape
-
     safe = escape(unbroken(words).replace(NO_BREAK, "\xa0").replace("`", ""))
     parts = LONG.sub(lambda name: name[0].replace("_", "_<wbr>"), str(safe))
     return Markup(WHOLE.sub(r'<span class="whole">\g<0></span>', parts))  # noqa: S704

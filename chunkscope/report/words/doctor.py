@@ -51,7 +51,6 @@ SENTENCES: dict[str, Template] = {
     "failure_longest": "a context of {value:,.0f} tokens would fit",
     "failure_free_gib": "{value:,.2f} GiB free at the start",
     "failure_requests": "{value:,.0f} dummy requests",
-    "failure_error": "it ended with {error}",
     "refused_lines": "{lines:line} of the log; limit {limit} tokens, longest prompt {longest}",
     "answers_400": "{count:refusal}",
     "longest_and_limit": "the longest prompt has {longest} tokens, the limit is {limit}",
@@ -71,7 +70,7 @@ SENTENCES: dict[str, Template] = {
     "change_oom_loading": f"use more GPUs ({spelled('tensor_parallel_size')}) or quantized weights",
     "change_oom_start": f"lower {_BUDGET} or {_SHARE}",
     "change_oom_running": f"lower {_SHARE}: a step took more memory than vLLM had set aside",
-    "change_refused_arguments": "change the argument that the message names",
+    "change_refused_arguments": "change the argument that the message, or the line after it, names",
     "change_killed": "see the system's messages for why: most often RAM or the job's time ran out",
     "change_died": "read the log around this line: the first error of its traceback is the cause",
     "change_fixed_size": "leave {argument} out: it sets the size of the KV cache"
@@ -85,9 +84,8 @@ SENTENCES: dict[str, Template] = {
     "change_auto_fit": f"set {_CONTEXT} to the longest request; for room raise {_SHARE}, add GPUs",
     "change_seqs": f"raise {_SEQS} above {{running}}; `chunkscope simulate` predicts the gain",
     "change_queue": "to answer sooner, send fewer requests at once or start another engine",
-    "change_queue_budget_unknown": f"check {_BUDGET} and {_THRESHOLD}, which are not known here; "
-    "at vLLM's defaults there is nothing to change",
-    "change_queue_last": "first change what is named above",
+    "change_queue_budget_unknown": f"check {_SEQS}, {_BUDGET} and {_THRESHOLD}: not known here",
+    "change_queue_last": "first change what else is named here",
     "change_small_step": "leave {names:and} out, unless set for shorter gaps between tokens",
     "change_client": "send more at once (num_concurrent, --max-connections) if the load may grow",
     "change_starved": f"for shorter gaps between tokens lower {_BUDGET} or set {_THRESHOLD}: "
@@ -148,7 +146,6 @@ def cautions(engine: EngineReport) -> Iterator[str]:
         yield f"not vLLM's defaults: {', '.join(given)}"
     if not engine.windows or not engine.last_line:
         return
-    if engine.preemptions is None:
-        yield "vLLM does not log preemptions; `chunkscope doctor URL` reads them from /metrics"
+    yield "vLLM does not log preemptions; `chunkscope doctor URL` reads them from /metrics"
     if engine.hit_rate:
         yield "prompt tokens/s leave out cached tokens; hits are those of the last 1,000 requests"

@@ -57,7 +57,7 @@ def tiles(findings: Findings, v: Verification | None) -> Iterator[tuple[str, str
     if data is not None:
         p95 = number(data.overall.percentile(95))
         yield "longest prompt", number(data.overall.max), f"tokens; p95 {p95}"
-    run = v.run("plan") if v else None
+    run = v.run(v.verdict.use if v.verdict else "plan") if v else None
     if run is not None and run.kv_cache_tokens is not None:
         peak = f"tokens; activations {gib(run.activation_peak_gib)} (measured)"
         yield "KV cache", number(run.kv_cache_tokens), peak

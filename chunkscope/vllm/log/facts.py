@@ -91,7 +91,7 @@ _COMPILED = {sign: re.compile(pattern) for sign, pattern in MESSAGES.items()}
 SIGNS = (  # in a line, and the message that it is a sign of
     *((sign.encode(), sign) for sign in MESSAGES),
     *((sign.encode(), FAILURE) for _, sign in failures.SIGNS),
-    *((sign.encode(), FAILURE) for sign in failures.LOGPROB_FRAMES),
+    *((sign.encode(), FAILURE) for sign in (*failures.LOGPROB_FRAMES, failures.ENTRY)),
     *((sign.encode(), ERROR) for sign in ("Error: ", failures.STOPPING, *failures.KILLS)),
 )
 
@@ -158,14 +158,10 @@ def arguments_in(text: str) -> dict[str, Any]:
     >>> arguments_in("{'api_key': ['x'], 'max_num_seqs': 8, 'other_config': {'max_num_seqs': 2}}")
     {'max_num_seqs': 8}
     """
-    flags, arguments, outer = flags_of(), {}, text.partition("{")[2]
+    flags = {name: flag for name, flag in flags_of().items() if not flag.harmless}
+    outer = text.partition("{")[2]
     while _NESTED.search(outer):
         outer = _NESTED.sub("", outer)
-    for name, value in _GIVEN.findall(re.split(r"[\[({]", outer)[0]):
-        flag = flags.get(name)
-        if flag is None or flag.harmless:
-            continue
-        value = ast.literal_eval(value)
-        if not isinstance(value, str) or value in flag.choices:
-            arguments[name] = value
-    return arguments
+    pairs = _GIVEN.findall(re.split(r"[\[({]", outer)[0])
+    given = {name: ast.literal_eval(value) for name, value in pairs if name in flags}
+    return {n: v for n, v in given.items() if not isinstance(v, str) or v in flags[n].choices}

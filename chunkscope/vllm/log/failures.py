@@ -7,6 +7,7 @@ import re
 import textwrap
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 
 # What an engine does before it is ready, by the last line that tells. Bars end in a return.
 STARTING = {
@@ -88,18 +89,22 @@ SIGNS = (
     *((Failure.DIED, sign) for sign in CONSEQUENCES),
 )
 LOGPROB_FRAMES = ("_get_prompt_logprobs_dict", "compute_logprobs", "compute_prompt_logprobs")
+ENTRY = 'bin/vllm", line'  # of a traceback: an error behind it is vLLM's, whatever it said before
 STOPPING = "[shutdown] "
 # By the system: as a shell, dmesg, Docker and SLURM say it, and how vLLM misses a process.
 KILLS = ("Killed", "oom_kill", "oom-kill", "died unexpectedly", "code 137", "TIME LIMIT")
-_KILLED = re.compile(r"Killed($|  | pr)|oom.kill|core .*unexpectedly|code:? (-9|137)\b|TIME LIMIT")
+_KILLED = re.compile(
+    r"Killed($|  | pr)|oom.kill|core .*unexpectedly|(code|'):? (-9|137)\b|TIME LIMIT"
+)
 # A parent process tells a cause after its consequence, and the sampler's after the error it came
 # from: of several kinds the lowest counts, then the first.
 _RANKS = {Failure.OOM_SAMPLER: 0, Failure.KILLED: 2, Failure.DIED: 2}
 # Raised by vLLM when arguments or the model do not go together.
 REFUSALS = ("ValueError", "ValidationError", "AssertionError", "NotImplementedError", "TypeError")
+shortened = partial(textwrap.shorten, width=240)  # a sentence or two: torch's goes on with advice
 _DEPTH = 60  # lines of a traceback before the line that names the error
 _ERROR = re.compile(r"(?:^|[\s.])([A-Z]\w{0,40}(?:Error|Exception|Interrupt))(?:: (.+))?$", re.M)
-_REASON = re.compile(r"(?:Value error, |error: )(.+?)(?: \[type=|$)", re.M)
+_REASON = re.compile(r"(?:Value error, |error: )(.+?)(?: \[type=|\. [^.]*:$|$)", re.M)
 _SIZE = r"(\d+(?:\.\d+)?) ([GM])iB"
 _FIGURES = {
     "asked_gib": rf"Tried to allocate {_SIZE}",
@@ -144,13 +149,13 @@ class FailureReader:
             kind = Failure.OOM_LOGPROBS
         elif kind is Failure.OOM_START and (loading or serving):
             kind = Failure.OOM_RUNNING if serving else Failure.OOM_LOADING
-        # An engine that is ended is missed by its server for a moment; and while it serves, the
-        # values that are refused are those of a request.
+        # An engine that is ended, and not for an error, is missed by its server for a moment; and
+        # while it serves, the values that are refused are those of a request.
         passing = (kind is Failure.DIED and self._stopping) or (kind is Failure.REFUSED and serving)
         rank = _RANKS.get(self.failure.kind, 1) if self.failure else 3
         if kind and not passing and _RANKS.get(kind, 1) < rank:
             self.failure = self._failure(kind, text, line)
-        self._stopping = self._stopping or STOPPING in text
+        self._stopping |= STOPPING in text and (serving or self.error is None)
         error, before = _ERROR.search(text), self.error.line if self.error else -1
         first = self.failure is None or before < self.failure.line
         if error and first and not any(word in text for word in CONSEQUENCES):
@@ -187,8 +192,3 @@ def cause_in(log: str, *, started: bool) -> tuple[Status, str] | None:
     text = f"{error[1]}: {error[2]}" if error and error[2] else lines[failure.line]
     refused = failure.error in REFUSALS and not started
     return Status.REFUSED if refused else failure.kind.status, failure.reason or shortened(text)
-
-
-def shortened(text: str) -> str:
-    """The first sentence or two: torch's goes on with advice."""
-    return textwrap.shorten(text, 240, placeholder="\N{HORIZONTAL ELLIPSIS}")

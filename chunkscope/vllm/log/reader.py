@@ -250,7 +250,7 @@ class _Engine(EngineStart):
         self.windows = tuple(sorted(windows, key=lambda window: window.end_s))
         counts = (len(self.timelines), len(self.started), *(w.engines for w in windows))
         self.engines = max(1, *counts)
-        self.failure = self.failures.ended(ready=self.ready, last_line=self.last_line)
+        self.failure = self.failures.ended(ready=bool(self.timelines), last_line=self.last_line)
         return self
 
 
@@ -279,9 +279,11 @@ class LogReader:
         for raw in [*lines, rest] if last and rest else lines:
             self.lines += 1
             if _ACCESS in raw:
-                for engine in self._engines[-1:] if _BAD_REQUEST in raw else ():
-                    engine.refused = engine.refused or RefusedPrompts(first_line=self.lines)
-                    engine.refused.unexplained += 1
+                for engine in self._engines[-1:]:
+                    engine.last_line = self.lines
+                    if _BAD_REQUEST in raw:
+                        engine.refused = engine.refused or RefusedPrompts(first_line=self.lines)
+                        engine.refused.unexplained += 1
             elif _SIGN.search(raw) and not _OF_A_REQUEST.search(raw):
                 name = next(name for sign, name in facts.SIGNS if sign in raw)
                 self._take(name, peeled(raw, self.lines))
