@@ -123,13 +123,10 @@ def _scaled(step: StepModel, here: CostTarget, there: CostTarget, other_model: b
             "of one of them is not known",
             hint="calibrate on the GPU of the plan: `chunkscope verify`",
         )
-    launches = {
-        name: getattr(step.host, name) * getattr(new.host, name) / getattr(old.host, name)
-        for name in ("ungraphed_s", "pieces_s")
-    }
-    host = replace(step.host, **launches)
+    launch_s = step.host.ungraphed_s * new.host.ungraphed_s / old.host.ungraphed_s
+    host = replace(step.host, ungraphed_s=launch_s, pieces_s=new.host.pieces_s)
     if other_model:
-        return replace(new, host=host if host.ungraphed_s else new.host)
+        return replace(new, host=host if launch_s else new.host)
     pairs = {name: (getattr(old, name), getattr(new, name)) for name in GPU_TIMES}
     times = {name: getattr(step, name) * b / a for name, (a, b) in pairs.items() if a}
     free, share = step.free_tokens * new.free_tokens / old.free_tokens, new.expert_share

@@ -169,9 +169,7 @@ class MemoryModel:
         adds up their 32-bit results. A latent attention expands what is behind a piece.
         """
         shape, tp, a = self.shape, self.parallel.tensor, self.shape.attention
-        heads, kv_heads = a.heads // tp, max(1, a.kv_heads // tp)
-        sizes = heads, kv_heads, a.head_dim, longest, keys
-        splits = 1 if a.latent else key_splits(*sizes, self.gpu.sms)
+        splits, heads = 1 if a.latent else self._key_splits(longest, keys), a.heads // tp
         beside = shape.attending_bytes_per_token(tp)
         if self.cuda_graphs and tokens <= GRAPHED_TOKENS and not a.latent:
             splits, beside = GRAPH_SPLITS, 0  # the rest is in the graphs' memory
@@ -181,6 +179,24 @@ class MemoryModel:
             tokens * (beside + partial) if splits > 1 else 0,
             shape.latent_bytes(tokens, min(context, MOST_EXPANDED), tp, copied=True),
         )
+
+    def _key_splits(self, longest: int, keys: int) -> int:
+        """Over how many SMs FlashAttention 3 spreads a block (`num_splits_heuristic` in its source).
+
+        Up to four blocks of keys are not worth it, and there is no more to spread than blocks.
+        Where every head has keys of its own, one more was measured (OLMoE).
+        """
+        a, tp, sms = self.shape.attention, self.parallel.tensor, self.gpu.sms
+        heads, kv_heads = a.heads // tp, max(1, a.kv_heads // tp)
+        key_blocks = -(-keys // KEYS_PER_BLOCK)
+        rows = 128 if a.head_dim > 96 else 192
+        blocks = kv_heads * -(-longest * (heads // kv_heads) // rows)
+        if blocks >= 0.8 * sms or key_blocks <= 4:
+            return 1
+        waves = [blocks * splits / sms for splits in range(1, min(128, key_blocks) + 1)]
+        busy = [wave / math.ceil(wave) for wave in waves]
+        fewest = next(n for n, share in enumerate(busy, 1) if share >= 0.85 * max(busy))
+        return fewest + (heads == kv_heads)
 
     def _lines(self, budget: int, seqs: int, chunk: int, context: int) -> Iterator[MemoryLine]:
         shape, parallel, q = self.shape, self.parallel, self.shape.quantization
@@ -246,20 +262,3 @@ def _line(
 ) -> MemoryLine:
     made_of = note(f"memory_{name}", **values)
     return MemoryLine(name=name, gib=size / GIB, label=label, note=made_of, profiled=profiled)
-
-
-def key_splits(heads: int, kv_heads: int, head_dim: int, longest: int, keys: int, sms: int) -> int:
-    """Over how many SMs FlashAttention 3 spreads a block (`num_splits_heuristic` in its source).
-
-    Up to four blocks of keys are not worth it, and there is no more to spread than blocks. Where
-    every head has keys of its own, one more was measured (OLMoE).
-    """
-    key_blocks = -(-keys // KEYS_PER_BLOCK)
-    rows = 128 if head_dim > 96 else 192
-    blocks = kv_heads * -(-longest * (heads // kv_heads) // rows)
-    if blocks >= 0.8 * sms or key_blocks <= 4:
-        return 1
-    waves = [blocks * splits / sms for splits in range(1, min(128, key_blocks) + 1)]
-    busy = [wave / math.ceil(wave) for wave in waves]
-    fewest = next(n for n, share in enumerate(busy, 1) if share >= 0.85 * max(busy))
-    return fewest + (heads == kv_heads)

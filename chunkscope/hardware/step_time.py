@@ -121,13 +121,8 @@ class AttentionWindow:
 
 def assumed_host(shape: ModelShape) -> Host:
     """Like the one of the H200; it launches a large step layer by layer."""
-    return Host(
-        fixed_s=0.5e-3,
-        per_request_s=27e-6,
-        per_prompt_s=0.08e-3,
-        ungraphed_s=_layers_s(shape)[1],
-        pieces_s=PIECE_S * shape.layers,
-    )
+    launch = {"ungraphed_s": _layers_s(shape)[1], "pieces_s": PIECE_S * shape.layers}
+    return Host(fixed_s=0.5e-3, per_request_s=27e-6, per_prompt_s=0.08e-3, **launch)
 
 
 def _layers_s(shape: ModelShape) -> tuple[float, float]:
@@ -172,18 +167,13 @@ def _token_bytes(shape: ModelShape) -> float:
     return moved / MOVED
 
 
-def _window(shape: ModelShape, gpu: Gpu, tp: int) -> AttentionWindow:
+def _window(shape: ModelShape) -> AttentionWindow:
     a, expanding = shape.attention, 0.0
     if a.latent:
         expand = a.latent.kv_rank * (a.latent.nope_dim + a.latent.v_dim)
         expanding = expand / (2 * a.latent.key_dim)
     share = a.sliding_layers / max(1, shape.kv_layers)
-    return AttentionWindow(
-        tokens=a.sliding_window or 0,
-        share=share,
-        expanding=expanding,
-        filling=gpu.sms * BLOCK_ROWS * tp / a.heads,
-    )
+    return AttentionWindow(tokens=a.sliding_window or 0, share=share, expanding=expanding)
 
 
 def _pair_flops(shape: ModelShape) -> float:
@@ -255,8 +245,7 @@ class StepModel:
         every = host.fixed_s + requests * host.per_request_s
         prepare = (1 - HAND_OUT_SHARE) * every + prompts * host.per_prompt_s
         launch = host.pieces_s if prompts else 0.0
-        if tokens > self.graphed_tokens:
-            launch = host.ungraphed_s
+        launch = launch if tokens <= self.graphed_tokens else host.ungraphed_s
         return prepare, launch, HAND_OUT_SHARE * every
 
 
@@ -278,7 +267,7 @@ def step_model(
     kv_bytes *= LATENT_SLOWNESS if a.latent else wide
     state_bytes = a.state.layers * a.state.bytes(tp) if a.state else 0
     exchange_s, exchange_token_s = exchange(shape, gpu, parallel)
-    window = _window(shape, gpu, tp)
+    window = replace(_window(shape), filling=gpu.sms * BLOCK_ROWS * tp / a.heads)
     reading_s = (shape.weight_bytes - expert_bytes - looked_up) / tp / WEIGHTS * byte_s
     experts_s = expert_bytes / tp / of_experts * byte_s
     share = e.active / e.count if e else 0.0
