@@ -18,6 +18,7 @@ class Latent:
     nope_dim: int
     rope_dim: int
     v_dim: int
+    index_bytes: int = 0  # of a token, by which DeepSeek-V3.2 finds those that matter
 
     @property
     def key_dim(self) -> int:
@@ -149,7 +150,7 @@ class ModelShape:
         """KV cache of one token on one GPU; a latent cache is not split but copied."""
         a = self.attention
         if a.latent:
-            return (a.latent.kv_rank + a.latent.rope_dim) * element_bytes
+            return (a.latent.kv_rank + a.latent.rope_dim) * element_bytes + a.latent.index_bytes
         heads = a.kv_heads if sliding else a.full_kv_heads or a.kv_heads
         head_dim = a.head_dim if sliding else a.full_head_dim or a.head_dim
         return 2 * max(1, heads // tp) * head_dim * element_bytes

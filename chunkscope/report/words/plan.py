@@ -164,6 +164,7 @@ SENTENCES: dict[str, Template] = {
     "unknown_quantization": "quantization {method} is not known: 16-bit weights assumed",
     "vision_tower": "weights for images and sound are counted roughly, their activations are not",
     "sliding_window": "{layers} layers attend to the last {tokens} tokens and keep KV for no more",
+    "sparse_attention": "attention to a part of the tokens is not simulated: long ones take less",
     "chunks_kept": "vLLM before 0.14 keeps the KV of all tokens in those {layers} layers, too",
     "stateful_layers": "{layers} layers hold a state, not a KV cache[known?| (estimated)]",
     "unlike_measured": _unlike,
