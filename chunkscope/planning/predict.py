@@ -10,6 +10,7 @@ from chunkscope._version import __version__
 from chunkscope.artefacts.artefact import Numbers
 from chunkscope.artefacts.note import Note, note
 from chunkscope.errors import InputError, UsageError
+from chunkscope.hardware.accuracy import GAPS
 from chunkscope.hardware.calibration import Calibration
 from chunkscope.hardware.cost_model import CostTarget, cost_model
 from chunkscope.lengths.profile import Profile
@@ -23,7 +24,7 @@ from chunkscope.simulation.result import SimulatedRun, Simulation, WorkloadInfo
 from chunkscope.simulation.slo import Slo
 from chunkscope.simulation.sweep import UNIT_RATE, points
 from chunkscope.simulation.traces import read_trace
-from chunkscope.simulation.workload import AS_IN_TRACE, Workload, arrival_times
+from chunkscope.simulation.workload import AS_IN_TRACE, BATCH, Workload, arrival_times
 from chunkscope.vllm.deployment import Deployment
 from chunkscope.vllm.enums import ChunkPolicy, SendOrder
 from chunkscope.vllm.flags import release
@@ -153,6 +154,8 @@ def predict(
         if run.setting == BEST and run.rate and (run.rate.rate_per_s or 0.0) <= most:
             del runs[key]  # with all requests it is not
     stated = [n for n in there.notes(settings) if not (calibration and n.code == "unlike_measured")]
+    if not calibration and any(run.output_tokens > run.requests for run in runs.values()):
+        stated.append(note("rough_gaps", **GAPS[workload.arrivals != BATCH]))
     return Simulation(
         cost_model=cost,
         vllm=there.release.text,

@@ -10,6 +10,7 @@ from chunkscope._version import __version__
 from chunkscope.artefacts.files import Name
 from chunkscope.artefacts.note import Note, note, one_of
 from chunkscope.errors import ChunkscopeError, UsageError
+from chunkscope.hardware.accuracy import GAPS
 from chunkscope.hardware.gpus import Gpu, doubts, find_gpu
 from chunkscope.lengths.profile import Profile
 from chunkscope.models import ModelShape, find_model
@@ -151,6 +152,8 @@ def _notes(p: Problem, profile: Profile) -> Iterator[Note]:
     if there.gpu:
         yield from doubts(there.gpu)
     yield from there.notes(p.base, simulated=p.can_simulate)
+    if p.can_simulate and p.output_tokens > 1:
+        yield note("rough_gaps", **GAPS[p.request.is_open])
 
 
 def _sent_notes(p: Problem) -> Iterator[Note]:
