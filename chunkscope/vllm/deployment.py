@@ -206,8 +206,8 @@ class Deployment:
     def notes(self, settings: Settings = OWN, *, simulated: bool = True) -> Iterator[Note]:
         """What of these settings nobody has measured, and what the simulator does otherwise."""
         s = self.effective(settings)
-        if self.shape and (unlike := unlike_measured(self.shape, self.gpu, s.parallel.gpus)):
-            yield unlike
+        if simulated and self.shape:
+            yield from filter(None, [unlike_measured(self.shape, self.gpu, s.parallel.gpus)])
         if simulated and s.parallel.data > 1 and self.shape and self.shape.experts:
             yield note("replicas_wait")
         if (shape := self.shape) and shape.original and s.max_model_len == shape.original:

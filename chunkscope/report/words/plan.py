@@ -230,7 +230,8 @@ def advice(plan: Plan) -> str:
         sent = f"at {plan.request.arrivals}" if plan.request.is_open else sent
         text = f"No setting that was tried keeps {' and '.join(map(str, plan.request.slo))} {sent}"
     elif needed:
-        text += f"{', and' if sets else ', but'} {needed} is needed for vLLM to start"
+        text += f"{', and' if sets else ', but'} {needed} is needed"
+        text += " for vLLM to start" * (choice.basis is not Basis.MODE)
     if choice.basis is Basis.MODE:
         return f"{text}, as --mode {plan.request.mode} asks"
     if choice.basis is Basis.LENGTHS:
@@ -284,7 +285,7 @@ def because(plan: Plan) -> str:
         beside = f"{unless}; with vLLM's default {limit_state(default)} (simulated).{price}"
         return f"{gain}{limit_state(ours)}{beside}"
     if choice.kind is AdviceKind.KEEP:
-        if choice.alternative is None or choice.gain is None or choice.gain < 0.001:
+        if choice.alternative is None:
             return "no other setting that was tried is clearly faster (simulated)."
         best = f"{listed(choice.alternative)}, {by(choice.gain)}"
         if doubt:

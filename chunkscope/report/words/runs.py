@@ -95,7 +95,7 @@ def simulated_answer(simulation: Simulation) -> str:
         theirs = axis.value(other.figures) or 0.0
         gain = f"{by(theirs / ours - 1)} throughput over"  # as the plan says it
         beside = gain if axis is MAKESPAN else f"{change(theirs, ours)} against"
-        if abs(ours - theirs) < WORTH * theirs:
+        if abs(theirs - ours) < WORTH * ours:
             beside = f"within {share(WORTH)} of"
         beside = f", {beside} vLLM's default"
     return f"{name}: {axis.title} {seconds(ours)}{beside} (simulated)."
