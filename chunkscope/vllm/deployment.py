@@ -223,11 +223,6 @@ class Deployment:
             if KvKind.STATE in kinds:
                 yield note("states_not_aligned")
 
-    def started_as(self, entry: Entry, settings: Settings) -> Settings:
-        """The same engine started another way: what it would take there is spelled out."""
-        there = replace(self, entry=entry).effective(settings)
-        return settings.over(self.effective(settings).changed_from(there))
-
     def shortest(self, full: Settings) -> Settings:
         """The fewest arguments with which vLLM ends up with `full`: its defaults are left out."""
         short = full

@@ -272,8 +272,9 @@ def outputs(v: Verification) -> Iterator[str]:
         noise = ", so batching explains it" if is_noise(own, reference.outputs) else ""
         noise = "; random weights, so rounding decides" if v.model.dummy else noise
         yield (
-            f"{run.setting}: {share(own.equal)} of {len(own.answers):,} answers "
-            f"equal those of {reference.setting}, {share(again)} when sent again{noise}."
+            f"{capital(run_name(run))}: {share(own.equal)} of {len(own.answers):,} answers equal "
+            f"those of {run_name(reference)}, {share(again)} when sent again"
+            f"{noise if own.equal < 1 else ''}."
         )
 
 
