@@ -18,10 +18,6 @@ MEASURED: dict[tuple[str, ...], tuple[float, float]] = {
     (EXPERTS, WINDOWS, FOUR_BIT): (-0.06, 0.02),
 }
 
-# How many times as long as predicted gaps of dense models were there at most, p99 and the longest:
-# all at once, and at a rate. The same test computes them.
-GAPS = ({"p99": 2.2, "longest": 11.0}, {"p99": 1.1, "longest": 1.6})
-
 
 def traits_of(shape: ModelShape) -> tuple[str, ...]:
     """What makes it other than dense, 16-bit and looking back on everything."""

@@ -189,8 +189,6 @@ def _notes(config: Config, kind: str, shape: ModelShape) -> Iterator[Note]:
         yield note("unknown_model_type", name=kind, weighed=weighed)
     if list(_towers(config)):
         yield note("vision_tower")
-    if a.latent and a.latent.index_bytes:
-        yield note("sparse_attention")
     if a.sliding_layers:
         yield note("sliding_window", layers=a.sliding_layers, tokens=a.sliding_window)
     if a.stateful_layers:

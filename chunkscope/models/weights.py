@@ -132,9 +132,9 @@ def _attention(fields: Fields, shape: ModelShape, layer: Layer) -> int:
         query = hidden * rank + rank + rank * key if rank else hidden * key
         down = hidden * (latent.kv_rank + latent.rope_dim) + latent.kv_rank
         up = latent.kv_rank * a.heads * (latent.nope_dim + latent.v_dim)
-        index = fields.all_of("index_n_heads", "index_head_dim") or (0, 0)
-        indexer = (rank or 0) * index[0] * index[1] + hidden * sum(index) + 2 * index[1]
-        return query + down + up + a.heads * latent.v_dim * hidden + indexer
+        finders, size = fields.all_of("index_n_heads", "index_head_dim") or (0, 0)
+        index = ((rank or 0) * finders + 2) * size + hidden * (finders + size)
+        return query + down + up + a.heads * latent.v_dim * hidden + index
     full = KvKind.FULL in layer.keeps
     head_dim = (a.full_head_dim if full else None) or a.head_dim
     kv_heads = (a.full_kv_heads if full else None) or a.kv_heads

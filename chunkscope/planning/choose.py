@@ -29,6 +29,7 @@ BUDGET_STEPS = (0.25, 0.5, 1, 2, 4, 8)  # as multiples of vLLM's own
 LEAST_BUDGET = 64  # with less, steps are so many that nothing is gained
 MOST_ROUNDS = 3  # of looking near the best of the grid, and at its rate
 THRESHOLDS = (512, 2_048)  # tried against gaps, where requests come while others decode
+MOST_FASTER = 8  # times as many as vLLM's default serves: no setting is tried where more come
 MOST_CHECKED = 4  # settings that keep the limits with a part of the requests, tried with all
 NO_CPU_TIME = "no_cpu_time"  # a host that takes no time: every variation tries it, too
 PAYING_BUDGET = 8_192  # past this none paid on the H200: for "off" on an unknown GPU
@@ -60,9 +61,10 @@ def by_simulation(p: Problem) -> tuple[Advice, Settings]:
     back, too. At a rate nothing is gained where that default keeps the limits come what may."""
     every, default = p.simulator(), p.default
     hopeless = p.request.slo and broken_alone(*every.engine(default))
-    keeps = p.request.is_open and every.keeps_limits(default)
-    is_enough = keeps and not _breaks_with(p, default)
-    best = default if hopeless or is_enough or _floods(p) else _finalist(p)
+    is_enough = p.request.is_open and every.keeps_limits(default) and not _breaks_with(p, default)
+    run = every.attempt(default)
+    times = (p.request.rate or 0.0) * run.figures.makespan_s / run.requests if run else 0.0
+    best = default if hopeless or is_enough or times > MOST_FASTER else _finalist(p)
     kept, rate, gpus = any(map(every.keeps_limits, (default, best))), None, None
     if p.request.slo and not hopeless and not kept:
         best, rate = _fastest_instead(p)
@@ -172,16 +174,6 @@ def _finalist(p: Problem) -> Settings:
         else:  # all have a longer tail than a part: the next has to have more room
             keeping = [one for one in keeping if part.used(one) < part.used(settings)]
     return default
-
-
-def _floods(p: Problem) -> bool:
-    """Come more than the GPU could compute if steps took no longer than what is in them does?"""
-    every, rate, replicas = p.simulator(), p.request.rate or 0.0, p.default.parallel.data
-    run, step = every.attempt(p.default) if rate else None, every.scenario(p.default).step
-    if run is None or not run.queue_grows:
-        return False
-    weights_s = (run.figures.steps or 0) / replicas * (step.fixed_s + step.experts_s)
-    return rate * (run.gpu_s - weights_s) > run.requests  # which are read in each step
 
 
 def _breaks_with(p: Problem, settings: Settings) -> str | None:

@@ -10,7 +10,6 @@ from chunkscope._version import __version__
 from chunkscope.artefacts.artefact import Numbers
 from chunkscope.artefacts.note import Note, note
 from chunkscope.errors import InputError, UsageError
-from chunkscope.hardware.accuracy import GAPS
 from chunkscope.hardware.calibration import Calibration
 from chunkscope.hardware.cost_model import CostTarget, cost_model
 from chunkscope.lengths.profile import Profile
@@ -20,7 +19,7 @@ from chunkscope.planning.problem import Problem
 from chunkscope.planning.recommend import tokenizer_note
 from chunkscope.planning.request import PlanRequest, chosen_datasets
 from chunkscope.planning.simulator import OPEN_REQUESTS, Simulator, draw
-from chunkscope.simulation.result import SimulatedRun, Simulation, WorkloadInfo
+from chunkscope.simulation.result import GAPS, SimulatedRun, Simulation, WorkloadInfo
 from chunkscope.simulation.slo import Slo
 from chunkscope.simulation.sweep import UNIT_RATE, points
 from chunkscope.simulation.traces import read_trace

@@ -10,7 +10,6 @@ from chunkscope._version import __version__
 from chunkscope.artefacts.files import Name
 from chunkscope.artefacts.note import Note, note, one_of
 from chunkscope.errors import ChunkscopeError, UsageError
-from chunkscope.hardware.accuracy import GAPS
 from chunkscope.hardware.gpus import Gpu, doubts, find_gpu
 from chunkscope.lengths.profile import Profile
 from chunkscope.models import ModelShape, find_model
@@ -24,6 +23,7 @@ from chunkscope.planning.request import PlanRequest, chosen_datasets
 from chunkscope.planning.rule import chunked, decide
 from chunkscope.prefixes.reuse import reuse_together
 from chunkscope.prompts.harness.log import LONGEST_FIRST
+from chunkscope.simulation.result import GAPS
 from chunkscope.simulation.workload import usual_order
 from chunkscope.tokenizers.resolve import DEFAULT_FILE, TIKTOKEN_NAMES, cached_tokenizer, resolve
 from chunkscope.vllm.deployment import Deployment

@@ -31,8 +31,6 @@ def points(base: Settings) -> Iterator[Settings]:
 
 UNIT_RATE = "1/s"  # how the requests come that `find_rate` is given
 PER_DOUBLING = 12  # rates that are tried, each 5.9 % over the one before: as other draws differ
-STEEP = 1.6  # the rate's power that pressure grows with, until two rates say it: 1 to 1.9 seen
-FEW = 0.1  # the least pressure that says how near a limit is
 ALONE = 200  # requests that are tried one by one
 Figures = Callable[[], SimulatedRun]
 
@@ -88,31 +86,16 @@ def broken_alone(scenario: Scenario, settings: Settings, pool: KvPool) -> Simula
 def _between(
     known: Callable[[int], Outlook], start: int, steps: int
 ) -> tuple[int | None, int | None]:
-    """The highest place at which nothing breaks, and the next, at which something does.
-
-    How many are late grows about as a power of the rate, so the next place is where as many would
-    be as may be: by the two places nearest to it, or in their middle where that says nothing.
-    """
-    ends, far, place, was_kept = dict[bool, int](), dict[bool, float](), start, None
-    rise, before, was_over = STEEP / PER_DOUBLING, start, 0.0
+    """The highest place at which nothing breaks, and the next, at which something does: at first
+    in steps that double, then in the middle."""
+    ends, place = dict[bool, int](), start
     while abs(place - start) < 7 * PER_DOUBLING:
-        broken, pressure = known(place)
-        kept, over = broken is None, log2(pressure) if pressure > FEW else 0.0
-        ends[kept], far[kept] = place, max(0.0, -over if kept else over)
+        kept = known(place).broken is None
+        ends[kept] = place
         if len(ends) == 1:
-            if over and was_over and place != before:
-                rise = max((over - was_over) / (place - before), rise / 4)
-            before, was_over = place, over
-            step = min(max(1, round(far[kept] / rise)) if over else steps, PER_DOUBLING)
-            steps = 2 * steps if step == steps else steps
-            place += step if kept else -step
-            continue
-        low, high = ends[True], ends[False]
-        if high - low == 1:
+            place, steps = place + (steps if kept else -steps), 2 * steps
+        elif ends[False] - ends[True] > 1:
+            place = (ends[True] + ends[False]) // 2
+        else:
             break
-        if kept is was_kept:  # the other end is too far off to count as much
-            far[not kept] /= 2
-        share = far[True] / sum(far.values()) if all(far.values()) else 0.5
-        place = min(max(low + int((high - low) * share), low + 1), high - 1)
-        was_kept = kept
     return ends.get(True), ends.get(False)

@@ -14,11 +14,12 @@ from dataclasses import replace
 
 import pytest
 
-from chunkscope.hardware.accuracy import GAPS, MEASURED, traits_of, unlike_measured
+from chunkscope.hardware.accuracy import MEASURED, traits_of, unlike_measured
 from chunkscope.hardware.gpus import find_gpu
 from chunkscope.models import find_model
 from chunkscope.planning.request import PlanRequest
 from chunkscope.planning.simulator import Simulator
+from chunkscope.simulation.result import GAPS
 from chunkscope.verification.predicting import with_prediction
 from chunkscope.verification.result import Verification
 from chunkscope.vllm.deployment import Deployment

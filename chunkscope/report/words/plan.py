@@ -130,7 +130,7 @@ SENTENCES: dict[str, Template] = {
     "refused_active_over_seqs": "max_num_active_seqs is over max_num_seqs ({max_num_seqs})",
     "refused_threshold": "long_prefill_token_threshold is negative or over max_model_len",
     "refused_context_over_limit": "max_model_len ({max_model_len}) is over the model's {limit}",
-    "refused_utilization": "gpu_memory_utilization ({gpu_memory_utilization}) is not in (0, 1]",
+    "refused_utilization": "gpu_memory_utilization must be over 0 and leave the driver some memory",
     "refused_below_one": "a size or a number of GPUs is below 1",
     "refused_replicas_need_serve": "data_parallel_size needs vllm serve",
     "refused_off_with_threshold": "chunked prefill is off, and a threshold would still chunk",
@@ -164,12 +164,10 @@ SENTENCES: dict[str, Template] = {
     "unknown_quantization": "quantization {method} is not known: 16-bit weights assumed",
     "vision_tower": "weights for images and sound are counted roughly, their activations are not",
     "sliding_window": "{layers} layers attend to the last {tokens} tokens and keep KV for no more",
-    "sparse_attention": "attention to a part of the tokens is not simulated: long ones take less",
     "chunks_kept": "vLLM before 0.14 keeps the KV of all tokens in those {layers} layers, too",
     "stateful_layers": "{layers} layers hold a state, not a KV cache[known?| (estimated)]",
     "unlike_measured": _unlike,
-    "rough_gaps": "gaps are rough: on one H200 p99 was up to {p99:g} times as long as predicted, "
-    "the longest gap {longest:g} times",
+    "rough_gaps": "measured p99 gaps were up to {p99:g}x as long (H200), the longest {longest:g}x",
     "scaled_steps": _scaled,
     # The lines of a memory bill.
     "memory_weights": _weights,
@@ -230,10 +228,9 @@ def advice(plan: Plan) -> str:
         sent = f"at {plan.request.arrivals}" if plan.request.is_open else sent
         text = f"No setting that was tried keeps {' and '.join(map(str, plan.request.slo))} {sent}"
     elif needed:
-        text += f"{', and' if sets else ', but'} {needed} is needed"
-        text += " for vLLM to start" * (choice.basis is not Basis.MODE)
+        text += f"{', and' if sets else ', but'} {needed} is needed for vLLM to start"
     if choice.basis is Basis.MODE:
-        return f"{text}, as --mode {plan.request.mode} asks"
+        return f"{text.removesuffix(' for vLLM to start')}, as --mode {plan.request.mode} asks"
     if choice.basis is Basis.LENGTHS:
         return f"By prompt lengths alone: nothing was simulated. {text}"
     return text
@@ -262,9 +259,7 @@ def because(plan: Plan) -> str:
     if choice.basis is Basis.LENGTHS:
         without = " and ".join(lacking(plan))
         missing = f"without {without}" if without else "for a GPU of unknown speed"
-        cached = any(one.code == "shared_prefixes" for one in plan.notes)
-        rule = " The rule counts cached tokens, too." if cached else ""
-        return f"what pays is not known {missing}.{rule}"
+        return f"what pays is not known {missing}."
     if is_broken(plan):
         rate = f"About {per_second(choice.rate)} would do" if choice.rate else "No lower rate helps"
         gpus = f"; {plan.request.arrivals} needs about {choice.gpus} GPUs" if choice.gpus else ""

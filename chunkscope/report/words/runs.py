@@ -12,7 +12,7 @@ from chunkscope.report.words.plan import NAMES, limit_state, listed, where
 from chunkscope.simulation.result import SimulatedRun, Simulation
 from chunkscope.verification.outputs import is_noise
 from chunkscope.verification.result import DEFAULT, PLAN, Conclusion, EngineKind, Run, Verification
-from chunkscope.verification.verdict import TIE_OF_ONE, arguments, value, worse_figures
+from chunkscope.verification.verdict import TIE_OF_ONE, arguments, goal_of, value, worse_figures
 from chunkscope.vllm.settings import Settings
 
 SHORT = {"time": MAKESPAN, "first token p95": TTFT_P95, "gap p99": ITL_P99, "longest gap": ITL_MAX}
@@ -46,8 +46,7 @@ SENTENCES: dict[str, Template] = {
     "answers_not_counted": "{answers} answers lack a token count: each piece of the stream is one",
     "answers_ended_early": "{answers} of {of} answers ended before the length asked for",
     "texts_sent_again": "every repeat sends the same texts: a prefix cache may have them",
-    "server_is_shared": "the server finished {finished} requests, {sent} were sent: others use it, "
-    "so its preemptions and cache hits are left out",
+    "server_is_shared": "others use the server: its preemptions and cache hits are left out",
     "prompts_counted_otherwise": "the server counts {counted} prompt tokens, the workload {sent}: "
     "another tokenizer, or special tokens",
 }
@@ -188,7 +187,8 @@ def measured_answer(v: Verification) -> str:
         return f"Mean wait of short prompts for their first token: {', '.join(ends)}."
     plan, default, judged = v.run(PLAN), v.run(DEFAULT), v.verdict
     if plan is None or judged is None:
-        return f"{plural(len(v.runs), 'setting')} measured, without a plan to judge."
+        run = v.runs[0]  # a server
+        return f"{capital(run_name(run))}: {_figure(goal_of(v), run) if run.ok else _reason(run)}."
     use, goal = v.run(judged.use), BY_KEY[judged.goal]
     if judged.conclusion is Conclusion.PLAN_FAILED:
         best = f"; {run_name(use)} does: {_figure(goal, use)}" if use else ""
@@ -271,10 +271,10 @@ def outputs(v: Verification) -> Iterator[str]:
         again = min(own.again, reference.outputs.again)
         noise = ", so batching explains it" if is_noise(own, reference.outputs) else ""
         noise = "; random weights, so rounding decides" if v.model.dummy else noise
+        noise *= own.equal < 1
         yield (
             f"{capital(run_name(run))}: {share(own.equal)} of {len(own.answers):,} answers equal "
-            f"those of {run_name(reference)}, {share(again)} when sent again"
-            f"{noise if own.equal < 1 else ''}."
+            f"those of {run_name(reference)}, {share(again)} when sent again{noise}."
         )
 
 
