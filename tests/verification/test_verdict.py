@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from chunkscope.artefacts.figures import BY_KEY, MAKESPAN
+from chunkscope.report.words.runs import measured_answer
 from chunkscope.report.words.runs import outputs as said_of_outputs
 from chunkscope.simulation.slo import read_slo
 from chunkscope.simulation.workload import Request
@@ -130,6 +131,12 @@ def test_how_much_less_is_worse(tokens, outcome, named) -> None:
     ours, theirs = (replace(PLAN, kv_cache_tokens=count) for count in (tokens, 1_000))
     assert judge(BY_KEY["kv_cache_tokens"], ours, theirs) == outcome
     assert [figure.key for figure in worse_figures(ours, theirs)] == named
+
+
+def test_of_a_server_the_figure_that_decides_is_the_answer() -> None:
+    assert measured_answer(verification(run("endpoint", 3.0))).endswith("all requests 3.00 s.")
+    died = measured_answer(verification(failed("endpoint")))
+    assert died.startswith("Endpoint: out of memory")
 
 
 # -- `--check-outputs` -----------------------------------------------------------------------------
