@@ -19,7 +19,7 @@ HINTS = {
     "out_of_memory": "choose a smaller setting: `chunkscope recommend` with the right --gpu",
     "timeout": "set a longer timeout_s in chunkscope.toml ([verify]), or send fewer --requests",
     "refused": "ask `chunkscope recommend --check` whether vLLM accepts the arguments",
-    "died": "see the engine's log, next to the result",
+    "died": "see its log: a server's own, or verify-*.log beside the result",
 }
 
 

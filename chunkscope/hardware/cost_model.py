@@ -112,10 +112,8 @@ def _differences(here: CostTarget, there: CostTarget) -> dict[str, list[str]]:
 
 def _scaled(step: StepModel, here: CostTarget, there: CostTarget, other_model: bool) -> StepModel:
     """Of the same model elsewhere: each time, by how many times the roofline there is the one here.
-
-    Of another model only the host carries over, which launches so many times faster or slower than
-    the assumed one: what one model's steps show of a GPU was 20 to 40 % off for others (an H200).
-    """
+    Of another model only the host carries over, which launches faster or slower than assumed: what
+    one model's steps show of a GPU was 20 to 40 % off for others (an H200)."""
     old, new = there.roofline, here.roofline
     if old is None or new is None:
         raise InputError(

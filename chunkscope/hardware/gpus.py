@@ -3,9 +3,8 @@
 gpus.csv. Memory: what torch reports as total (its out-of-memory messages quote it), a little under
 the sticker. Bandwidth and dense 16-bit TFLOP/s: no sparsity, 32-bit accumulate. `source` names the
 vendor's sheet; the sheets were not at hand: speeds were compared with public tables and memory with
-quoted messages, except what is `unchecked`. `sms`: multiprocessors (AMD: compute units), as in
-public tables. `nvlink`: all GPUs of a machine have it, no bridge need
-be bought. `aliases`: other names.
+quoted messages, except what is `unchecked`. `sms`: multiprocessors (AMD: compute units).
+`nvlink`: all GPUs of a machine have it, no bridge need be bought. `aliases`: other names.
 """
 
 import csv
@@ -41,11 +40,6 @@ class Gpu:
         bandwidth, flops = self.bandwidth_gb_s, self.dense_tflops
         return (bandwidth, flops) if bandwidth and flops else None
 
-    @property
-    def sms(self) -> int:
-        """Multiprocessors; where they are not known, as many as an H200 has."""
-        return next((int(row["sms"]) for row in ROWS if row["name"] == self.name), 132)
-
 
 ROWS = [*csv.DictReader(Path(__file__).with_suffix(".csv").read_text("utf-8").splitlines())]
 FIGURES = ("memory_gib", "bandwidth_gb_s", "dense_tflops")
@@ -58,6 +52,7 @@ TABLE = {
     )
     for row in ROWS
 }
+SMS = {row["name"]: int(row["sms"]) for row in ROWS}
 ALIASES = {alias: row["name"] for row in ROWS for alias in row["aliases"].split()}
 LOCAL = "local"
 

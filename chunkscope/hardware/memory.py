@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from chunkscope.artefacts.note import Fact, Label, Note, note
-from chunkscope.hardware.gpus import ALONE, GIB, Gpu, Parallel
+from chunkscope.hardware.gpus import ALONE, GIB, SMS, Gpu, Parallel
 from chunkscope.hardware.kv_groups import KvLayout, kv_layout
 from chunkscope.hardware.step_time import GRAPHED_TOKENS
 from chunkscope.models.shape import BLOCK_TOKENS, BYTES, ModelShape
@@ -38,9 +38,8 @@ SAMPLER_BYTES = {Runner.V1: 14, Runner.V2: 6}
 # The same while greedy requests run: 16-bit logits and a 32-bit copy, on both runners. Measured on
 # an H200 with 1,024 and 1,319 running requests of a 151,936 vocabulary: 0.88 and 1.15 GiB.
 GREEDY_BYTES = 6
-# Bytes per (token x vocabulary entry) of prompt_logprobs, one measurement each on an H200.
-# V1, on the whole chunk: 2.91 GiB for 2048 x 152,064 (the code reads like 6 bytes; this is 10).
-# V2, on slices of 1024 tokens: 0.51 GiB for 1024 x 128,256.
+# Bytes per (token x vocabulary entry) of prompt_logprobs, once on an H200: V1, on the whole chunk,
+# 2.91 GiB for 2048 x 152,064 (its code reads like 6); V2, on slices, 0.51 for 1024 x 128,256.
 LOGPROB_BYTES = {Runner.V1: 10, Runner.V2: 4}
 V2_SLICE_TOKENS = 1024
 MOST_EXPANDED = 64 * 1024  # tokens that latent attention expands at once (`mla_attention.py`)
@@ -181,12 +180,12 @@ class MemoryModel:
         )
 
     def _key_splits(self, longest: int, keys: int) -> int:
-        """Over how many SMs FlashAttention 3 spreads a block (`num_splits_heuristic` in its source).
+        """Over how many SMs FlashAttention 3 spreads a block (as its `num_splits_heuristic`).
 
         Up to four blocks of keys are not worth it, and there is no more to spread than blocks.
         Where every head has keys of its own, one more was measured (OLMoE).
         """
-        a, tp, sms = self.shape.attention, self.parallel.tensor, self.gpu.sms
+        a, tp, sms = self.shape.attention, self.parallel.tensor, SMS.get(self.gpu.name, SMS["h200"])
         heads, kv_heads = a.heads // tp, max(1, a.kv_heads // tp)
         key_blocks = -(-keys // KEYS_PER_BLOCK)
         rows = 128 if a.head_dim > 96 else 192

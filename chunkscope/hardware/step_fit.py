@@ -36,10 +36,9 @@ def fit_steps(
 ) -> tuple[StepModel, float]:
     """The model, and its median distance from a measured step, as a share of it.
 
-    `prior`, where the host works beside the GPU: what both take elsewhere; a time of 0 is not
-    known. None fits one sum. Of experts, those that are chosen are read: `expert_share` is what one
-    token chooses. Steps are recorded with all that is before a token, windows or not: so the fitted
-    model simulates them.
+    `prior`, where the host works beside the GPU: what both take elsewhere, 0 where that is not
+    known. None fits one sum. `expert_share`: of all experts, what one token chooses. Windows are
+    not seen: steps are recorded with all that is before a token.
     """
     kinds = kinds_of(steps, only_settled=prior is not None)
     if len(steps) < FEWEST_STEPS or kinds["steps"].sum() < FEWEST_STEPS // 2:
@@ -54,10 +53,8 @@ def fit_steps(
 def _fit(
     kinds: Kinds, free: int, expert_share: float, prior: StepModel | None
 ) -> tuple[float, StepModel, float]:
-    """Fit the GPU and the host, guess again who was slower, until the guess stays.
-
-    What is left of the steps' times, the model, and its median distance.
-    """
+    """Fit the GPU and the host, guess again who was slower, until the guess stays: what is left of
+    the steps' times, the model, and its median distance."""
     seconds, prompts, decodes = (
         kinds[name] for name in ("duration_s", "prefill_requests", "decode_requests")
     )
@@ -135,9 +132,8 @@ MANY = 0.05  # of the requests
 def kinds_of(steps: StepSamples, *, only_settled: bool) -> Kinds:
     """The columns of `steps`, one entry per kind: the mean of those neither fast nor slow.
 
-    A workload repeats some steps a thousand times and others once. A fit to all of them would
-    hardly see the rare ones, which may be all that a coefficient shows in. `steps` is how many were
-    of a kind. `only_settled`: those beside which the host did the same work as in any other.
+    A fit to all steps would hardly see the rare ones, which may be all that a coefficient shows in.
+    `steps` is how many were of a kind. `only_settled`: the host did the same work as in any other.
     """
     rows = _settled(steps) if only_settled else ...
     columns = {name: np.asarray(getattr(steps, name), dtype=float)[rows] for name in COLUMNS}

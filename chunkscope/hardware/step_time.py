@@ -9,7 +9,7 @@ others on the rows of reports/h200/kinds/fit.jsonl. Other GPUs are extrapolated.
 
 from dataclasses import dataclass, replace
 
-from chunkscope.hardware.gpus import ALONE, Gpu, Parallel
+from chunkscope.hardware.gpus import ALONE, SMS, Gpu, Parallel
 from chunkscope.models.shape import BYTES, Attention, ModelShape
 
 # -- the share of the GPU's 16-bit peak that products reach --
@@ -21,8 +21,7 @@ FEW_HEADS, WITH_FEW_HEADS = 16, 1.08  # fewer take longer: 0.308 ns of 172,032 w
 # GPUs without products of 8-bit floats: vLLM makes 16 bits of them first.
 NO_FP8 = ("a100", "a40", "a30", "a10", "rtx-a6000", "rtx-3090", "t4", "v100")
 EIGHT_BIT = 1.11  # Qwen3-8B in fp8 blocks: 13.1 us per token, 0.7 of it to quantise activations
-# Qwen3-30B-A3B: 8.5 us per token of 3.6 GFLOP, 2.2 of it to move rows. 4-bit ones have a kernel of
-# their own, which is as fast as dense products (gpt-oss-20b).
+# Qwen3-30B-A3B: 8.5 us per token of 3.6 GFLOP, 2.2 to move rows. 4 bits: as dense (gpt-oss-20b).
 EXPERTS = 0.58
 # -- the share of the bandwidth that reads reach --
 WEIGHTS = 0.90  # 5.1 ms for 15.0 GB and 2.0 ms for 3.1 GB, launch included
@@ -35,15 +34,13 @@ MOVED = 0.80  # rows from one product to the next
 USUAL_HEAD, WIDE_HEADS, NARROW_HEADS, SHARED_BY = 128, 1.10, 1.22, 8
 LATENT_SLOWNESS = 1.27  # 10.3 ns per token of 30 KiB (DeepSeek-V2-Lite)
 WINDOW_SLOWNESS = 1.22  # a layer with a window reads it so many times slower (Gemma-2-9B)
-# Of that time, where the request before it in the batch has just read the same blocks: they are in
-# the L2 cache. Measured with Qwen3-8B (reports/h200/shared-decode.jsonl): 0.54 to 0.67; blocks
-# that others read, but not its neighbours, took 0.94 to 0.96.
+# Of that time for blocks that the request before it in the batch has just read, from the L2 cache:
+# 0.54 to 0.67 with Qwen3-8B (reports/h200/shared-decode.jsonl); after others 0.94 to 0.96.
 READ_AGAIN = 0.6
 # Where a step reads prompts, too, attention takes longer for each token of a decoding request's
 # context: 1.54 (Llama-3.1-8B), 1.59 (Gemma-2-9B) and 1.55 times (Qwen3-30B-A3B) as long as alone.
 MIXED = 1.6
-# -- kernels of a layer: seconds on the GPU to start one after the other, and on the host to launch
-# them where a step is over the graphs' size --
+# -- kernels: seconds for the GPU to start them, and for the host to launch them without graphs --
 # 50, 45 and 49 us with the rest of a layer (Llama-3.1-8B, Qwen2.5-1.5B, Gemma-2-9B). 18.5 ms are
 # launched with 28 to 36 of them (and Qwen3-8B), 12 with 16 (Llama-3.2-1B).
 LAYER_S, LAUNCH_S, LAUNCH_LAYERS = 45e-6, 18.5e-3, (28, 36)
@@ -65,9 +62,7 @@ HIDDEN, SHOWN, READING_HIDES = 0.7, 0.43, 0.9
 # has SMs leaves some idle: for each pair 256 tokens of Mistral-Nemo-12B (32 heads) took 1.9 times
 # as long as large chunks, of Qwen2.5-7B (28) 2.2 times, 512 of Llama-3.2-3B (24) 1.5 times.
 BLOCK_ROWS = 128
-# Of the engine's Python, by a profile of Qwen2.5-1.5B with 200 requests: 1.5 of 5 seconds went into
-# the results of a step, the rest into the step to come.
-HAND_OUT_SHARE = 0.3
+HAND_OUT_SHARE = 0.3  # of the engine's Python: 1.5 of 5 s (Qwen2.5-1.5B, 200 requests)
 # GPUs that talk over NVLink (or AMD's Infinity Fabric), or over PCIe: bytes a second that one of
 # them sends, and what an exchange takes however little is sent. Assumed, as nobody measured it.
 NVLINK, PCIE = (300e9, 10e-6), (20e9, 25e-6)
@@ -90,10 +85,8 @@ class Host:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttentionWindow:
     """How far a token's attention looks back: in `share` of the layers no further than `tokens`.
-
     `expanding`: pairs that a chunk pays for each token of its context, to make keys of a latent.
-    A chunk of fewer than `filling` tokens takes as long as one of so many.
-    """
+    A chunk of fewer than `filling` tokens takes as long as one of so many."""
 
     tokens: int = 0
     share: float = 0.0
@@ -267,7 +260,9 @@ def step_model(
     kv_bytes *= LATENT_SLOWNESS if a.latent else wide
     state_bytes = a.state.layers * a.state.bytes(tp) if a.state else 0
     exchange_s, exchange_token_s = exchange(shape, gpu, parallel)
-    window = replace(_window(shape), filling=gpu.sms * BLOCK_ROWS * tp / a.heads)
+    window = replace(
+        _window(shape), filling=SMS.get(gpu.name, SMS["h200"]) * BLOCK_ROWS * tp / a.heads
+    )
     reading_s = (shape.weight_bytes - expert_bytes - looked_up) / tp / WEIGHTS * byte_s
     experts_s = expert_bytes / tp / of_experts * byte_s
     share = e.active / e.count if e else 0.0
@@ -291,11 +286,8 @@ def step_model(
 
 
 def exchange(shape: ModelShape, gpu: Gpu, parallel: Parallel) -> tuple[float, float]:
-    """Seconds of communication in a step, and for each of its tokens: assumed.
-
-    After attention and after the MLP of each layer the GPUs of a replica add up their parts; the
-    replicas of a model with experts gather all tokens before those, and scatter them after.
-    """
+    """Seconds of communication in a step, and for each token: assumed. The GPUs of a replica
+    add up attention and MLP of each layer; replicas gather and scatter all tokens for experts."""
     bytes_per_s, each_s = NVLINK if gpu.nvlink else PCIE
     hidden = BYTES * shape.hidden
     sums = 2 * shape.layers if parallel.tensor > 1 else 0

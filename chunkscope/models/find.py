@@ -3,8 +3,7 @@
 An entry of table.json holds the part of the published config.json that decides memory and speed:
 what its family shares (or the model it is `like`), and what is its own. `published` is the model's
 parameter count; the tests compare it with what is counted from the config. Both were written from
-memory, without a network: the hub was not read. Where it says `corroborated` the count was found
-quoted in public repositories; elsewhere config and count merely agree with each other. The count of
+memory; where it says `corroborated` the count was found quoted in public repositories. That of
 deepseek-v3 is the main model's: its checkpoint adds a multi-token-prediction layer. Models that are
 known to split text alike, whatever their special tokens, have the same `tokenizer`.
 """
@@ -93,8 +92,7 @@ def built_in(name: str) -> ModelShape | None:
     if (model := known_model(name)) is None:
         return None
     hub_id = next((h for h in model.hub_ids if h.lower() == name.lower()), model.hub_ids[0])
-    source = "the built-in table"
-    return shape_from_config(model.config, name=name, source=source, hub_id=hub_id)
+    return shape_from_config(model.config, name=name, source="the built-in table", hub_id=hub_id)
 
 
 def _from_path(path: Path, name: str) -> ModelShape:
@@ -120,10 +118,8 @@ def _object(file: Path) -> dict[str, Any]:
 
 
 def _loaded_bytes(folder: Path, config: Mapping[str, Any]) -> int | None:
-    """What vLLM loads of the weight files, by their index; None where that does not say.
-
-    32-bit weights are cast down; layers that predict further tokens are not loaded.
-    """
+    """What vLLM loads of the weight files, by their index; None where that does not say. 32-bit
+    weights are cast down; layers that predict further tokens are not loaded."""
     metadata = _object(folder / INDEX).get("metadata")
     total = metadata.get("total_size") if isinstance(metadata, dict) else None
     if not isinstance(total, int) or total <= 0 or config.get("num_nextn_predict_layers"):

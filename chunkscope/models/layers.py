@@ -82,9 +82,9 @@ def _kept(fields: Fields) -> list[frozenset[KvKind]]:
         return kept + [_FULL] * (count - len(kept))
     states = _states(fields, count)
     every = fields.maybe("sliding_window_pattern") or count + 1  # one of so many is full
-    window = fields.maybe("window")
+    window, first = fields.maybe("window"), fields.maybe("max_window_layers") or 0  # of Qwen
     return [
-        _STATE if i in states else _SLIDING if window and (i + 1) % every else _FULL
+        _STATE if i in states else _SLIDING if window and i >= first and (i + 1) % every else _FULL
         for i in range(count)
     ]
 

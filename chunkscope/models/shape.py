@@ -18,6 +18,7 @@ class Latent:
     nope_dim: int
     rope_dim: int
     v_dim: int
+    index_bytes: int = 0  # of a token, by which DeepSeek-V3.2 finds those that matter
 
     @property
     def key_dim(self) -> int:
@@ -149,7 +150,7 @@ class ModelShape:
         """KV cache of one token on one GPU; a latent cache is not split but copied."""
         a = self.attention
         if a.latent:
-            return (a.latent.kv_rank + a.latent.rope_dim) * element_bytes
+            return (a.latent.kv_rank + a.latent.rope_dim) * element_bytes + a.latent.index_bytes
         heads = a.kv_heads if sliding else a.full_kv_heads or a.kv_heads
         head_dim = a.head_dim if sliding else a.full_head_dim or a.head_dim
         return 2 * max(1, heads // tp) * head_dim * element_bytes
@@ -165,8 +166,7 @@ class ModelShape:
         For a gated MLP that is 2 bytes x (3 x intermediate / tp + 3 x hidden): gate and up, their
         product, and three hidden-sized tensors. The last 3 was fitted: it makes 108 KiB per token
         for Llama-3.1-8B, the slope of KV tokens over budgets measured on an H200. It then held for
-        four other dense models there (tests/hardware/test_measured.py). tp > 1 follows the
-        same reasoning and was never measured.
+        four other dense models there (tests/hardware/test_measured.py); tp > 1 was never measured.
         """
         e, q, inside = self.experts, self.quantization, self.intermediate // tp
         bytes_ = BYTES * (3 if self.gated else 2) * inside
@@ -203,9 +203,8 @@ class ModelShape:
     def latent_bytes(self, tokens: int, context: int, tp: int = 1, *, copied: bool = False) -> int:
         """Of a latent attention while so much context of a chunk becomes keys and values.
 
-        `copied`: keys get their positions, values the width of keys (`mla_attention.py` in 0.24;
-        20,480 bytes a token of DeepSeek-V2-Lite). What vLLM profiles lacks these copies. The
-        step's own tokens take queries, two outputs and latents.
+        `copied`: keys get their positions, values the width of keys (`mla_attention.py`); vLLM's
+        profile lacks these copies. The step's own tokens take queries, two outputs and latents.
         """
         a, latent = self.attention, self.attention.latent
         if latent is None:

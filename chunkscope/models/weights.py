@@ -132,7 +132,9 @@ def _attention(fields: Fields, shape: ModelShape, layer: Layer) -> int:
         query = hidden * rank + rank + rank * key if rank else hidden * key
         down = hidden * (latent.kv_rank + latent.rope_dim) + latent.kv_rank
         up = latent.kv_rank * a.heads * (latent.nope_dim + latent.v_dim)
-        return query + down + up + a.heads * latent.v_dim * hidden
+        finders, size = fields.all_of("index_n_heads", "index_head_dim") or (0, 0)
+        index = ((rank or 0) * finders + 2) * size + hidden * (finders + size)
+        return query + down + up + a.heads * latent.v_dim * hidden + index
     full = KvKind.FULL in layer.keeps
     head_dim = (a.full_head_dim if full else None) or a.head_dim
     kv_heads = (a.full_kv_heads if full else None) or a.kv_heads
@@ -147,10 +149,12 @@ def _attention(fields: Fields, shape: ModelShape, layer: Layer) -> int:
 def read_latent(fields: Fields) -> Latent | None:
     if not (rank := fields.maybe("kv_lora_rank")):
         return None
+    index = fields.maybe("index_head_dim") or 0  # 8 bits a value, and a scale for each 128
     return Latent(
         kv_rank=rank,
         q_rank=fields.maybe("q_lora_rank"),
         nope_dim=fields.maybe("qk_nope_head_dim") or 128,
         rope_dim=fields.maybe("qk_rope_head_dim") or 64,
         v_dim=fields.maybe("v_head_dim") or 128,
+        index_bytes=(index + index // 32) // (fields.maybe("index_topk_freq") or 1),
     )

@@ -60,8 +60,7 @@ def by_simulation(p: Problem) -> tuple[Advice, Settings]:
     back, too. At a rate nothing is gained where that default keeps the limits come what may."""
     every, default = p.simulator(), p.default
     hopeless = p.request.slo and broken_alone(*every.engine(default))
-    keeps = p.request.is_open and every.keeps_limits(default)
-    is_enough = keeps and not _breaks_with(p, default)
+    is_enough = p.request.is_open and every.keeps_limits(default) and not _breaks_with(p, default)
     best = default if hopeless or is_enough or _floods(p) else _finalist(p)
     kept, rate, gpus = any(map(every.keeps_limits, (default, best))), None, None
     if p.request.slo and not hopeless and not kept:

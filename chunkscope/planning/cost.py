@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 
-from chunkscope.artefacts.note import Fact
+from chunkscope.artefacts.note import Values
 from chunkscope.hardware.accuracy import nearest_measured
 from chunkscope.lengths.profile import DatasetProfile
 from chunkscope.planning.choose import NO_CPU_TIME, WORTH
@@ -83,12 +83,6 @@ def savings(p: Problem, settings: Settings, cost: Cost) -> tuple[Saving, ...]:
     return tuple(sorted(worth, key=lambda s: (-(s.hours or 0.0), -(s.tokens or 0)))[:MOST])
 
 
-def _saving(
-    code: str, tokens: int | None, hours: float | None, simulated: bool, **values: Fact
-) -> Saving:
-    return Saving(code=code, values={**values}, tokens=tokens, hours=hours, simulated=simulated)
-
-
 def _scored_contexts(p: Problem, settings: Settings) -> Iterator[Saving]:
     """Contexts that likelihood requests compute once for each choice. Where all choices are one
     token, one request that generates it scores them together; else later requests of a context may
@@ -106,20 +100,20 @@ def _scored_contexts(p: Problem, settings: Settings) -> Iterator[Saving]:
     once = _generated(p, single, settings, contexts) if today else None
     if today is not None and once is not None:
         computed, hours = once
-        yield _saving(
-            "score_contexts_once", max(0, today.input_tokens - computed), today.hours - hours,
-            True, dataset=single[0].name, others=len(single) - 1, contexts=contexts,
-            reads=today.requests / contexts,
-            how="generative_scoring" if version >= GENERATIVE_SCORING else "next_token",
+        how = "generative_scoring" if version >= GENERATIVE_SCORING else "next_token"
+        values: Values = {"dataset": single[0].name, "others": len(single) - 1, "how": how}
+        yield Saving(
+            code="score_contexts_once", tokens=max(0, today.input_tokens - computed),
+            hours=today.hours - hours, simulated=True,
+            values={**values, "contexts": contexts, "reads": today.requests / contexts},
         )  # fmt: skip
     tokens = sum(d.prefixes.scaled(d.prefixes.unread_tokens) for d in others if d.prefixes)
     if version >= READS_CACHE and tokens:
-        yield _saving(
-            "score_contexts_once", tokens, tokens * _prefill_hours(p, settings), False,
-            dataset=others[0].name, others=len(others) - 1, how="read_cache",
-            contexts=sum(reads[d.name].contexts for d in others),
-            reads=sum(d.rows for d in others) / sum(reads[d.name].contexts for d in others),
-        )  # fmt: skip
+        contexts = sum(reads[d.name].contexts for d in others)
+        values = {"dataset": others[0].name, "others": len(others) - 1, "contexts": contexts}
+        values |= {"reads": sum(d.rows for d in others) / contexts, "how": "read_cache"}
+        hours = tokens * _prefill_hours(p, settings)
+        yield Saving(code="score_contexts_once", tokens=tokens, hours=hours, values=values)
 
 
 def _generated(
@@ -153,15 +147,17 @@ def _beginnings(p: Problem, settings: Settings) -> Iterator[Saving]:
         if (reuse := dataset.prefixes) is None or output.is_scored:
             continue
         for miss in reuse.near_misses:
-            yield _saving(
-                "early_difference", miss.lost_tokens, miss.lost_tokens * hours, False,
-                dataset=dataset.name, prompts=miss.prompts, text=miss.text, other=miss.other_text,
-                unit=dataset.unit, position=miss.position, other_position=miss.other_position,
+            values: Values = {"prompts": miss.prompts, "text": miss.text, "other": miss.other_text}
+            values |= {"position": miss.position, "other_position": miss.other_position}
+            yield Saving(
+                code="early_difference", tokens=miss.lost_tokens, hours=miss.lost_tokens * hours,
+                values={"dataset": dataset.name, "unit": dataset.unit, **values},
             )  # fmt: skip
         sizes = [at for at in reuse.capacities if memory and at.kv_tokens <= memory.kv_cache_tokens]
         gains = [at.best_order_cached_tokens - at.cached_tokens for at in sizes]
         if gains and dataset.kind != "lengths" and (tokens := reuse.scaled(gains[-1])) > 0:
-            yield _saving("better_order", tokens, tokens * hours, False, dataset=dataset.name)
+            values = {"dataset": dataset.name}
+            yield Saving(code="better_order", tokens=tokens, hours=tokens * hours, values=values)
 
 
 def _repeated(p: Problem, cost: Cost) -> Iterator[Saving]:
@@ -173,9 +169,10 @@ def _repeated(p: Problem, cost: Cost) -> Iterator[Saving]:
         share = (content.rows - len({*content.hashes})) / content.rows
         if share:
             part = dataset.lengths.total / max(1, p.lengths.total)
-            yield _saving(
-                "repeated_rows", round(share * dataset.lengths.total), share * part * cost.hours,
-                False, dataset=dataset.name, rows=round(share * content.rows),
+            yield Saving(
+                code="repeated_rows", tokens=round(share * dataset.lengths.total),
+                hours=share * part * cost.hours,
+                values={"dataset": dataset.name, "rows": round(share * content.rows)},
             )  # fmt: skip
 
 
@@ -198,7 +195,5 @@ def _few_in_flight(p: Problem, settings: Settings, cost: Cost) -> Iterator[Savin
         return  # more at once would break the limits
     hours = some.figures.makespan_s / some.requests * cost.requests / HOUR_S
     hours -= at_once.figures.makespan_s / at_once.requests * cost.requests / HOUR_S
-    yield _saving(
-        "few_in_flight", None, hours, True, concurrency=few,
-        enough=at_once.most_running, harness=harness,
-    )  # fmt: skip
+    values: Values = {"concurrency": few, "enough": at_once.most_running, "harness": harness}
+    yield Saving(code="few_in_flight", tokens=None, hours=hours, simulated=True, values=values)

@@ -1,6 +1,6 @@
 """The plan: what to set, why, and what it brings. Codes and numbers; report/words has sentences."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -223,7 +223,8 @@ class Plan(Artefact):
 
     def settings_for(self, entry: Entry) -> Settings:
         """Its settings for another entry: defaults that differ there are written out."""
-        return self.deployment.started_as(entry, self.settings)
+        there = replace(self.deployment, entry=entry).effective(self.settings)
+        return self.settings.over(self.effective.changed_from(there))
 
     def cli_args(self) -> list[str]:
         """Its settings as flags of vLLM."""

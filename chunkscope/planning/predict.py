@@ -19,11 +19,11 @@ from chunkscope.planning.problem import Problem
 from chunkscope.planning.recommend import tokenizer_note
 from chunkscope.planning.request import PlanRequest, chosen_datasets
 from chunkscope.planning.simulator import OPEN_REQUESTS, Simulator, draw
-from chunkscope.simulation.result import SimulatedRun, Simulation, WorkloadInfo
+from chunkscope.simulation.result import GAPS, SimulatedRun, Simulation, WorkloadInfo
 from chunkscope.simulation.slo import Slo
 from chunkscope.simulation.sweep import UNIT_RATE, points
 from chunkscope.simulation.traces import read_trace
-from chunkscope.simulation.workload import AS_IN_TRACE, Workload, arrival_times
+from chunkscope.simulation.workload import AS_IN_TRACE, BATCH, Workload, arrival_times
 from chunkscope.vllm.deployment import Deployment
 from chunkscope.vllm.enums import ChunkPolicy, SendOrder
 from chunkscope.vllm.flags import release
@@ -153,6 +153,8 @@ def predict(
         if run.setting == BEST and run.rate and (run.rate.rate_per_s or 0.0) <= most:
             del runs[key]  # with all requests it is not
     stated = [n for n in there.notes(settings) if not (calibration and n.code == "unlike_measured")]
+    if not calibration and any(run.output_tokens > run.requests for run in runs.values()):
+        stated.append(note("rough_gaps", **GAPS[workload.arrivals != BATCH]))
     return Simulation(
         cost_model=cost,
         vllm=there.release.text,

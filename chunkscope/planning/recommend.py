@@ -23,6 +23,7 @@ from chunkscope.planning.request import PlanRequest, chosen_datasets
 from chunkscope.planning.rule import chunked, decide
 from chunkscope.prefixes.reuse import reuse_together
 from chunkscope.prompts.harness.log import LONGEST_FIRST
+from chunkscope.simulation.result import GAPS
 from chunkscope.simulation.workload import usual_order
 from chunkscope.tokenizers.resolve import DEFAULT_FILE, TIKTOKEN_NAMES, cached_tokenizer, resolve
 from chunkscope.vllm.deployment import Deployment
@@ -151,6 +152,8 @@ def _notes(p: Problem, profile: Profile) -> Iterator[Note]:
     if there.gpu:
         yield from doubts(there.gpu)
     yield from there.notes(p.base, simulated=p.can_simulate)
+    if p.can_simulate and p.request.slo:  # which may be of gaps
+        yield note("rough_gaps", **GAPS[p.request.is_open])
 
 
 def _sent_notes(p: Problem) -> Iterator[Note]:

@@ -64,14 +64,13 @@ def _reasons(plan: Plan) -> Table | None:
 
 def footprint_sections(footprint: Footprint) -> list[Section]:
     lengths = footprint.requests
-    notes = [note for note in footprint.notes if note.code != words.ACCURACY]  # that is of times
     fitting = table_of(
         ("tokens per request", *(f"{length:,}" for length in lengths)),
         [("requests that fit", *lengths.values())],
     )
     return [
         Section(sentences=tuple(words.fits(footprint)), table=_memory_table(footprint.memory)),
-        Section(table=fitting, notes=tuple(words.phrases(notes))),
+        Section(table=fitting, notes=tuple(words.phrases(footprint.notes))),
     ]
 
 

@@ -56,9 +56,10 @@ def simulated_sections(simulation: Simulation) -> list[Section]:
 
 def measured_sections(v: Verification) -> list[Section]:
     ran = [(words.run_name(run), run) for run in v.runs if run.ok]
-    failed = [f"{words.failure(run)}." for run in v.runs[v.verdict is not None :] if not run.ok]
+    answered = v.measured is not EngineKind.DEMO  # by the first
+    failed = [f"{words.failure(run)}." for run in v.runs[answered:] if not run.ok]
     use = v.verdict.use if v.verdict else None
-    short = DEMO if v.measured is EngineKind.DEMO else words.SHORT
+    short = words.SHORT if answered else DEMO
     strong = [at for at, (_, run) in enumerate(ran) if use is not None and run.is_called(use)]
     settings = [(words.run_name(run), listed(run.settings) or "vLLM's defaults") for run in v.runs]
     return [

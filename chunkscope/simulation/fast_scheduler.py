@@ -98,8 +98,7 @@ class FastScheduler(Scheduler):
             blocks, left = group.blocks_to_come, group.blocks_to_leave
             if not 0 <= cache.num_free - blocks < wanted - left:
                 break
-            if blocks:
-                cache.get_new_blocks(blocks)
+            cache.get_new_blocks(blocks)
             if left:
                 cache.give_back(left)
             group.clock += 1
@@ -307,9 +306,8 @@ class PastWindow:
     `size` tokens: how many there are, and how many by `offset` modulo the block size."""
 
     def __init__(self, size: int, block_size: int) -> None:
-        self._size, self._block_size = size, block_size
+        self._size, self._block_size, self._clock = size, block_size, 0
         self._coming: dict[int, int] = {}  # how many fill it, by the clock at which they do
-        self._next: list[int] = []  # a heap of these times
         self._offset = self._past = 0  # the first is the sum of all that are past it
         self._phases = [0] * block_size
 
@@ -322,8 +320,6 @@ class PastWindow:
             self._phases[offset % self._block_size] += by
         else:
             time = self._size - offset
-            if time not in self._coming:
-                heappush(self._next, time)
             self._coming[time] = self._coming.get(time, 0) + by
 
     def tokens(self, clock: int) -> int:
@@ -337,9 +333,10 @@ class PastWindow:
         return self._phases[(self._size - 1 - clock) % self._block_size]
 
     def _advance(self, clock: int) -> None:
-        while self._next and self._next[0] <= clock:
-            time = heappop(self._next)
-            offset, count = self._size - time, self._coming.pop(time)
-            self._past += count
-            self._offset += count * offset
-            self._phases[offset % self._block_size] += count
+        while self._clock < clock:
+            self._clock += 1
+            if count := self._coming.pop(self._clock, 0):
+                offset = self._size - self._clock
+                self._past += count
+                self._offset += count * offset
+                self._phases[offset % self._block_size] += count

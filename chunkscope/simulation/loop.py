@@ -208,10 +208,8 @@ class _Replica:
         for request in scheduler.in_turn:  # one at the most
             size, pair_s, mixed = scheduler.read_in_step, model.per_prefill_pair_s, model.mixed
             read = zip(count(request.num_computed_tokens, size), contexts, strict=False)
-            seconds = (
-                fixed_s + model.window.pairs(size, n) * pair_s + c * mixed * context_s
-                for n, c in read
-            )
+            pairs = model.window.pairs
+            seconds = (fixed_s + pairs(size, n) * pair_s + c * mixed * context_s for n, c in read)
         taken = clock.repeat(seconds, inf if is_queue else coming.next_s)
         if taken:
             step.ended = scheduler.skip_ahead(taken)

@@ -15,6 +15,9 @@ from chunkscope.vllm.settings import KvPool, Settings
 if TYPE_CHECKING:
     import pandas as pd
 
+# How many times as long as simulated gaps were on one H200, all at once and at a rate (tests).
+GAPS = ({"p99": 1.7, "longest": 10.5}, {"p99": 1.1, "longest": 1.4})
+
 
 @dataclass(frozen=True, slots=True)
 class PromptChunk:

@@ -48,10 +48,13 @@ def find_rate(
     """The highest rate that is kept, near `start` if that is given, and the run at it; if none is,
     the run at the lowest that was tried."""
 
+    def rate_of(place: int) -> float:
+        return float(f"{2.0 ** (place / PER_DOUBLING):.3g}")  # as it is written
+
     @cache
     def run(place: int) -> tuple[Outlook, Figures]:
         tick()
-        coming = replace(scenario, rate=2.0 ** (place / PER_DOUBLING))
+        coming = replace(scenario, rate=rate_of(place))
         known, figures = simulated(coming, settings, pool, give_up=1.0)
         if not known.broken and (known.pressure >= 1 or settings.parallel.data > 1):
             known = known._replace(broken=figures().breaks)
@@ -67,7 +70,7 @@ def find_rate(
     near = round(PER_DOUBLING * log2(start))
     highest, broken = _between(lambda place: run(place)[0], near, steps)
     rate = SustainedRate(
-        rate_per_s=None if highest is None else 2.0 ** (highest / PER_DOUBLING),
+        rate_per_s=None if highest is None else rate_of(highest),
         breaks=None if broken is None else run(broken)[0].broken,
     )
     return rate, run(broken or 0 if highest is None else highest)[1]

@@ -206,8 +206,8 @@ class Deployment:
     def notes(self, settings: Settings = OWN, *, simulated: bool = True) -> Iterator[Note]:
         """What of these settings nobody has measured, and what the simulator does otherwise."""
         s = self.effective(settings)
-        if self.shape and (unlike := unlike_measured(self.shape, self.gpu, s.parallel.gpus)):
-            yield unlike
+        if simulated and self.shape:
+            yield from filter(None, [unlike_measured(self.shape, self.gpu, s.parallel.gpus)])
         if simulated and s.parallel.data > 1 and self.shape and self.shape.experts:
             yield note("replicas_wait")
         if (shape := self.shape) and shape.original and s.max_model_len == shape.original:
@@ -222,11 +222,6 @@ class Deployment:
             yield note("window_hits" if KvKind.FULL in kinds else "no_window_hits")
             if KvKind.STATE in kinds:
                 yield note("states_not_aligned")
-
-    def started_as(self, entry: Entry, settings: Settings) -> Settings:
-        """The same engine started another way: what it would take there is spelled out."""
-        there = replace(self, entry=entry).effective(settings)
-        return settings.over(self.effective(settings).changed_from(there))
 
     def shortest(self, full: Settings) -> Settings:
         """The fewest arguments with which vLLM ends up with `full`: its defaults are left out."""
@@ -250,13 +245,14 @@ class Deployment:
         threshold, share = s.long_prefill_token_threshold or 0, s.gpu_memory_utilization or 0
         limit = self.shape.limit if self.shape else None
         long, several = _over(threshold, context), s.parallel.data > 1
+        too_much = bill is not None and not bill.starts
         checks = (
             ("max_num_batched_tokens", "unchunked_budget", off and _over(context, budget)),
             ("max_num_batched_tokens", "budget_below_seqs", _over(seqs, budget)),
             ("max_num_active_seqs", "active_over_seqs", _over(s.max_num_active_seqs, seqs)),
             (THRESHOLD, "threshold", threshold < 0 or (long and rules.checks_threshold)),
             ("max_model_len", "context_over_limit", _over(context, limit)),
-            ("gpu_memory_utilization", "utilization", not 0 < share <= 1),
+            ("gpu_memory_utilization", "utilization", not 0 < share <= 1 or too_much),
             *((name, "below_one", _over(1, getattr(s, name))) for name in POSITIVE),
             ("data_parallel_size", "replicas_need_serve", several and self.entry is Entry.LLM),
             ("enable_chunked_prefill", "off_with_threshold", off and threshold > 0),

@@ -18,10 +18,13 @@ from chunkscope.hardware.accuracy import MEASURED, traits_of, unlike_measured
 from chunkscope.hardware.gpus import find_gpu
 from chunkscope.models import find_model
 from chunkscope.planning.request import PlanRequest
+from chunkscope.planning.simulator import Simulator
+from chunkscope.simulation.result import GAPS
 from chunkscope.verification.predicting import with_prediction
 from chunkscope.verification.result import Verification
 from chunkscope.vllm.deployment import Deployment
 from chunkscope.vllm.flags import release
+from chunkscope.vllm.settings import Settings
 from tests.benchmarks import kinds_accuracy, measure_kinds
 from tests.benchmarks.kinds import CONFIGS, shape_of
 from tests.benchmarks.kinds_accuracy import FOLDER, LIMITS, errors, key_of, measured, rows, table
@@ -88,6 +91,25 @@ def test_the_range_of_a_kind_is_that_of_its_rows(traits):
     }
     most = max(error for key, error in alike.items() if "makespan_s" not in MISSED.get(key, ()))
     assert MEASURED[traits] == pytest.approx((min(alike.values()), most), abs=0.006)
+
+
+def test_how_much_longer_measured_gaps_were_than_predicted():
+    most = [dict.fromkeys(GAPS[0], 0.0) for _ in GAPS]
+    for file in FOLDER.parent.glob("**/verify*.json"):
+        v = Verification.load(file)
+        there = Deployment(
+            release=release(v.machine.vllm),
+            shape=find_model(v.model.name.removeprefix("./")),
+            gpu=find_gpu("h200"),
+        )
+        simulator = Simulator(request=PlanRequest(), deployment=there, workload=v.workload)
+        for run in v.runs if not v.workload.likelihoods else ():
+            settings = Settings.of(run.engine).over(run.settings)
+            predicted = simulator.run(settings).figures.itl_s
+            gaps, worst = run.figures.itl_s, most[v.workload.arrivals != "batch"]
+            worst["p99"] = max(worst["p99"], gaps.p99 / predicted.p99)
+            worst["longest"] = max(worst["longest"], gaps.max / predicted.max)
+    assert most == [pytest.approx(gaps, rel=0.05) for gaps in GAPS]
 
 
 def test_the_readme_shows_every_row():

@@ -40,6 +40,7 @@ def test_the_counted_parameters_are_the_published_ones(name):
     [
         ({"sliding_window": 4096}, 32),
         ({"sliding_window": 4096, "use_sliding_window": False}, 0),
+        ({"sliding_window": 4096, "max_window_layers": 28}, 4),
         ({"sliding_window": 262_144}, 0),
         ({"sliding_window": 64, "layer_types": ["sliding_attention", "full_attention"] * 16}, 16),
         ({"attention_chunk_size": 64, "layer_types": ["chunked_attention"] * 24}, 24),
@@ -127,6 +128,7 @@ def test_what_a_config_leaves_out_is_completed():
 
 
 BORROWING = {"num_kv_shared_layers": 6, "use_double_wide_mlp": True}
+INDEXED = {"model_type": "deepseek_v32", "index_n_heads": 64, "index_head_dim": 128}
 NEW_FALCON = {"new_decoder_architecture": True, "num_kv_heads": 2}
 SIGNS = {"hybrid_override_pattern": "M-M*M-ME", "num_hidden_layers": 8, "n_routed_experts": 4}
 SIGNS |= {"moe_intermediate_size": 64}
@@ -143,6 +145,7 @@ KINDS = [
     ("nearly as many of both", {}, (1381660, 0, 11045888, 524288, 11036, 1792, 2688, 3072, 0)),
     ("deepseek-v2", {}, (2999808, 589824, 786432, 524288, 5888, 3456, 4608, 2048, 1420800)),
     ("deepseek-v3", {}, (2705184, 589824, 786432, 524288, 5904, 3456, 4608, 2048, 1420800)),
+    ("deepseek-v3", INDEXED, (5212704, 589824, 786432, 524288, 5904, 3852, 4608, 2048, 1420800)),
     ("qwen3-next", {}, (3_719_648, 393_216, 3_145_728, 524_288, 23_808, 512, 3_200, 2_048, 0)),
     ("nemotron-h", {}, (5_574_432, 1_310_720, 0, 524_288, 3_584, 512, 2_688, 0, 0)),
     ("falcon", {}, (655_360, 2_097_152, 0, 0, 2_560, 1_024, 3_584, 0, 0)),

@@ -199,6 +199,7 @@ def test_a_gpu_of_unknown_speed_gets_the_largest_budget_that_fits():
     assert why(made, "max_num_batched_tokens") == "why_needed_max_num_batched_tokens"
     wide = advised(MIXED, gpu="40GiB", max_model_len=8_192)
     assert wide.settings.max_num_batched_tokens is None
+    assert "unlike_measured" not in codes(wide), "no time is predicted"
 
 
 def test_a_threshold_is_set_only_where_it_bites():
@@ -223,6 +224,7 @@ def test_off_comes_with_a_budget_of_at_least_max_model_len_and_no_threshold(wher
     assert made.effective.max_num_batched_tokens >= made.settings.max_model_len
     assert made.settings.long_prefill_token_threshold is None
     assert ("(simulated)" in advice(made)) is not bool(where), "what it brings, by its table"
+    assert "vLLM to start" not in advice(made), "it would, with a longer context and larger steps"
 
 
 @pytest.mark.parametrize("version", ["0.10.2", "0.11.0"])

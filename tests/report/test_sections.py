@@ -116,6 +116,16 @@ def test_a_simulation_names_all_of_its_gpus_and_a_limit_that_breaks_by_little() 
     assert len({*re.findall(r"[\d.]+(?= m?s)", sections(broken)[0].sentences[0])}) > 1
 
 
+@pytest.mark.parametrize(("times", "said"), [(1.029, "within 3 % of"), (1.0301, "+3 % throughput")])
+def test_a_simulation_calls_a_gain_what_the_plan_calls_it(times, said) -> None:
+    simulation = examples.simulation()
+    ours = replace(simulation.runs[0], same_as=())
+    slower = replace(ours.figures, makespan_s=times * ours.figures.makespan_s)
+    default = replace(ours, setting="default", figures=slower)
+    changed = replace(simulation, runs=(ours, default))
+    assert said in sections(changed)[0].sentences[0]
+
+
 # -- strangers -----------------------------------------------------------------------------------
 
 

@@ -287,6 +287,14 @@ async def _reset(request):
     return web.Response()
 
 
+async def _breaks_off(request):
+    response = web.StreamResponse()
+    await response.prepare(request)
+    await response.write(event("a"))
+    request.transport.abort()
+    return response
+
+
 def error_event(message: str, code: int) -> bytes:
     return b'data: {"error": {"message": "%s", "code": %d}}\n\n' % (message.encode(), code)
 
@@ -296,7 +304,8 @@ def error_event(message: str, code: int) -> bytes:
     [
         (says(429, {"error": {"message": "Slow down"}}), Status.REFUSED, "Slow down"),
         (says(500, "oops"), Status.DIED, "oops"),
-        (_reset, Status.DIED, ""),
+        (_reset, Status.DIED, "cannot be reached"),
+        (_breaks_off, Status.DIED, "broke off its answer"),
         (raw(event("a"), b"data: {broken\n\n"), Status.DIED, "JSON"),
         (raw(event("a")), Status.DIED, ""),
         (says(200, {"choices": [{"text": "all at once"}]}), Status.DIED, ""),

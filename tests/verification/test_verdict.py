@@ -5,6 +5,8 @@ from dataclasses import replace
 import pytest
 
 from chunkscope.artefacts.figures import BY_KEY, MAKESPAN
+from chunkscope.report.words.runs import measured_answer
+from chunkscope.report.words.runs import outputs as said_of_outputs
 from chunkscope.simulation.slo import read_slo
 from chunkscope.simulation.workload import Request
 from chunkscope.verification.outputs import PROMPTS, is_noise, sample_places, with_outputs_compared
@@ -131,6 +133,12 @@ def test_how_much_less_is_worse(tokens, outcome, named) -> None:
     assert [figure.key for figure in worse_figures(ours, theirs)] == named
 
 
+def test_of_a_server_the_figure_that_decides_is_the_answer() -> None:
+    assert measured_answer(verification(run("endpoint", 3.0))).endswith("all requests 3.00 s.")
+    died = measured_answer(verification(failed("endpoint")))
+    assert died.startswith("Endpoint: out of memory")
+
+
 # -- `--check-outputs` -----------------------------------------------------------------------------
 
 
@@ -165,3 +173,11 @@ def test_no_more_differences_than_sending_again_makes_are_noise() -> None:
     reference = RunOutputs(answers=(), again=0.9)
     for equal, noise in ((0.95, True), (0.9, True), (0.85, False)):
         assert is_noise(RunOutputs(answers=(), again=1.0, equal=equal), reference) is noise
+
+
+def test_only_answers_that_differ_are_explained() -> None:
+    runs = (answering("plan", 5, 6), answering("max-num-seqs=8", 5, 5), answering("default", 5, 5))
+    differs, same = said_of_outputs(with_outputs_compared(verification(*runs)))
+    assert differs.startswith("The plan: 50 %")
+    assert "rounding decides" in differs
+    assert same.endswith("equal those of vLLM's default, 100 % when sent again.")

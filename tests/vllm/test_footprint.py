@@ -82,8 +82,9 @@ def test_a_model_that_does_not_fit_says_how_much_is_missing():
 
 
 def test_what_is_said_is_of_what_was_asked():
-    (refused,) = memory(gpu_memory_utilization=1.5).refusals
-    assert refused.code == "refused_utilization"
+    for share in (1.5, 1.0):  # the driver takes some, as the gate says
+        (refused,) = memory(gpu_memory_utilization=share).refusals
+        assert refused.code == "refused_utilization"
     assert "over 2 GPUs" in sentence(memory(tp=2, dp=3).memory.line("weights").note)
 
 

@@ -72,10 +72,7 @@ def case_of(folder, arguments, gpu=None):
 def both_ways(made, folder, told=""):
     """As words for `vllm serve` and as keywords for `LLM`."""
     told = f"{told} -> {made.cli_args()}"
-    served, offline = (
-        made.deployment.started_as(entry, made.settings).given()
-        for entry in (Entry.SERVE, Entry.LLM)
-    )
+    served, offline = (made.settings_for(entry).given() for entry in (Entry.SERVE, Entry.LLM))
     return [
         Question(case=case_of(folder, arguments, made.gpu), about=made, told=told)
         for arguments in (command_line(served), offline)

@@ -131,7 +131,7 @@ SENTENCES: dict[str, Template] = {
     "refused_active_over_seqs": "max_num_active_seqs is over max_num_seqs ({max_num_seqs})",
     "refused_threshold": "long_prefill_token_threshold is negative or over max_model_len",
     "refused_context_over_limit": "max_model_len ({max_model_len}) is over the model's {limit}",
-    "refused_utilization": "gpu_memory_utilization ({gpu_memory_utilization}) is not in (0, 1]",
+    "refused_utilization": "gpu_memory_utilization must be over 0 and leave the driver some memory",
     "refused_below_one": "a size or a number of GPUs is below 1",
     "refused_replicas_need_serve": "data_parallel_size needs vllm serve",
     "refused_off_with_threshold": "chunked prefill is off, and a threshold would still chunk",
@@ -168,6 +168,8 @@ SENTENCES: dict[str, Template] = {
     "chunks_kept": "vLLM before 0.14 keeps the KV of all tokens in those {layers} layers, too",
     "stateful_layers": "{layers} layers hold a state, not a KV cache[known?| (estimated)]",
     "unlike_measured": _unlike,
+    "rough_gaps": "gaps are rough: on one H200 p99 was up to {p99:g} times as long as predicted, the "
+    "longest {longest:g} times",
     "scaled_steps": _scaled,
     # The lines of a memory bill.
     "memory_weights": _weights,
@@ -206,12 +208,10 @@ def listed(settings: Settings, default: Settings | None = None) -> str:
 
 
 def is_broken(plan: Plan) -> bool:
-    """Whether no setting keeps the limits."""
     return plan.advice.kind is AdviceKind.NO_SETTING
 
 
 def answer(plan: Plan) -> str:
-    """What to set, and why."""
     choice, needed = plan.advice, listed(plan.advice.needed)
     given = {n: v for n, v in choice.settings.given().items() if n in plan.settings.given()}
     sets = choice.kind is AdviceKind.SET and bool(given)  # not what vLLM does by itself then
@@ -225,7 +225,10 @@ def answer(plan: Plan) -> str:
         text = f"No setting that was tried keeps {' and '.join(map(str, plan.request.slo))} {sent}"
     elif needed:
         text += f"{', and' if sets else ', but'} {needed} is needed for vLLM to start"
-    text += f" (--mode {plan.request.mode})" * (choice.basis is Basis.MODE)
+    if choice.basis is Basis.MODE:
+        text = f"{text.removesuffix(' for vLLM to start')} (--mode {plan.request.mode})"
+    if choice.basis is Basis.LENGTHS:
+        text = f"By prompt lengths alone: nothing was simulated. {text}"
     return f"{text}: {because(plan)}"
 
 
@@ -238,7 +241,6 @@ def flags(plan: Plan) -> str:
 
 
 def lacking(plan: Plan) -> list[str]:
-    """The options that a simulation still needs."""
     return [name for name, v in (("--model", plan.model), ("--gpu", plan.gpu)) if v is None]
 
 
@@ -252,7 +254,7 @@ def because(plan: Plan) -> str:
     if choice.basis is Basis.LENGTHS:
         without = " and ".join(lacking(plan))
         missing = f"without {without}" if without else "for a GPU of unknown speed"
-        return f"by prompt lengths alone, as nothing is simulated {missing}."
+        return f"what pays is not known {missing}."
     if is_broken(plan):
         rate = f"About {per_second(choice.rate)} would do" if choice.rate else "No lower rate helps"
         gpus = f"; {plan.request.arrivals} needs about {choice.gpus} GPUs" if choice.gpus else ""

@@ -12,7 +12,7 @@ from chunkscope.report.words.plan import NAMES, limit_state, listed, throughput,
 from chunkscope.simulation.result import SimulatedRun, Simulation
 from chunkscope.verification.outputs import is_noise
 from chunkscope.verification.result import DEFAULT, PLAN, Conclusion, EngineKind, Run, Verification
-from chunkscope.verification.verdict import TIE_OF_ONE, arguments, value, worse_figures
+from chunkscope.verification.verdict import TIE_OF_ONE, arguments, goal_of, value, worse_figures
 from chunkscope.vllm.settings import Settings
 
 SHORT = {"time": MAKESPAN, "first token p95": TTFT_P95, "gap p99": ITL_P99, "longest gap": ITL_MAX}
@@ -46,8 +46,7 @@ SENTENCES: dict[str, Template] = {
     "answers_not_counted": "{answers} answers lack a token count: each piece of a stream is one",
     "answers_ended_early": "{answers} of {of} answers ended before the length asked for",
     "texts_sent_again": "every repeat sends the same texts: a prefix cache may have them",
-    "server_is_shared": "the server finished {finished} requests, {sent} were sent: others use it, "
-    "so its preemptions and cache hits are left out",
+    "server_is_shared": "others use the server: its preemptions and cache hits are left out",
     "prompts_counted_otherwise": "the server counts {counted} prompt tokens, the workload {sent}: "
     "another tokenizer, or special tokens",
 }
@@ -94,9 +93,9 @@ def simulated_answer(simulation: Simulation) -> str:
     text = f"{name}: {axis.title} {seconds(ours)}"
     if other is not None:
         theirs = axis.value(other.figures) or 0.0
-        gain = f"{change(theirs, ours)} against vLLM's default"
-        gain = throughput(theirs / ours - 1) if axis is MAKESPAN else gain
-        if abs(ours - theirs) < WORTH * theirs:
+        gain = throughput(theirs / ours - 1)  # as the plan says it
+        gain = gain if axis is MAKESPAN else f"{change(theirs, ours)} against vLLM's default"
+        if abs(theirs - ours) < WORTH * ours:
             gain = f"within {share(WORTH)} of vLLM's default"
         text += f", {gain}"
     return f"{text} (simulated)."
@@ -189,7 +188,8 @@ def measured_answer(v: Verification) -> str:
         return f"Mean wait of short prompts for their first token: {', '.join(ends)}."
     plan, default, judged = v.run(PLAN), v.run(DEFAULT), v.verdict
     if plan is None or judged is None:
-        return f"{plural(len(v.runs), 'setting')} measured, without a plan to judge."
+        run = v.runs[0]  # a server
+        return f"{capital(run_name(run))}: {_figure(goal_of(v), run) if run.ok else _reason(run)}."
     use, goal = v.run(judged.use), BY_KEY[judged.goal]
     if judged.conclusion is Conclusion.PLAN_FAILED:
         best = f"; {run_name(use)} does: {_figure(goal, use)}" if use else ""
@@ -272,9 +272,10 @@ def outputs(v: Verification) -> Iterator[str]:
         again = min(ours.again, reference.outputs.again)
         noise = ", so batching explains it" if is_noise(ours, reference.outputs) else ""
         noise = "; with random weights rounding decides" if v.model.dummy else noise
+        noise *= ours.equal < 1
         yield (
-            f"{run.setting}: {share(ours.equal)} of {len(ours.answers):,} answers "
-            f"equal those of {reference.setting}, {share(again)} when sent again{noise}."
+            f"{capital(run_name(run))}: {share(ours.equal)} of {len(ours.answers):,} answers equal "
+            f"those of {run_name(reference)}, {share(again)} when sent again{noise}."
         )
 
 

@@ -128,6 +128,8 @@ class Connection:
                     message = self.safe(_message(await whole(parts)))
                     raise RequestFailed(f"answered {status}{message and f': {message}'}", status)
                 yield parts
+        except aiohttp.ClientPayloadError:
+            raise RequestFailed("broke off its answer") from None
         except (aiohttp.ClientError, OSError) as error:
             detail = self.safe(str(error)) or type(error).__name__
             raise RequestFailed(f"cannot be reached: {detail}") from None
