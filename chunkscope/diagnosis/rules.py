@@ -10,7 +10,7 @@ from chunkscope.diagnosis.phases import FULL, Bound, LoadPhase
 from chunkscope.lengths.profile import Profile
 from chunkscope.prefixes.reuse import reuse_together
 from chunkscope.verification.endpoint.metrics import FIXED_SIZES
-from chunkscope.vllm.flags import GPU_CLASSES
+from chunkscope.vllm.flags import GPU_CLASSES, spelled
 from chunkscope.vllm.log.failures import Failure
 from chunkscope.vllm.log.reader import EngineStart, LogWindow
 
@@ -64,7 +64,7 @@ class Engine:
         fixed = next((name for name in FIXED_SIZES if name in self.start.arguments), None)
         if fixed:
             unsure = fixed == FIXED_SIZES[1] and not self.start.last_line
-            return note("change_fixed_size", argument=fixed, or_on_cpu=unsure)
+            return note("change_fixed_size", argument=spelled(fixed), or_on_cpu=unsure)
         return note("change_more_kv_cpu") if self.on_cpu else on_gpu
 
 
@@ -188,9 +188,9 @@ def _small_step(engine: Engine) -> Symptom | None:
         note("argument_and_default", name=name, value=value, default=defaults.get(name))
         for name, value in steps.items()
     ]
-    change, effect = note("change_small_step", names=[*steps]), engine.share_of(Bound.PREFILL)
-    lines = engine.lines("arguments", *steps)
-    return _symptom("small-budget", seen, change, effect, lines, names=[*steps])
+    lines, flags = engine.lines("arguments", *steps), [*map(spelled, steps)]
+    change, effect = note("change_small_step", names=flags), engine.share_of(Bound.PREFILL)
+    return _symptom("small-budget", seen, change, effect, lines, names=flags)
 
 
 def _client_bound(engine: Engine) -> Symptom | None:

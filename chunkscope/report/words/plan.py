@@ -168,7 +168,7 @@ SENTENCES: dict[str, Template] = {
     "chunks_kept": "vLLM before 0.14 keeps the KV of all tokens in those {layers} layers, too",
     "stateful_layers": "{layers} layers hold a state, not a KV cache[known?| (estimated)]",
     "unlike_measured": _unlike,
-    "rough_gaps": "measured gaps took up to {p99:g} (p99) and {longest:g} times (longest) (H200)",
+    "rough_gaps": "gaps measured on H200: p99 up to {p99:g}x the prediction, longest {longest:g}x",
     "scaled_steps": _scaled,
     # The lines of a memory bill.
     "memory_weights": _weights,
