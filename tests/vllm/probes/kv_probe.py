@@ -35,6 +35,7 @@ MARK = "kv-probe:"
 for name in ("compile_flash_attn_varlen_func_from_specs", "flash_attn_varlen_func"):
     setattr(fa_utils, name, getattr(fa_utils, name, None) or print)
 fa_utils.is_flash_attn_varlen_func_available = lambda: True
+torch.cpu._is_amx_tile_supported = lambda: False  # else states are of 32 bits: on CPUs alone
 registry._run_in_subprocess = lambda look: look()
 
 
