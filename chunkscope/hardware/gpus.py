@@ -3,7 +3,7 @@
 gpus.csv. Memory: what torch reports as total (its out-of-memory messages quote it), a little under
 the sticker. Bandwidth and dense 16-bit TFLOP/s: no sparsity, 32-bit accumulate. `source` names the
 vendor's sheet; the sheets were not at hand: speeds were compared with public tables and memory with
-quoted messages, except what is `unchecked`. `sms`: multiprocessors (AMD: compute units).
+quoted messages, except what is `unchecked`. `sms`: multiprocessors or compute units, from memory.
 `nvlink`: all GPUs of a machine have it, no bridge need be bought. `aliases`: other names.
 """
 
