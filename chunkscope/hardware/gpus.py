@@ -32,6 +32,7 @@ class Gpu:
     memory_gib: float
     bandwidth_gb_s: float | None = None
     dense_tflops: float | None = None
+    sms: int = 132  # its multiprocessors; as an H200's where that is not known
     nvlink: bool = False  # or AMD's Infinity Fabric: else several GPUs talk over PCIe
 
     @property
@@ -47,12 +48,12 @@ TABLE = {
     row["name"]: Gpu(
         name=row["name"],
         title=row["title"],
+        sms=int(row["sms"]),
         nvlink=row["nvlink"] == "yes",
         **{figure: float(row[figure]) for figure in FIGURES},
     )
     for row in ROWS
 }
-SMS = {row["name"]: int(row["sms"]) for row in ROWS}
 ALIASES = {alias: row["name"] for row in ROWS for alias in row["aliases"].split()}
 LOCAL = "local"
 
@@ -84,8 +85,7 @@ def find_gpu(name: str) -> Gpu:
 
 def known_gpu(name: str) -> Gpu | None:
     """By its name in the table, another one, or as nvidia-smi and torch print it."""
-    slug = _slug(name)
-    titled = {_slug(gpu.title): gpu for gpu in TABLE.values()}
+    slug, titled = _slug(name), {_slug(gpu.title): gpu for gpu in TABLE.values()}
     return TABLE.get(ALIASES.get(slug, slug)) or titled.get(slug)
 
 

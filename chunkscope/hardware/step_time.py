@@ -9,7 +9,7 @@ others on the rows of reports/h200/kinds/fit.jsonl. Other GPUs are extrapolated.
 
 from dataclasses import dataclass, replace
 
-from chunkscope.hardware.gpus import ALONE, SMS, Gpu, Parallel
+from chunkscope.hardware.gpus import ALONE, Gpu, Parallel
 from chunkscope.models.shape import BYTES, Attention, ModelShape
 
 # -- the share of the GPU's 16-bit peak that products reach --
@@ -163,8 +163,7 @@ def _token_bytes(shape: ModelShape) -> float:
 def _window(shape: ModelShape) -> AttentionWindow:
     a, expanding = shape.attention, 0.0
     if a.latent:
-        expand = a.latent.kv_rank * (a.latent.nope_dim + a.latent.v_dim)
-        expanding = expand / (2 * a.latent.key_dim)
+        expanding = a.latent.kv_rank * (a.latent.nope_dim + a.latent.v_dim) / 2 / a.latent.key_dim
     share = a.sliding_layers / max(1, shape.kv_layers)
     return AttentionWindow(tokens=a.sliding_window or 0, share=share, expanding=expanding)
 
@@ -260,9 +259,7 @@ def step_model(
     kv_bytes *= LATENT_SLOWNESS if a.latent else wide
     state_bytes = a.state.layers * a.state.bytes(tp) if a.state else 0
     exchange_s, exchange_token_s = exchange(shape, gpu, parallel)
-    window = replace(
-        _window(shape), filling=SMS.get(gpu.name, SMS["h200"]) * BLOCK_ROWS * tp / a.heads
-    )
+    window = replace(_window(shape), filling=gpu.sms * BLOCK_ROWS * tp / a.heads)
     reading_s = (shape.weight_bytes - expert_bytes - looked_up) / tp / WEIGHTS * byte_s
     experts_s = expert_bytes / tp / of_experts * byte_s
     share = e.active / e.count if e else 0.0

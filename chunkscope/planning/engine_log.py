@@ -1,5 +1,4 @@
-"""vLLM's log: a file, compressed or not, or standard input; and what an
-engine that ran here measured, for a plan of the same model and GPU."""
+"""vLLM's log: a file, compressed or not, or stdin; and what an engine that ran here measured."""
 
 import os
 from collections.abc import Sequence
@@ -57,6 +56,7 @@ def measured_in(
         log=name,
         settings=settings,
         cuda_graphs=not facts.enforce_eager,
+        compiled_before=facts.found_compiled is not None,
         kv_cache_tokens=None if given else _kv_cache_tokens(life),
         failed=tuple(
             FailedStart(settings=there.effective(one.settings), why=end.kind, line=end.line)

@@ -7,6 +7,7 @@ from chunkscope.artefacts.note import note
 from chunkscope.artefacts.numbers import gib, number, share
 from chunkscope.diagnosis.diagnosis import Diagnosis, EngineReport
 from chunkscope.diagnosis.phases import Bound
+from chunkscope.report.runs import ACTIVATIONS
 from chunkscope.report.section import Section, Table, table_of
 from chunkscope.report.words import doctor, sentence
 
@@ -54,7 +55,8 @@ def _memory(engine: EngineReport) -> Table | None:
     sizes = (facts.weights_gib, facts.activation_gib, facts.graphs_gib, facts.kv_cache_gib)
     columns = [names, (*map(gib, sizes), number(facts.kv_cache_tokens))]
     if model:
-        sizes = (model.line("weights").gib, model.line("activation").gib, None, model.kv_cache_gib)
+        profiled = sum(line.gib for line in model.lines if line.name in ACTIVATIONS)
+        sizes = (model.line("weights").gib, profiled, None, model.kv_cache_gib)
         columns.append((*map(gib, sizes), number(model.kv_cache_tokens)))
     logged = [row for row in zip(*columns, strict=True) if row[1] != gib(None)]
     source = "by the log" if engine.last_line else "by /metrics"

@@ -243,6 +243,7 @@ def _run(row: SettingRow, record: EngineRecord, status: Status, failure: Note | 
         workers=_workers(record, facts),
         kv_cache_tokens=facts.kv_cache_tokens or (blocks * size if blocks and size else None),
         kv_concurrency=facts.kv_concurrency,
+        compiled_before=facts.found_compiled is not None,
         repeats=tuple(record.repeats),
         figures=median_of(record.repeats),
         distribution=distribution_of(record.answers),

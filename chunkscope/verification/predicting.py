@@ -90,11 +90,11 @@ def prompt_steps(run: SimulatedRun) -> list[tuple[int, list[tuple[int, int]]]]:
 
 def _with_memory(run: Run, simulator: Simulator, settings: Settings) -> Run:
     """The peak is that of the warm-up, when all requests are there at once."""
-    there, workload = simulator.deployment, simulator.workload
-    requests = tuple(replace(request, arrival_s=0.0) for request in workload.requests)
-    at_once = replace(workload, requests=requests, concurrency=None)
+    there = replace(simulator.deployment, compiled_before=run.compiled_before)
+    requests = tuple(replace(one, arrival_s=0.0) for one in simulator.workload.requests)
+    at_once = replace(simulator.workload, requests=requests, concurrency=None)
     warm_up = simulated_as_measured(run, replace(simulator, workload=at_once), EVERY_STEP)
-    memory = there.memory(settings, longest=workload.longest)
+    memory = there.memory(settings, longest=simulator.workload.longest)
     model = there.memory_model(settings)
     if warm_up is None or memory is None or model is None:
         return run

@@ -1,6 +1,5 @@
 """What was measured: one run per setting, and the artefact that holds them."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -80,6 +79,7 @@ class Run:
     workers: tuple[WorkerMemory, ...] = ()
     kv_cache_tokens: int | None = None
     kv_concurrency: float | None = None  # requests of max_model_len at once, by vLLM's own count
+    compiled_before: bool = False  # and found by vLLM: without it a start takes more memory
     predicted: Memory | None = None
     predicted_activation_gib: float | None = None  # the peak while these requests run
     predicted_figures: Figures | None = None  # by the simulator, of the same requests
@@ -97,18 +97,14 @@ class Run:
 
     @property
     def activation_peak_gib(self) -> float | None:
-        return _most(worker.activation_peak_gib for worker in self.workers)
+        return max(filter(None, (w.activation_peak_gib for w in self.workers)), default=None)
 
     @property
     def device_peak_gib(self) -> float | None:
-        return _most(worker.device_peak_gib for worker in self.workers)
+        return max(filter(None, (w.device_peak_gib for w in self.workers)), default=None)
 
     def is_called(self, name: str) -> bool:
         return name in (self.setting, *self.same_as)
-
-
-def _most(values: Iterable[float | None]) -> float | None:
-    return max((value for value in values if value is not None), default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

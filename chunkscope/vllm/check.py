@@ -59,9 +59,7 @@ def check(there: Deployment, settings: Settings, *, python: str) -> str:
 
 
 def _run(words: list[str]) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(  # noqa: S603
-        words, capture_output=True, text=True, timeout=SECONDS, check=False
-    )
+    return subprocess.run(words, capture_output=True, text=True, timeout=SECONDS, check=False)  # noqa: S603
 
 
 def config_folder(name: str) -> Path:

@@ -61,6 +61,7 @@ class MeasuredFit:
     log: str
     settings: Settings  # complete: what that engine ran with
     cuda_graphs: bool = True
+    compiled_before: bool = False
     kv_cache_tokens: int | None = None  # None as well where its size was given, not measured
     failed: tuple[FailedStart, ...] = ()
 
@@ -101,6 +102,7 @@ class Deployment:
     gpu: Gpu | None = None
     logprobs: bool = False
     cuda_graphs: bool = True
+    compiled_before: bool = False  # vLLM finds this model with these settings in its cache
     measured: MeasuredFit | None = None  # of an engine here, by its log
 
     def effective(self, settings: Settings = OWN) -> Settings:
@@ -152,6 +154,7 @@ class Deployment:
             parallel=s.parallel,
             logprobs=self.logprobs,
             cuda_graphs=self.cuda_graphs,
+            tries_kernels=rules.tries_kernels and not (self.measured or self).compiled_before,
             expert_tokens=rules.expert_tokens,
             kv_element_bytes=s.kv_element_bytes,
             caches_prefixes=s.enable_prefix_caching is not False,
@@ -171,7 +174,8 @@ class Deployment:
         fit = self.measured
         if fit is None or fit.settings.parallel != s.parallel:
             return bill
-        predicting = replace(self, measured=None, cuda_graphs=fit.cuda_graphs)
+        known = {name: getattr(fit, name) for name in ("cuda_graphs", "compiled_before")}
+        predicting = replace(self, measured=None, **known)
         at_log = predicting.memory(fit.settings)
         return fit.applied(bill, s, at_log=at_log, model=model) if at_log else bill
 

@@ -50,6 +50,7 @@ class Rules:
 
     off_is_ignored: bool = _rule(True, ((0, 11, 1), False))  # chunking cannot be switched off
     gpu_memory_utilization: float = _rule(0.9, ((0, 20, 0), 0.92))
+    tries_kernels: bool = _since((0, 11, 1))  # while it compiles (by default from torch 2.9 on)
     checks_threshold: bool = _since((0, 27, 0))
     stays_unstretched: bool = _since((0, 11, 1))  # longrope's original context (PR 27431)
     chunks_are_windows: bool = _since((0, 14, 0))  # Llama 4 keeps no more KV (PR 29627)

@@ -9,6 +9,8 @@ from them; they are no evidence for another GPU or model. Not fitted: Qwen2.5-7B
 plain activation peak.
 """
 
+from dataclasses import replace
+
 import pytest
 
 from chunkscope.artefacts.note import Label
@@ -23,8 +25,13 @@ from tests.hardware.kv_models import CONFIGS
 
 
 def engine(model="llama-3.1-8b", version="0.24.0", logprobs=False, tp=1, dp=None, **settings):
+    """One that found in vLLM's cache what an earlier start had compiled."""
     there = Deployment(
-        shape=find_model(model), gpu=find_gpu("h200"), release=release(version), logprobs=logprobs
+        shape=find_model(model),
+        gpu=find_gpu("h200"),
+        release=release(version),
+        logprobs=logprobs,
+        compiled_before=True,
     )
     return there.memory_model(Settings(tensor_parallel_size=tp, data_parallel_size=dp, **settings))
 
@@ -39,6 +46,32 @@ def test_kv_tokens_and_large_activation_peaks_are_the_measured_ones(budget, toke
     # V2 runner of 0.24: CUDA graphs are not taken off.
     assert memory.kv_cache_tokens == pytest.approx(tokens, rel=0.001)
     assert peak_gib is None or memory.line("activation").gib == pytest.approx(peak_gib, rel=0.01)
+
+
+# What the profile of a first start took at its most, one H200, 2026-11-15 to 18, and of a later one.
+FIRST_STARTS = {
+    ("llama-3.1-8b", 2_048, 1_024): (1.010, 0.791),
+    ("llama-3.1-8b", 8_192, 1_024): (1.104, 0.875),
+    ("qwen3-8b", 512, 1_024): (1.168, 0.475),
+    ("qwen3-8b", 8_192, 1_024): (1.285, 0.973),
+    ("qwen3-14b", 512, 1_024): (1.460, None),
+    ("qwen2.5-7b", 256, 256): (1.019, 0.620),
+    ("qwen2.5-1.5b", 8_192, 1_024): (2.167, 2.167),  # the sampler takes more
+}
+
+
+@pytest.mark.parametrize(("how", "peaks"), FIRST_STARTS.items())
+def test_a_first_start_tries_kernels_on_a_copy_of_the_embedding(how, peaks):
+    (model, budget, seqs), (first, later) = how, peaks
+    found, eager = engine(model), replace(engine(model), tries_kernels=True, cuda_graphs=False)
+    sums = [
+        sum(line.gib for line in bill.lines if line.name in ("activation", "sampler", "compiling"))
+        for there in (replace(found, tries_kernels=True), found, eager)
+        for bill in [there.memory(budget=budget, seqs=seqs, utilization=0.9)]
+    ]
+    assert sums[0] == pytest.approx(first, abs=0.002 if first != later else 0.15)
+    assert later is None or sums[1] == pytest.approx(later, abs=0.15)
+    assert sums[2] == sums[1], "an eager engine compiles nothing"
 
 
 @pytest.mark.parametrize(

@@ -102,8 +102,8 @@ def test_a_finalist_must_gain_in_every_variation():
 
 
 def test_where_vllms_own_does_not_fit_what_fits_is_needed_and_in_the_headline():
-    smaller = replace(find_gpu("a10"), memory_gib=21)
-    how = {"model": "llama-3.1-8b", "gpu": smaller, "vllm_version": "0.32"}
+    smaller = replace(find_gpu("a10"), memory_gib=19.3)
+    how = {"model": "mistral-7b-v0.3", "gpu": smaller, "vllm_version": "0.32"}
     made = recommend(SAMPLE, entry=Entry.LLM, **how)
     assert made.default_run.settings.max_num_batched_tokens == 4_096
     assert {"max_model_len", "max_num_batched_tokens"} <= set(made.advice.needed.given())
@@ -120,7 +120,7 @@ def test_where_the_models_own_context_does_not_fit_it_is_what_fits_with_some_roo
     assert made.memory.holds(round(1.05 * context))
     assert not made.memory.holds(round(1.1 * context))
     assert why(made, "max_model_len") == "why_needed_max_model_len"
-    made = advised([300, 3_000], model="gemma-2-9b", gpu="l4")  # some layers keep a window
+    made = advised([300, 1_000], model="gemma-2-9b", gpu="l4")  # some layers keep a window
     assert made.memory.holds(made.settings.max_model_len)
 
 
@@ -194,7 +194,8 @@ def test_the_profiles_own_model_is_planned_for():
 
 
 def test_a_gpu_of_unknown_speed_gets_the_largest_budget_that_fits():
-    made = advised(LONG, gpu="19GiB", entry=Entry.LLM, max_model_len=14_336)
+    how = {"model": "mistral-7b-v0.3", "gpu": "17.5GiB", "entry": Entry.LLM}
+    made = advised(LONG, max_model_len=14_336, **how)
     assert made.advice.needed.max_num_batched_tokens == 4_096
     assert why(made, "max_num_batched_tokens") == "why_needed_max_num_batched_tokens"
     wide = advised(MIXED, gpu="40GiB", max_model_len=8_192)
@@ -237,7 +238,7 @@ def test_a_version_that_ignores_off_is_told_the_truth(version):
 
 def test_off_that_does_not_fit_or_that_vllm_refuses_a_mamba_like_model_is_a_contradiction():
     with pytest.raises(UsageError, match="--mode off"):
-        plan(LONG, mode=Mode.OFF, gpu="19GiB")
+        plan(LONG, mode=Mode.OFF, gpu="20GiB")
     llama = find_model("llama-3.1-8b")
     hybrid = replace(llama, attention=replace(llama.attention, stateful_layers=24))
     assert plan(SHORT, mode=Mode.OFF, model=hybrid, vllm_version="0.25.0")

@@ -75,7 +75,7 @@ def test_a_model_that_does_not_fit_says_how_much_is_missing():
     assert "--tp 2 would fit" in sentence(why), "as recommend says"
     assert not memory("llama-3.1-70b", tp=4).refusals
     assert set(memory("llama-3.1-70b").requests.values()) == {0}
-    assert sections(memory("llama-3.1-70b"))[0].table.rows[-1][1] == "133.40", "as the lines add up"
+    assert sections(memory("llama-3.1-70b"))[0].table.rows[-1][1] == "133.92", "as the lines add up"
     fits = memory(max_model_len=16_384)
     assert list(fits.requests) == [1_024, 4_096, 16_384]
     assert fits.requests[4_096] == fits.memory.kv_cache_tokens // 4_096

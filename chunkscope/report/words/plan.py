@@ -176,6 +176,7 @@ SENTENCES: dict[str, Template] = {
     "expanded| x {kib:,.0f} KiB in one step]",
     "memory_experts": "{tokens} tokens x {kib:,.0f} KiB, which the experts' kernel keeps",
     "memory_sampler": "{requests} requests x {vocab} logits, beyond the activations",
+    "memory_compiling": "a first start only: the compiler copies the embedding",
     "memory_overhead": "CUDA context, buffers[several?, communication]",
     "memory_cuda_graphs": "{layers} layers[counted?|, outside this version's budget]",
     "memory_logprobs": "prompt_logprobs: {tokens} tokens x {vocab} entries, outside vLLM's budget",

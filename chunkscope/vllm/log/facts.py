@@ -26,6 +26,7 @@ class EngineFacts:
     device: str | None = None  # "cuda", "cpu"
     settings: Settings = OWN  # as far as it names them
     enforce_eager: bool | None = None
+    found_compiled: str | None = None  # what of an earlier start it loaded
     pipeline_parallel_size: int | None = None
     fitted_from: int | None = None
     fitted_to: int | None = None
@@ -68,6 +69,7 @@ MESSAGES = {  # of a line with several, the first counts
     "█  model   ": r"█  model   (?P<model>\S.*)",
     "Auto-fit max_model_len: reduced": r"from (?P<fitted_from>[\d,]+) to (?P<fitted_to>[\d,]+)",
     "Model loading took ": rf"took (?P<weights_gib>{_NUMBER}) GiB",
+    "Directly load ": r"load (?P<found_compiled>AOT|the compiled graph)",
     "Available KV cache memory: ": rf"memory: (?P<kv_cache_gib>{_NUMBER}) GiB",
     "KV cache size: ": r"KV cache size: (?P<kv_cache_tokens>[\d,]+) tokens"
     r"(?:, Maximum concurrency for [\d,]+ tokens per request: (?P<kv_concurrency>[\d.,]+)x)?",
