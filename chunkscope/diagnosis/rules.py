@@ -95,7 +95,11 @@ def _ended(engine: Engine) -> Symptom | None:
     if failure is None:
         return None
     evidence = [note(f"failure_{name}", value=value) for name, value in failure.figures.items()]
-    change = note(f"change_{failure.kind}")
+    facts, change = engine.start.facts, note(f"change_{failure.kind}")
+    if failure.kind is Failure.CONTEXT_TOO_LONG and not (
+        facts.enforce_eager or facts.found_compiled
+    ):
+        change = note("change_first_start", how=change.code)
     if failure.kind in (Failure.NO_CACHE_BLOCKS, Failure.CONTEXT_TOO_LONG):
         change = engine.more_room(change)
     elif engine.on_cpu and failure.kind.status == "out_of_memory":

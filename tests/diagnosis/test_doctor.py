@@ -298,6 +298,20 @@ def test_the_plan_is_laid_beside_it() -> None:
         assert bool(report(*lines, context=Context(plan=planned)).differences) is same
 
 
+def test_a_first_start_that_left_too_little_is_to_be_tried_again(tmp_path: Path) -> None:
+    """On an H200 the second, unchanged, ran: 1.2 GiB instead of 0.51."""
+    log = (LOGS / "vllm-0.24-h200-first-start.log").read_text()
+    (tmp_path / "second.log").write_text(
+        log.replace("Compiling a graph for compile range (1, 512) takes", "Directly load AOT")
+    )
+    (tmp_path / "eager.log").write_text(log.replace("enforce_eager=False", "enforce_eager=True"))
+    changes = [
+        doctor(file).symptoms[0].change.code
+        for file in (LOGS / "vllm-0.24-h200-first-start.log", *sorted(tmp_path.iterdir()))
+    ]
+    assert changes == ["change_first_start", *["change_context_too_long"] * 2]
+
+
 # -- the artefact, and bad input -----------------------------------------------------------------
 
 

@@ -48,7 +48,7 @@ def test_kv_tokens_and_large_activation_peaks_are_the_measured_ones(budget, toke
     assert peak_gib is None or memory.line("activation").gib == pytest.approx(peak_gib, rel=0.01)
 
 
-# What the profile of a first start took at its most, one H200, 2026-11-15 to 18, and of a later one.
+# The most that the profile of a first start took, and of a later one (one H200, 2026-11-15 to 18).
 FIRST_STARTS = {
     ("llama-3.1-8b", 2_048, 1_024): (1.010, 0.791),
     ("llama-3.1-8b", 8_192, 1_024): (1.104, 0.875),

@@ -65,6 +65,7 @@ SENTENCES: dict[str, Template] = {
     "change_no_free_memory": f"stop what else uses the GPU, or lower {_SHARE} to what is free",
     "change_no_cache_blocks": f"raise {_SHARE}, lower {_BUDGET}, add GPUs or quantize the weights",
     "change_context_too_long": f"lower {_CONTEXT} if prompts allow, raise {_SHARE} or add GPUs",
+    "change_first_start": "start it again, as compiling took memory this once; else {how:words}",
     "change_oom_sampler": f"lower {_SEQS} or {_SHARE}",
     "change_oom_logprobs": f"lower {_BUDGET}: vLLM sets no memory aside for prompt_logprobs",
     "change_oom_loading": f"use more GPUs ({spelled('tensor_parallel_size')}) or quantized weights",
