@@ -32,12 +32,16 @@ class Content:
 
     @classmethod
     def of(cls, records: Sequence[Any]) -> "Content":
-        cells, hashes = records, list[int]()
+        cells, hashes, rows, levels = records, list[int](), records, 0
         while (kinds := {*map(type, cells)}) in ({dict}, {list}):
             cells = [*chain.from_iterable(map(dict.values, cells) if kinds == {dict} else cells)]
+            levels += 1
+        if kinds == {str, int} and levels == 1 and type(records[0]) is dict:  # as a CSV has them
+            rows = [{k: v if type(v) is str else str(v) for k, v in r.items()} for r in records]
+            kinds = {str}
         if kinds == {str} and "" not in cells:  # nothing else in any of them: all at once
             with suppress(TypeError, RecursionError):
-                hashes = [xxh3_128_intdigest(dumps(r, option=OPT_SORT_KEYS)) for r in records]
+                hashes = [xxh3_128_intdigest(dumps(r, option=OPT_SORT_KEYS)) for r in rows]
         hashes = hashes or [xxh3_128_intdigest(_canonical(record)) for record in records]
         listed = Numbers(sorted(n & _MASK for n in hashes)) if len(hashes) <= MOST_LISTED else None
         return cls(rows=len(hashes), digest=f"{sum(hashes) % _MODULUS:x}", hashes=listed)
