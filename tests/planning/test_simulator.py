@@ -83,17 +83,6 @@ def test_a_measured_kv_cache_or_another_setting_can_be_asked_for():
     assert (run.setting, run.settings.max_num_seqs) == ("asked", 256)
 
 
-def test_a_sweep_has_the_plan_and_vllms_default_among_its_points():
-    plan = build.plan(MIXED, mode="conservative", max_output=16)
-    simulation = predict(plan, DATA, SimulateOptions(sweep=True))
-    names = {name for run in simulation.runs for name in (run.setting, *run.same_as)}
-    assert {"plan", "default"} <= names
-    budgets = {run.settings.step_tokens for run in simulation.runs}
-    assert {256, 65_536} <= budgets
-    assert simulation.is_sweep
-    assert len({run.settings for run in simulation.runs}) == len(simulation.runs)
-
-
 # -- the plan as a file ----------------------------------------------------------------------------
 
 
