@@ -85,7 +85,7 @@ def recommend(
     if "gpu" not in given:
         with suppress(MissingError):
             given["gpu"] = find_gpu(LOCAL)
-    return run(Profile.load() if profiles is None else joined(profiles), **_with_limits(given))
+    return run(Profile.load() if profiles is None else joined(profiles), **given)
 
 
 def simulate(
@@ -202,22 +202,17 @@ def filled(kind: type[T], given: dict[str, Any], command: str) -> T:
             written = {long: short for short, long in ALIASES.items()}
             hint = nearest(name, [written.get(one, one) for one in names])
             raise UsageError(f"{command} has no option {name}", hint=hint)
-    return _filled(kind, _with_limits(values) if "slo" in values else values)
+    if "slo" in values:
+        from chunkscope.simulation.slo import read_slo
+
+        values["slo"] = read_slo(values["slo"])
+    return _filled(kind, values)
 
 
 def nearest(name: str, names: Collection[str]) -> str:
     """A hint: the most similar name, else all names."""
     near = get_close_matches(name, names)
     return f"did you mean {near[0]}?" if near else f"there are: {', '.join(sorted(names))}"
-
-
-def _with_limits(given: dict[str, Any]) -> dict[str, Any]:
-    """The keywords with `slo` parsed, if it is a text or a list of texts."""
-    from chunkscope.simulation.slo import read_slo
-
-    texts: Any = [slo] if isinstance(slo := given.get("slo"), str) else slo
-    is_text = texts and all(isinstance(text, str) for text in texts)
-    return given | {"slo": read_slo(",".join(texts))} if is_text else given
 
 
 def _filled(kind: type[T], values: dict[str, Any]) -> T:
