@@ -1,6 +1,7 @@
 """From Python: the commands' names and values, and what a notebook shows."""
 
 import json
+from dataclasses import replace
 from html import escape
 from inspect import signature
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 import chunkscope
 from chunkscope.commands import api
 from chunkscope.errors import UsageError
+from chunkscope.findings import load_findings
 from chunkscope.lengths.options import AnalyzeOptions
 from chunkscope.planning.predict import SimulateOptions
 from chunkscope.planning.recommend import recommend
@@ -93,3 +95,14 @@ def test_an_option_of_a_command_is_a_keyword_of_its_function(command: str) -> No
         if parameter.param_type_name == "option"
     }
     assert not options - keywords - SHOWN - RETURNED.get(command, set())
+
+
+def test_a_plan_of_several_profiles_is_found_with_all_of_them(tmp_path):
+    profile = chunkscope.Profile.load(PROFILE)
+    for name, part in (("a", profile.datasets[:2]), ("b", profile.datasets[2:])):
+        replace(profile, datasets=part).save(tmp_path / "reports" / f"{name}.json")
+    words = ("reports/a.json", "reports/b.json", "--model", "qwen2.5-1.5b", "--gpu", "l4")
+    assert command(tmp_path, "recommend", *words).code == 0
+    findings = load_findings(tmp_path / "reports")
+    assert findings.profile.overall == profile.overall
+    assert findings.plan_is_of_this_profile

@@ -81,19 +81,19 @@ def report(
     opt.check_format(form, json=json)
     findings = load_findings(new or folder)
     comparison = compare(load_findings(folder), findings) if new else None
-    known = {".html": "html", ".md": "md", ".json": "json", ".txt": "text"}
-    by_name = known.get(output.suffix.lower()) if output else None
-    shown, usual = comparison or findings, "text" if comparison else "html"
-    wanted = "json" if json else form or by_name or usual
-    if wanted == "json":
+    suffix = output.suffix.removeprefix(".").lower() if output else ""
+    usual = "text" if comparison or suffix == "txt" else "html"
+    usual = suffix if suffix in ("html", "md") else usual
+    shown = comparison or findings
+    if json or (form is None and suffix == "json"):
         from chunkscope.artefacts.artefact import PRETTY, dumped
 
         _deliver(dumped(shown.to_json(), PRETTY), output)
-    elif wanted == "md":
+    elif (form or usual) == "md":
         _deliver(markdown(shown).encode(), output)
-    elif wanted == "text" and output is not None:
+    elif (form or usual) == "text" and output is not None:
         raise UsageError("--format text goes to the terminal", hint="leave --output out")
-    elif wanted == "text":
+    elif (form or usual) == "text":
         opt.show(shown, details=details)
     else:
         _deliver(render(findings, comparison), output or findings.folder / "report.html")

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 import chunkscope as python
-from chunkscope.findings import load_findings
 from chunkscope.vllm import check
 from chunkscope.vllm.enums import Target
 from tests import build
@@ -30,17 +29,14 @@ def planned(tmp_path_factory) -> Path:
 
 
 def test_several_profiles_are_planned_for_together(tmp_path) -> None:
-    files = [tmp_path / "reports" / f"{name}.json" for name in "ab"]
-    for file, tokens in zip(files, (10, 5_000), strict=True):
-        build.profile(**{file.stem: [tokens] * 20}).save(file)
-    words = ("reports/a.json", "reports/b.json", *MACHINE)
+    for name, lengths in (("a", [10] * 20), ("b", [5_000] * 20)):
+        build.profile(**{name: lengths}).save(tmp_path / f"{name}.json")
+    words = ("a.json", "b.json", *MACHINE)
     assert chunkscope(tmp_path, "recommend", *words).code == 0
     plan = python.Plan.load(tmp_path / "reports" / "plan.json")
     assert plan.refused.of == 40
-    findings = load_findings(tmp_path / "reports")
-    assert (findings.profile.overall.count, findings.plan_is_of_this_profile) == (40, True)
     assert chunkscope(tmp_path, "simulate").code == 0
-    assert python.recommend(files).refused.of == 40
+    assert python.recommend([tmp_path / "a.json", tmp_path / "b.json"]).refused.of == 40
 
 
 def test_a_price_in_the_config_file_is_part_of_the_answer(planned, tmp_path, monkeypatch) -> None:
