@@ -1,9 +1,8 @@
 """All artefacts of a reports folder that are there: what `report` shows and `gate` obeys."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from chunkscope._version import __version__
 from chunkscope.artefacts.artefact import Artefact
@@ -16,7 +15,13 @@ from chunkscope.verification.result import Verification
 
 DEFAULT_FOLDER = Path("reports")
 SCHEMA = "chunkscope/report/1"
-T = TypeVar("T", bound=Artefact)
+KINDS: dict[str, type[Artefact]] = {
+    "profile": Profile,
+    "plan": Plan,
+    "simulation": Simulation,
+    "verification": Verification,
+    "diagnosis": Diagnosis,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,13 +56,7 @@ class Findings:
 
     def to_json(self) -> dict[str, Any]:
         """All of them as one document. What is not there is null, as is what follows from it."""
-        parts = {
-            "profile": self.profile,
-            "plan": self.plan,
-            "simulation": self.simulation,
-            "verify": self.verification,
-            "doctor": self.diagnosis,
-        }
+        parts = {kind.default_path.stem: getattr(self, name) for name, kind in KINDS.items()}
         return {
             "schema": SCHEMA,
             "chunkscope": __version__,
@@ -75,33 +74,20 @@ def load_findings(folder: Path = DEFAULT_FOLDER) -> Findings:
         usual = "run `chunkscope analyze data/` first"
         hint = f"give its folder: {folder.parent}" if folder.is_file() else usual
         raise InputError(f"no such folder: {folder}", hint=hint)
+    found: dict[str, Any] = {}
     digests: dict[str, str] = {}
-
-    def read(name: str, load: Callable[[Path], T]) -> T | None:
-        path = folder / name
-        if not path.exists():
-            return None
-        loaded = load(path)
-        digests[name] = loaded.digest()
-        return loaded
-
-    plan, profile = read("plan.json", Plan.load), read("profile.json", Profile.load)
-    if plan is not None and (several := plan.profile_files(folder)):
-        profile = joined(several)
-        digests["profile.json"] = profile.digest()
-    findings = Findings(
-        folder=folder,
-        profile=profile,
-        plan=plan,
-        verification=read("verify.json", Verification.load),
-        simulation=read("simulation.json", Simulation.load),
-        diagnosis=read("doctor.json", Diagnosis.load),
-        digests=digests,
-    )
-    if not digests:
+    for name, kind in KINDS.items():
+        path = folder / kind.default_path.name
+        if path.exists():
+            found[name] = kind.load(path)
+            digests[path.name] = found[name].digest()
+    if "plan" in found and (several := found["plan"].profile_files(folder)):
+        found["profile"] = joined(several)
+        digests["profile.json"] = found["profile"].digest()
+    if not found:
         raise InputError(
             f"there are no results in {folder}",
             hint="run `chunkscope analyze data/` first; they are called profile.json, plan.json, "
             "simulation.json, verify.json and doctor.json",
         )
-    return findings
+    return Findings(folder=folder, digests=digests, **found)

@@ -46,7 +46,7 @@ def test_an_unknown_word_is_an_error_that_names_the_argument(word):
 
 
 def test_a_mistyped_keyword_is_named_as_it_is_written():
-    with pytest.raises(UsageError) as raised:
+    with pytest.raises(UsageError, match="feild") as raised:
         chunkscope.analyze(PROFILE, feild="question")
     assert raised.value.hint == "did you mean field?"
 

@@ -21,12 +21,12 @@ def as_written(value: object) -> str:
     return f"{value:,}" if type(value) is int else str(value)
 
 
-def plural(count: int, one: str, many: str | None = None) -> str:
+def plural(count: int, one: str) -> str:
     """
     >>> plural(1, "row"), plural(1200, "row")
     ('1 row', '1,200 rows')
     """
-    return f"{count:,} {one if count == 1 else many or one + 's'}"
+    return f"{count:,} {one}{'s' * (count != 1)}"
 
 
 def share(value: float | None) -> str:

@@ -85,7 +85,7 @@ def recommend(
     if "gpu" not in given:
         with suppress(MissingError):
             given["gpu"] = find_gpu(LOCAL)
-    return run(Profile.load() if profiles is None else joined(profiles), **_with_limits(given))
+    return run(Profile.load() if profiles is None else joined(profiles), **given)
 
 
 def simulate(
@@ -212,12 +212,9 @@ def nearest(name: str, names: Collection[str]) -> str:
 
 
 def _with_limits(given: dict[str, Any]) -> dict[str, Any]:
-    """The keywords with `slo` parsed, if it is a text or a list of texts."""
     from chunkscope.simulation.slo import read_slo
 
-    texts: Any = [slo] if isinstance(slo := given.get("slo"), str) else slo
-    is_text = texts and all(isinstance(text, str) for text in texts)
-    return given | {"slo": read_slo(",".join(texts))} if is_text else given
+    return given | {"slo": read_slo(given["slo"])}
 
 
 def _filled(kind: type[T], values: dict[str, Any]) -> T:

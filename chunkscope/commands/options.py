@@ -146,10 +146,11 @@ def settled(
 
     `given` are the command's own options, `models` those with more. A typed 0 counts.
     """
-    types: dict[str, Any] = {}
+    types: dict[str, list[Any]] = {}  # as it may be typed, and as a model has it
     table = configured(command.__name__)
     for kind in (command, *models) if table else ():
-        types |= {n: hint for n, hint in option_types(kind).items() if n not in SHOWN}
+        for name in option_types(kind).keys() - {*SHOWN}:
+            types.setdefault(name, []).append(option_types(kind)[name])
     table = {name: _checked(command.__name__, name, value, types) for name, value in table.items()}
     typed = {n: v for n, v in given.items() if v is not None and v is not False and v != []}
     for name in (name for name, value in typed.items() if value == "" or value != value):  # nan
@@ -181,19 +182,20 @@ def configured(command: str) -> dict[str, Any]:
     return {}
 
 
-def _checked(command: str, name: str, value: Any, types: Mapping[str, Any]) -> Any:
+def _checked(command: str, name: str, value: Any, types: Mapping[str, list[Any]]) -> Any:
     from chunkscope.artefacts.artefact import built, dumped
 
     if name not in types:
         raise InputError(f"{CONFIG}: [{command}] has no option {name}", hint=nearest(name, types))
-    kinds = (types[name], *get_args(types[name]))
-    if isinstance(value, str) and any(get_origin(kind) in (list, tuple) for kind in kinds):
-        value = [value]  # a single word is a list of one
-    try:
-        dumped(value)  # TypeError: a number over 64 bits
-        return built(types[name], value)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"{CONFIG}: [{command}] {name}: {error}") from None
+    for kind in types[name]:
+        several = any(get_origin(one) in (list, tuple) for one in (kind, *get_args(kind)))
+        given = [value] if several and isinstance(value, str) else value  # a word is a list of one
+        try:
+            dumped(given)  # TypeError: a number over 64 bits
+            return built(kind, given)
+        except (TypeError, ValueError) as error:
+            why = str(error)
+    raise InputError(f"{CONFIG}: [{command}] {name}: {why}")
 
 
 # -- artefacts -----------------------------------------------------------------------------------

@@ -68,7 +68,7 @@ class PlanRequest:
         ep: bool = False,
         kv_cache_dtype: KvCacheType | str = KvCacheType.AUTO,
         max_model_len: int | None = None,
-        slo: str | Slo | None = None,
+        slo: str | Iterable[str] | Slo | None = None,
         max_output: "MaxOutput | None" = None,
         **asked: Any,
     ) -> "PlanRequest":
@@ -88,7 +88,7 @@ class PlanRequest:
                 enable_expert_parallel=ep or None,
                 kv_cache_dtype=None if dtype is KvCacheType.AUTO else dtype.value,
             ),
-            slo=read_slo(slo) if isinstance(slo, str) else slo or (),
+            slo=read_slo(slo),
             **{**asked, **read_max_output(max_output)},
         )
 

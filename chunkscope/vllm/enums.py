@@ -38,12 +38,9 @@ class Entry(StrEnum):
 
 
 class ChunkPolicy(StrEnum):
-    """How the simulator cuts and orders prompts; only some of it vLLM can do."""
+    """Whom the simulated vLLM serves first: who came first, or short prompts."""
 
     VLLM = "vllm"
-    FIXED = "fixed"
-    BY_LENGTH = "by-length"
-    ADAPTIVE = "adaptive"
     INTERACTIVE_FIRST = "interactive-first"
 
 

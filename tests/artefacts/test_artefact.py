@@ -1,14 +1,29 @@
 """Artefacts: read back as they were written, refused when they were changed or are others."""
 
+import os
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
 import orjson
 import pytest
 
+import chunkscope
 from chunkscope.artefacts.artefact import INCIDENTAL, Artefact
 from chunkscope.errors import InputError
+from chunkscope.findings import load_findings
+from chunkscope.hardware.calibration import Calibration
+from chunkscope.lengths.profile import Profile
+from chunkscope.planning.plan import Plan
+from chunkscope.planning.rule import decide
+from chunkscope.report.page import render
+from chunkscope.verification.result import Verification
+from chunkscope.vllm.enums import Mode
+from tests.build import run, verification
+from tests.commands.helpers import chunkscope as command
+from tests.commands.helpers import write_jsonl
+from tests.conftest import REPOSITORY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,3 +90,88 @@ def test_values_of_another_type_are_refused_even_under_a_right_checksum(tmp_path
     Basket(counts={"apples": "many"}).save(tmp_path / "basket.json")  # type: ignore[dict-item]
     with pytest.raises(InputError, match=r"basket\.json.*counts"):
         Basket.load(tmp_path / "basket.json")
+
+
+# -- made again from the same input ----------------------------------------------------------------
+
+
+def test_making_it_again_changes_no_identity_and_disowns_no_measurement(tmp_path: Path) -> None:
+    questions = (f"How much is {n} plus {n * n}? " * (1 + n % 7) for n in range(50))
+    write_jsonl(tmp_path / "a.jsonl", ({"prompt": question} for question in questions))
+    recommend = partial(command, tmp_path, "recommend", "--model", "qwen2.5-1.5b", "--gpu", "l4")
+    gate = partial(command, tmp_path, "gate")
+    assert (command(tmp_path, "analyze", "a.jsonl").code, recommend().code) == (0, 0)
+    file, plan_file = tmp_path / "reports/profile.json", tmp_path / "reports/plan.json"
+    profile, plan = Profile.load(file), Plan.load(plan_file)
+    verification(run("plan"), plan_digest=plan.digest()).save(tmp_path / "reports/verify.json")
+    assert (gate("--init").code, gate().code) == (0, 0)
+    assert "verification = true" in (tmp_path / "chunkscope.toml").read_text()
+    assert command(tmp_path, "analyze", "./a.jsonl", "--no-cache").code == 0
+    assert (Profile.load(file).digest(), gate().code) == (profile.digest(), 0)
+    assert recommend().code == 0
+    assert (Plan.load(plan_file).digest(), gate().code) == (plan.digest(), 0)
+    file.write_text(file.read_text().replace('"chars": ', '"chars": 1', 1))
+    assert gate().code == 3, "edited by hand"
+
+
+# -- those that are committed ----------------------------------------------------------------------
+
+
+REPORTS = Path(__file__).parents[2] / "reports"
+KINDS: dict[str, type[Artefact]] = {
+    kind.schema: kind for kind in (Profile, Plan, Verification, Calibration)
+}
+COMMITTED = sorted(set(REPORTS.rglob("*.json")) - set(REPORTS.glob("example/lm_eval/*")))
+
+
+@pytest.mark.parametrize("path", COMMITTED, ids=lambda p: str(p.relative_to(REPORTS)))
+def test_a_committed_artefact_is_written_as_it_was_read(path: Path, tmp_path: Path) -> None:
+    data = path.read_bytes()
+    artefact = KINDS[orjson.loads(data)["schema"]].load(path)
+    assert artefact.save(tmp_path / "again.json") == data
+
+
+@pytest.mark.parametrize("path", sorted(REPORTS.rglob("plan.json")), ids=lambda p: p.parent.name)
+def test_a_committed_plan_belongs_to_what_lies_beside_it(path: Path) -> None:
+    plan = Plan.load(path)
+    if (profile := path.with_name("profile.json")).exists():
+        assert Profile.load(profile).digest() == plan.source.profile_digest
+    if (verify := path.with_name("verify.json")).exists():
+        assert Verification.load(verify).plan_digest in (None, plan.digest())
+
+
+EXAMPLE = REPOSITORY / "reports" / "example"
+H200 = REPOSITORY / "reports" / "h200"
+MEASURED = H200 / "llama-3.1-8b-long"
+AGAIN = "run `python tests/make_examples.py`"
+
+
+def test_the_example_profile_is_the_sample_datas_and_shows_all_three_modes() -> None:
+    example = chunkscope.Profile.load(EXAMPLE / "profile.json")
+    today = chunkscope.analyze(str(REPOSITORY / "sample_data"))
+    assert {d.name: d.lengths for d in example.datasets} == {
+        d.name: d.lengths for d in today.datasets
+    }
+    assert (today.overall.count, today.skipped, today.failures) == (850, 0, ())
+    assert {decide(dataset.lengths).mode for dataset in today.datasets} == {*Mode}
+
+
+def test_the_example_plan_follows_from_the_example_profile() -> None:
+    profile = chunkscope.Profile.load(EXAMPLE / "profile.json")
+    plan = chunkscope.recommend(profile, model="llama-3.1-8b", gpu="h200", vllm_version="0.32.0")
+    assert chunkscope.Plan.load(EXAMPLE / "plan.json").settings.given() == plan.settings.given()
+
+
+@pytest.mark.parametrize(("folder", "picture"), [(EXAMPLE, EXAMPLE), (MEASURED, H200)])
+def test_a_report_shows_the_results_beside_it(folder: Path, picture: Path) -> None:
+    made = (folder / "report.html").read_bytes()
+    assert made == render(load_findings(folder)), AGAIN
+    assert len(made) < 1_000_000
+    assert (picture / "report.png").stat().st_size < 250_000
+
+
+def test_the_examples_name_no_place_on_a_machine() -> None:
+    files = (path for path in EXAMPLE.rglob("*") if path.is_file())
+    for path in (*files, MEASURED / "report.html", H200 / "report.png"):
+        assert os.fsencode(Path.home()) not in path.read_bytes()
+        assert os.fsencode(REPOSITORY) not in path.read_bytes()

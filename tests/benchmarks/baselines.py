@@ -11,12 +11,10 @@ Run as a whole command: python baselines.py NAME FILE FIELD TOKENIZER_DIR
 Imports sit in the functions: a process pays only for what its own baseline needs.
 """
 
-from __future__ import annotations
-
-import argparse
 import json
+import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -117,25 +115,11 @@ def _batches(path: Path, field: str) -> Iterator[list[str]]:
             yield batch
 
 
-Baseline = Callable[[Path, str, Path], Lengths]
-BASELINES: dict[str, Baseline] = {
-    "naive": naive,
-    "map": with_map,
-    "fast": fast,
-    "gigatoken": with_gigatoken,
-    "chats": chats,
-}
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Count tokens the way it is done today.")
-    parser.add_argument("baseline", choices=sorted(BASELINES))
-    parser.add_argument("file", type=Path)
-    parser.add_argument("field")
-    parser.add_argument("tokenizer_dir", type=Path)
-    options = parser.parse_args()
-    lengths = BASELINES[options.baseline](options.file, options.field, options.tokenizer_dir)
-    ordered = sorted(lengths)
+    name, file, field, tokenizer_dir = sys.argv[1:]
+    ways = {"naive": naive, "map": with_map, "fast": fast, "gigatoken": with_gigatoken}
+    ways["chats"] = chats
+    ordered = sorted(ways[name](Path(file), field, Path(tokenizer_dir)))
     print(json.dumps({"count": len(ordered), "sum": sum(ordered), "max": ordered[-1]}))
 
 

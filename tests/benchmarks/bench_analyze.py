@@ -1,6 +1,6 @@
 """How long whole `chunkscope analyze` commands take, against what people run today.
 
-All cases, about ten minutes: python tests/benchmarks/bench_analyze.py --peers PYTHON
+All cases, about ten minutes: python -m tests.benchmarks.bench_analyze --peers PYTHON
 
 Every figure is a fresh process, from its start to its percentiles, on a file that it has never
 seen: a copy is made for each round. Rounds are interleaved (chunkscope, then each peer, again), and
@@ -10,8 +10,6 @@ though the seconds do not. Counts that differ stop the run: a fast wrong answer 
 `--peers PYTHON` is an environment with gigatoken and orjson in it; without one, the cases that need
 it run without that peer.
 """
-
-from __future__ import annotations
 
 import argparse
 import json
@@ -26,12 +24,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-if __name__ == "__main__" and not __package__:
-    # Run as a script: let the relative import below find its package (PEP 366).
-    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-    __package__ = "benchmarks"
-
-from . import corpora
+from tests.benchmarks import corpora
 
 ROOT = Path(__file__).resolve().parents[2]
 BASELINES = Path(__file__).resolve().with_name("baselines.py")

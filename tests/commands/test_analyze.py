@@ -50,12 +50,6 @@ def test_python_gives_the_same_profile_as_the_command(place) -> None:
     assert made.overall == profile(place).overall
 
 
-def test_an_unknown_keyword_is_named(place) -> None:
-    with pytest.raises(python.ChunkscopeError, match="delimeter") as raised:
-        python.analyze(place / "data.jsonl", delimeter=";")
-    assert "delimiter" in str(raised.value.hint)
-
-
 def test_bad_rows_come_in_order_and_a_file_that_failed_with_its_hint(place) -> None:
     (place / "bad.jsonl").write_text('{"prompt": "a"}\n{"prompt": 3}\n{"pro\n{"prompt": "b"}\n{}\n')
     (place / "cut.json").write_text('[{"prompt": "a"}, {"pro')

@@ -12,6 +12,7 @@ from chunkscope.lengths.options import AnalyzeOptions
 from chunkscope.planning.predict import SimulateOptions
 from chunkscope.verification.verify import VerifyOptions
 from chunkscope.vllm.settings import NAMES
+from tests import build
 from tests.commands.helpers import analyze, chunkscope
 
 TABLE = "question;answer\none two three;yes\n"
@@ -50,9 +51,14 @@ def test_the_command_line_wins_over_chunkscope_toml_and_that_over_pyproject(plac
 
 def test_flags_of_a_command_may_stand_there_too(tmp_path) -> None:
     table = '[memory]\nmodel = "qwen3-8b"\ngpu = "h100"\nmax_num_seqs = 64\n'
+    limits = 'slo = "itl_max=9s"\nmax_output = 4\n'
+    table += f'[recommend]\nmodel = "qwen3-8b"\ngpu = "h100"\n{limits}[simulate]\n{limits}'
     (tmp_path / "chunkscope.toml").write_text(table)
     run = chunkscope(tmp_path, "memory", "--json")
     assert json.loads(run.out)["settings"]["max_num_seqs"] == 64, run.err
+    build.profile(data=[9] * 9).save(tmp_path / "reports" / "profile.json")
+    for command in ("recommend", "simulate"):
+        assert "the limit of 9.00 s" in chunkscope(tmp_path, command).out
 
 
 @pytest.mark.parametrize(

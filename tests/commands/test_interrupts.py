@@ -1,10 +1,11 @@
-"""What comes from outside: Ctrl-C, a full disk, a closed pipe, and files larger than memory."""
+"""What comes from outside: Ctrl-C, a full disk, a closed pipe, a silent hub, other systems."""
 
 import fcntl
 import json
 import os
 import resource
 import signal
+import socket
 import subprocess
 import sys
 import termios
@@ -12,9 +13,12 @@ from pathlib import Path
 
 import pytest
 
+from chunkscope import network
 from tests.commands import helpers
-from tests.commands.helpers import analyze, analyze_apart, command, prompts, write_jsonl
+from tests.commands.helpers import analyze, analyze_apart, chunkscope, command, prompts, write_jsonl
+from tests.conftest import REPOSITORY
 from tests.processes import PATIENCE_S, ended_by_ctrl_c, started, wait_until, wait_until_idle
+from tests.remote_servers import web_server
 
 PIPE = subprocess.PIPE
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="asks /proc")
@@ -159,3 +163,95 @@ def test_an_output_that_cannot_be_is_a_sentence(tmp_path: Path, output: str) -> 
     run = analyze(tmp_path, "a.jsonl", "-o", output)
     assert run.code == 3
     assert run.err.startswith("error: ")
+
+
+# -- other systems ---------------------------------------------------------------------------------
+
+
+# Windows lacks these, and macOS has them in another way. Libraries decide when they are loaded what
+# there is: those that the commands use are first.
+COMMANDS = """
+import multiprocessing, os, signal, sys
+from pathlib import Path
+import datasets, pytest
+
+gone = {
+    os: "fork forkpty killpg getpgid setsid getpgrp geteuid sched_getaffinity mkfifo wait4 nice",
+    signal: "SIGKILL SIGPROF SIGXCPU SIGHUP SIGALRM setitimer alarm",
+}
+multiprocessing.set_start_method("spawn", force=True)
+for module, names in gone.items():
+    for name in names.split():
+        vars(module).pop(name, None)
+sys.modules.update(dict.fromkeys(("fcntl", "resource", "pwd", "grp", "termios")))
+assert not [name for name in sys.modules if name.startswith("chunkscope.")]
+from tests.commands.helpers import chunkscope
+place = Path(sys.argv[1])
+data = Path("sample_data/math_word_problems.jsonl").resolve()
+for words in (
+    ("analyze", data),
+    ("prefixes",),
+    ("recommend", "--model", "qwen3-8b", "--gpu", "h100", "--emit", "vllm-yaml"),
+    ("simulate",),
+    ("memory", "--model", "qwen3-8b", "--gpu", "h100"),
+    ("report",),
+):
+    done = chunkscope(place, *words)
+    assert done.code == 0, (words, done.err)
+done = chunkscope(place, "verify", "--model", "qwen3-8b", "--load-format", "dummy")
+print(done.code, done.err)
+"""
+
+
+def test_commands_run_without_posix_and_verify_says_what_it_needs(tmp_path: Path) -> None:
+    words = [sys.executable, "-c", COMMANDS, str(tmp_path)]
+    done = subprocess.run(words, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3_000:]
+    assert done.stdout.startswith("4 ")
+    assert "--endpoint" in done.stdout
+
+
+# -- a hub that does not answer --------------------------------------------------------------------
+
+
+PROFILE = REPOSITORY / "reports" / "example" / "profile.json"
+
+
+def test_a_hub_that_says_nothing_is_waited_for_once(monkeypatch) -> None:
+    assert network.PATIENCE_S == 5
+    monkeypatch.setattr(network, "PATIENCE_S", 0.05)
+    with socket.socket() as silent:  # takes connections
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        assert network.hub_problem(f"http://127.0.0.1:{silent.getsockname()[1]}")
+
+
+def test_any_answer_is_an_answer() -> None:
+    with web_server({}) as address:  # 404, whatever is asked
+        assert network.hub_problem(address) is None
+
+
+@pytest.mark.parametrize(
+    "place", ["http://127.0.0.1:9", "https://no-such-host.invalid", "nonsense"]
+)
+def test_a_place_where_nobody_is_has_a_reason(place: str) -> None:
+    assert network.hub_problem(place)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("analyze", "a.jsonl", "--tokenizer", "nobody/nothing"),
+        ("recommend", PROFILE, "--model", "nobody/nothing", "--gpu", "h100"),
+    ],
+    ids=["a tokenizer", "a model"],
+)
+def test_a_command_says_it_in_one_sentence(tmp_path, monkeypatch, words) -> None:
+    (tmp_path / "a.jsonl").write_text('{"prompt": "one"}\n')
+    monkeypatch.setenv("HF_HUB_OFFLINE", "0")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    run = chunkscope(tmp_path, *words)
+    assert run.code == 4
+    assert run.err.splitlines()[0].count("127.0.0.1:9")
+    assert "Retry" not in run.err

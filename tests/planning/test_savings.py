@@ -1,9 +1,11 @@
 """What would make the run shorter, whatever the flags: from what the profile counted."""
 
+import json
 from dataclasses import replace
 
 import pytest
 
+import chunkscope
 from chunkscope.artefacts.artefact import built, plain
 from chunkscope.lengths.content import Content
 from chunkscope.planning.plan import Plan, Saving
@@ -12,6 +14,7 @@ from chunkscope.prefixes.reuse import CachedAt, NearMiss, PrefixReuse, Scoring
 from chunkscope.prompts.harness.log import LogSummary
 from chunkscope.report.words.plan import saving as words
 from chunkscope.report.words.plan import setup
+from chunkscope.tokenizers.tokenizer import Tokenizer
 from tests.build import dataset, profile
 
 WHERE = {"model": "qwen3-8b", "gpu": "h200", "vllm_version": "0.28", "max_output": 16}
@@ -120,3 +123,44 @@ def test_a_client_that_keeps_few_in_flight_is_told_how_many_are_enough(asked, lo
     limited = planned(dataset("a", LENGTHS), concurrency=few, slo="ttft_max=200ms")
     assert limited.run.slo.is_met
     assert not limited.savings, "more at once would break the limit"
+
+
+# -- on a real vLLM, which computes as many tokens as were predicted -------------------------------
+
+
+@pytest.mark.real
+def test_contexts_that_are_scored_once_are_computed_as_predicted(probe, shared):
+    """MMLU with five shots, as lm-eval logged it: 30 questions of two subjects, four choices."""
+    folder = str(shared / "tokenizers" / "qwen3")
+    logs = shared / "data/harness_logs/lm-eval-0.4.13/mock__plain"
+    files = sorted(logs.glob("samples_mini_mmlu_*.jsonl"))
+    plan = recommend(
+        chunkscope.analyze(files, tokenizer=folder), model="qwen3-8b", gpu="h200",
+        vllm_version="0.28", entry="llm",
+    )  # fmt: skip
+    (saving,) = [one for one in plan.savings if one.code == "score_contexts_once"]
+    assert saving.values["how"] == "generative_scoring"
+    samples = [json.loads(line) for file in files for line in file.read_text().splitlines()]
+    pairs = [
+        (sent["arg_0"], sent["arg_1"])
+        for sample in samples
+        for sent in sample["arguments"].values()
+    ]
+    tokenizer, texts = Tokenizer(folder), [context + choice for context, choice in pairs]
+    scored = tokenizer.encode(texts, special_tokens=True)
+    contexts = tokenizer.encode(list(dict(pairs)), special_tokens=True)
+    labels = sorted({ids[-1] for ids in scored})
+    engine = {
+        name: getattr(plan.effective, name) for name in ("max_num_batched_tokens", "max_num_seqs")
+    }
+    runs = [
+        {"prompts": scored, "output": 1, "prompt_logprobs": True},
+        {"prompts": contexts, "output": 1, "labels": labels},
+    ]
+    engine |= {"max_model_len": 8_192, "block_size": 16}  # on a CPU vLLM's own is 128
+    told = probe("cache_probe", [{"engine": engine, "runs": runs}])
+    by_choice, once = told["answers"][0]["cached"]
+    assert sum(map(len, scored)) - sum(by_choice) == plan.cost.input_tokens
+    computed = sum(map(len, contexts)) - sum(once)
+    assert computed == pytest.approx(plan.cost.input_tokens - saving.tokens, rel=0.02)
+    assert computed < 0.3 * plan.cost.input_tokens

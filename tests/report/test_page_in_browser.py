@@ -1,7 +1,12 @@
-"""The page in a real browser: silent, drawn, copied, readable, on a desk and on a phone."""
+"""The page in Debian's chromium: silent, drawn, copied, readable, on a desk and on a phone."""
 
-from dataclasses import replace
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -9,6 +14,7 @@ from chunkscope.findings import Findings, load_findings
 from chunkscope.report.folder import compare
 from chunkscope.report.page import render
 from tests import build
+from tests.conftest import missing
 from tests.report import examples
 
 pytestmark = pytest.mark.real
@@ -16,6 +22,50 @@ WIDTHS = (390, 768, 1024, 1440)
 OPEN_ALL = "document.querySelectorAll('details').forEach(d => { d.open = true })"
 DRAWN = """[...document.querySelectorAll('[data-chart]')].every(
     place => place.querySelector('svg path, svg rect'))"""
+# Root has no sandbox, and the page is ours.
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+
+
+# Not for the session: while playwright runs, no other test could use asyncio.
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    named = os.environ.get("CHUNKSCOPE_CHROMIUM")
+    path = named or shutil.which("chromium")
+    if not path:
+        missing("no chromium: `apt-get install chromium`, or name it by CHUNKSCOPE_CHROMIUM")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=path, args=FLAGS)
+        yield started
+        started.close()
+
+
+@dataclass
+class Opened:
+    """A page, with everything that it said and asked for."""
+
+    page: Any
+    said: list[str] = field(default_factory=list)
+    requested: list[str] = field(default_factory=list)
+
+
+@pytest.fixture
+def show(browser: Any) -> Iterator[Callable[..., Opened]]:
+    """`show(path)` opens a file as a user does: from the disk, in a window of its own."""
+    with ExitStack() as stack:
+
+        def opener(path: Path, *, width: int = 1280, **how: object) -> Opened:
+            context = browser.new_context(viewport={"width": width, "height": 900}, **how)
+            stack.callback(context.close)
+            opened = Opened(context.new_page())
+            context.on("request", lambda request: opened.requested.append(request.url))
+            opened.page.on("console", lambda message: opened.said.append(message.text))
+            opened.page.on("pageerror", lambda error: opened.said.append(str(error)))
+            opened.page.goto(path.as_uri())
+            return opened
+
+        yield opener
 
 
 def page_of(findings: Findings, place: Path, old: Findings | None = None) -> Path:

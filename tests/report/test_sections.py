@@ -6,18 +6,24 @@ import io
 import re
 from dataclasses import replace
 from importlib import import_module
+from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from rich.console import Console
 
 from chunkscope import console as streams
 from chunkscope.artefacts.note import Note
-from chunkscope.report import terminal
+from chunkscope.gating.check import Check, GateResult, Relation
+from chunkscope.report import gate, terminal
 from chunkscope.report.folder import arguments, first_screen
 from chunkscope.report.markdown import markdown
 from chunkscope.report.profile import as_csv, lengths_chart, shortened
 from chunkscope.report.section import sections
 from chunkscope.report.words import MODULES, data, plan, problems
+from chunkscope.report.words.gate import answer
 from chunkscope.vllm.footprint import memory
 from tests import build
 from tests.report import examples
@@ -197,3 +203,23 @@ def test_sentences_are_made_in_words_alone() -> None:
         strings = ast.walk(ast.parse((PACKAGE / name).read_text("utf-8")))
         texts = [str(n.value) for n in strings if isinstance(n, ast.Constant)]
         assert not [text for text in texts if re.match("# .*([a-z]+ ){3}", text)], name
+
+
+# -- the gate's verdicts in CI ---------------------------------------------------------------------
+
+
+@given(st.text())
+def test_junit_is_xml_and_an_annotation_one_line_whatever_a_dataset_is_called(name: str) -> None:
+    sizes = {"relation": Relation.AT_MOST, "limit": 1, "value": 2, "unit": "count"}
+    check = Check(name="data.p95", subject=name, passed=False, **sizes)
+    result = GateResult(budget=Path("chunkscope.toml"), folder=Path("reports"), checks=(check,))
+    assert ElementTree.fromstring(gate.junit(result)) is not None
+    line, end = gate.annotations(result).split("\n")
+    assert line.startswith("::error ")
+    assert "\r" not in line
+    assert not end
+
+
+def test_one_check_passes_alone() -> None:
+    result = GateResult(budget=Path("b"), folder=Path(), checks=(Check(name="x", passed=True),))
+    assert answer(result) == "The 1 check in b passes."

@@ -1,17 +1,20 @@
-"""Many settings of one workload, and the highest rate that one sustains."""
+"""Many settings of one workload, limits on latencies, and the highest rate that keeps them."""
 
 import dataclasses
 import random
 
+import numpy as np
 import pytest
 
+from chunkscope.errors import UsageError
+from chunkscope.lengths.histogram import Ranked
 from chunkscope.simulation.loop import Scenario, run_setting, simulated
 from chunkscope.simulation.result import SimulatedRun
-from chunkscope.simulation.slo import GROWING, read_slo
+from chunkscope.simulation.slo import GROWING, LatencyLimit, RequestTimes, read_slo, slo_result
 from chunkscope.simulation.sweep import PER_DOUBLING, UNIT_RATE, find_rate, points
 from chunkscope.simulation.workload import Request, arrival_times
 from tests.build import with_shared_prefix
-from tests.simulation.common import ARGS, STEP, args, parts_of
+from tests.simulation.common import ARGS, STEP, args, parts_of, simulate
 
 BASE = args(max_num_batched_tokens=4_096, max_num_seqs=512, kv_cache_tokens=400_000)
 SETTINGS, POOL, RULES = parts_of(ARGS)
@@ -102,3 +105,66 @@ def test_requests_that_are_tried_alone_stay_scored_or_not():
     scored = dataclasses.replace(c, requests=requests, stretches=stretches, scored=odd)
     run = find_rate(scored, SETTINGS, POOL)[1]()
     assert run.cached_tokens == 16 * (run.requests - 1)
+
+
+# -- limits on latencies ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("written", "limits"),
+    [
+        ("ttft_p95=1s,itl_p99=50ms", [("ttft", "p95", 1.0), ("itl", "p99", 0.05)]),
+        (" TTFT_P95 = 1s , e2e_max=1.5min", [("ttft", "p95", 1.0), ("e2e", "max", 90.0)]),
+        ("e2e_mean=30s,tpot_p99.9=20ms", [("e2e", "mean", 30.0), ("tpot", "p99.9", 0.02)]),
+    ],
+)
+def test_limits_are_read_as_the_benchmarks_name_them(written, limits):
+    assert read_slo(written) == tuple(
+        LatencyLimit(metric=metric, at=at, seconds=seconds) for metric, at, seconds in limits
+    )
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        *("", "ttft=1s", "p95=1s", "ttft_p100=1s", "ttft_p95", "ttft_p95=1", "ttft_p95=-1s"),
+        *("ttft_p95=0ms", "ttft_p95=1s,", "ttft_p95=1s,ttft_p95=2s"),
+    ],
+)
+def test_a_bad_limit_is_a_usage_error_with_an_example(written):
+    with pytest.raises(UsageError) as error:
+        read_slo(written)
+    assert "ttft" in str(error.value) + (error.value.hint or "")
+
+
+def test_a_limit_is_on_its_percentile_and_goodput_on_each_request():
+    times = [RequestTimes(ttft_s=n / 10, e2e_s=n / 10 + 1.0, output_tokens=11) for n in range(10)]
+    limits = read_slo("ttft_p90=0.5s,tpot_max=100ms,e2e_mean=2s")
+    found = slo_result(limits, times, Ranked([0.1], [100]))
+    assert found is not None
+    firsts = [n / 10 for n in range(10)]
+    assert found.found_s == pytest.approx((np.percentile(firsts, 90), 0.1, np.mean(firsts) + 1))
+    assert found.tightest.name == "ttft_p90"
+    assert not found.is_met
+    assert found.good_requests == 6, "0.0 to 0.5 s"
+
+
+def test_a_request_without_a_second_token_keeps_every_limit_on_gaps():
+    found = slo_result(
+        read_slo("itl_p99=1ms,tpot_p99=1ms"),
+        [RequestTimes(ttft_s=9.0, e2e_s=9.0, output_tokens=1)],
+        Ranked([]),
+    )
+    assert found is not None
+    assert found.found_s == (None, None)
+    assert found.is_met
+    assert found.good_requests == 1
+
+
+def test_a_run_has_the_figures_of_its_limits_and_its_goodput():
+    """Two prompts fill a step each: the second one's first token comes with the second step."""
+    run = simulate([(256, 3), (256, 3)], ARGS, STEP, slo="ttft_max=2s,itl_max=10s")
+    assert run.slo is not None
+    assert run.slo.found_s == (run.figures.ttft_s.max, run.figures.itl_s.max)
+    assert run.slo.good_requests == 1
+    assert run.figures.goodput_per_s == pytest.approx(1 / run.figures.makespan_s)

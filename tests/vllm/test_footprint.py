@@ -1,20 +1,24 @@
 import json
+import sys
 from dataclasses import replace
 
 import pytest
 
 import chunkscope
 from chunkscope.artefacts.note import Label
+from chunkscope.errors import EngineError, MissingError
 from chunkscope.hardware.gpus import find_gpu
 from chunkscope.models import find_model, known_model
 from chunkscope.models.quantization import Quantization
 from chunkscope.report.section import sections
 from chunkscope.report.words import sentence
+from chunkscope.verification.verify import VerifyOptions
+from chunkscope.vllm.check import DRY, check, vllm_python
 from chunkscope.vllm.deployment import Deployment, MeasuredFit
 from chunkscope.vllm.enums import Entry, Task
-from chunkscope.vllm.flags import release
+from chunkscope.vllm.flags import command_line, release
 from chunkscope.vllm.settings import Settings
-from tests.build import SHORT, plan
+from tests.build import MIXED, SHORT, plan
 
 
 def memory(model="qwen3-8b", gpu="h100", **options):
@@ -102,3 +106,57 @@ def test_where_a_log_measured_less_every_setting_has_less_by_as_much():
         ours, theirs = fitted.memory(settings), there.memory(settings)
         off = theirs.kv_cache_bytes - ours.kv_cache_bytes
         assert (off, ours.kv_cache_label) == (round(ours.line("correction").gib * 2**30), label)
+
+
+# -- asking vLLM itself ----------------------------------------------------------------------------
+
+
+def asked(made, *, python):
+    return check(made.deployment, made.settings, python=python)
+
+
+def interpreter(tmp_path, body):
+    """A "python" that ignores its program and answers as told."""
+    path = tmp_path / "python"
+    path.write_text(f"#!{sys.executable}\nimport json, sys\n{body}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("named", "python"), [("", sys.executable), ("/opt/vllm/bin/python", "/opt/vllm/bin/python")]
+)
+def test_an_empty_name_of_the_interpreter_is_none(monkeypatch, named, python):
+    monkeypatch.setenv("CHUNKSCOPE_VLLM_PYTHON", named)
+    assert vllm_python() == python
+    assert VerifyOptions().python == python
+
+
+@pytest.mark.parametrize("python", [sys.executable, "/nowhere/python"])
+def test_an_interpreter_without_vllm_is_something_missing(python):
+    with pytest.raises(MissingError, match=python):
+        asked(plan(MIXED), python=python)
+    with pytest.raises(MissingError, match="model"):
+        asked(plan(MIXED, model=None), python=python)
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        ("sys.exit('RuntimeError: boom')", "boom"),
+        ("print(); print('chunkscope-check:' + json.dumps(['0.28.0', 'Value error, no [type=b']))",
+         r"vLLM 0\.28\.0 refuses the arguments: no$"),
+    ],
+    ids=["dies", "refuses"],
+)  # fmt: skip
+def test_a_check_that_dies_or_refuses_is_an_engine_error(tmp_path, answer, told):
+    with pytest.raises(EngineError, match=told):
+        asked(plan(MIXED), python=interpreter(tmp_path, answer))
+
+
+def test_what_the_engine_ends_up_with_is_asked_about_a_folder_of_the_user(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(known_model("llama-3.1-8b").config))
+    made = plan(MIXED, model=str(tmp_path))
+    words = command_line({**made.effective.given(), "model": str(tmp_path), **DRY})
+    echo = f"print('chunkscope-check:' + json.dumps([sys.argv[2:] == {words}, None]))"
+    assert asked(made, python=interpreter(tmp_path, echo)) == "True"
