@@ -31,6 +31,7 @@ from chunkscope.vllm.settings import OWN, Settings
 
 PLAN, ASKED = "plan", "asked"
 RATED = "highest"  # the rate that each setting sustains
+FIXED_THRESHOLD = 2_048  # of the policy, where none is asked for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,6 +183,8 @@ def _settings(plan: Plan, options: SimulateOptions, there: Deployment) -> Settin
             settings = replace(settings, enable_chunked_prefill=None)
         if asked.max_num_seqs is None and settings.step_requests > budget:
             settings = replace(settings, max_num_seqs=budget)
+    if options.policy is ChunkPolicy.FIXED and not settings.long_prefill_token_threshold:
+        settings = replace(settings, long_prefill_token_threshold=FIXED_THRESHOLD)
     return settings
 
 

@@ -14,11 +14,11 @@ from chunkscope.lengths.profile import Profile
 from chunkscope.planning.plan import Plan
 from chunkscope.planning.rule import decide
 from chunkscope.reference.models import load_torch, why_whole
+from chunkscope.simulation.policies import chunk_by_length
 
 BY_TOKEN = ("input_ids", "position_ids", "cache_position")
 TAKEN = {*BY_TOKEN, "attention_mask", "past_key_values", "use_cache", "logits_to_keep"}
 PER_TOKEN = ("logits", "last_hidden_state")
-CHUNKS, LONGEST_CHUNK = ((4_096, 512), (16_384, 1_024)), 2_048  # for prompts below so many tokens
 # Ways to generate that cut prompts otherwise, or not at all.
 OTHER_WAYS = ("assistant_model", "custom_generate", "prefill_chunk_size", "cache_implementation")
 
@@ -156,7 +156,7 @@ class Chunking:
         """Tokens of a chunk for a prompt of that length; None leaves it whole."""
         if self.threshold is None or length <= self.threshold:
             return None
-        size = min(self.threshold, self.chunk or chunk_for(length))
+        size = min(self.threshold, self.chunk or chunk_by_length(length))
         return size if size < length else None
 
     def _call(self, *args: Any, **kwargs: Any) -> Any:
@@ -204,10 +204,6 @@ class Chunking:
         self.stats.seconds += time.perf_counter() - began
         self.stats.chunks_processed += chunks
         return output
-
-
-def chunk_for(length: int) -> int:
-    return next((chunk for below, chunk in CHUNKS if length < below), LONGEST_CHUNK)
 
 
 def in_chunks(

@@ -81,8 +81,8 @@ class Clock:
         self.tokens += step.total_num_scheduled_tokens
         self.gpu_s += gpu_s
 
-    def finish(self) -> Step:
-        """The tokens that a step gives are there at its end."""
+    def finish(self) -> tuple[Step, float]:
+        """The tokens that a step gives are there at its end; how long it took."""
         step, launched, computed, hand_out = self.launched.popleft()
         end, ends = max(computed, self.now) + hand_out, self.ends
         before = ends.get(self.num_steps - 1, launched)
@@ -92,7 +92,7 @@ class Clock:
             self.gaps[1].append(end - ends[last_step])
         ends[self.num_steps] = self.now = end
         self.num_steps += 1
-        return step
+        return step, end - (launched if launched > before else before)
 
     def repeat(self, seconds: Iterator[float], until: float) -> int:
         """Steps like the one launched last, until a time: each is launched, the oldest finished, as

@@ -16,6 +16,7 @@ from typing import Any
 
 from chunkscope.hardware.step_time import AttentionWindow
 from chunkscope.simulation.kv_cache import GroupBlocks
+from chunkscope.simulation.policies import Policy
 from chunkscope.simulation.requests import RequestState, Step
 from chunkscope.simulation.scheduler import Scheduler
 
@@ -23,17 +24,17 @@ from chunkscope.simulation.scheduler import Scheduler
 class FastScheduler(Scheduler):
     """`running` is split in two: the `decoding` group, and those that must be asked."""
 
-    def __init__(self, *parts: Any, **how: Any) -> None:
-        super().__init__(*parts, **how)
+    def __init__(self, *parts: Any) -> None:
+        super().__init__(*parts)
         self.decoding = DecodingGroup(self.kv_cache.block_size, self.kv_cache.groups, self.window)
         self.in_turn = {}
         self.read_in_step = 0  # tokens of a prompt that is read in steps that are alike
         self.has_windows = bool(self.kv_cache.groups.window or self.window.tokens)
         # Chunks do not change, and who finds no room needs as many blocks later on, or more.
-        is_chunked = bool(self.settings.enable_chunked_prefill)
-        self._is_steady = is_chunked and (self.rules.reserves_full_prompt or not self.has_windows)
+        is_fixed = type(self.policy) is Policy and bool(self.settings.enable_chunked_prefill)
+        self._is_steady = is_fixed and (self.rules.reserves_full_prompt or not self.has_windows)
         adapts = self.settings.long_prefill_token_threshold_adaptive
-        self.is_queue = not (self.by_priority or adapts)  # one more that waits is only that
+        self.is_queue = not (self.policy.by_priority or adapts)  # one more that waits is only that
 
     @property
     def _can_come(self) -> bool:
@@ -62,7 +63,7 @@ class FastScheduler(Scheduler):
         steps = 1 if makes_room else self.decoding.steps_to_end
         for request in self.in_turn:  # one that is read on, if all that is left of a step is its
             left = self.settings.step_tokens - len(self.decoding)
-            self._set_threshold()
+            self.policy.start_step(len(self.running) + len(self.waiting))
             size = self.read_in_step = min(self._num_new_tokens(request), left)
             steps = min(steps, (request.num_tokens - request.num_computed_tokens - 1) // size)
             if size < left and (others > 1 or self._can_come):
@@ -152,7 +153,7 @@ class FastScheduler(Scheduler):
     def _ask_each(self) -> None:
         """By priority all; else those behind the first that reads and, where blocks leave windows,
         those that take or give back some: the others get a token, whoever is asked when."""
-        by_priority, asked = self.by_priority, [*self.in_turn]
+        by_priority, asked = self.policy.by_priority, [*self.in_turn]
         first = None if by_priority else next(iter(self.in_turn), None)
         some = reversed(self.running if by_priority or first else ())
         for request in (*takewhile(lambda one: one is not first, some), *self.decoding.moving()):

@@ -15,6 +15,7 @@ from chunkscope.prefixes.sharing import Stretch, block_paths, read_together
 from chunkscope.simulation.clock import Arrivals, Clock, StepTimes, step_times
 from chunkscope.simulation.fast_scheduler import FastScheduler
 from chunkscope.simulation.kv_cache import GroupBlocks, clipped
+from chunkscope.simulation.policies import EXPERIMENTS, INTERACTIVE_TOKENS, Policy
 from chunkscope.simulation.requests import RequestState, Step
 from chunkscope.simulation.result import PromptChunk, SimulatedRun, TimelineStep
 from chunkscope.simulation.scheduler import Scheduler
@@ -24,7 +25,6 @@ from chunkscope.vllm.enums import ChunkPolicy
 from chunkscope.vllm.rules import Rules
 from chunkscope.vllm.settings import KvPool, Settings, check_sizes
 
-INTERACTIVE_TOKENS = 1_024  # longer prompts give way, where that is asked for
 FEW_STEPS, LATER = 8, 1.2  # when one looks what is sure, and after how many times as many again
 
 
@@ -72,16 +72,15 @@ def simulated(
     share = read_together(scenario.requests, scenario.stretches) if shares else 0.0
     graphed_tokens = min(scenario.step.graphed_tokens, 2 * settings.step_requests)
     model = replace(scenario.step.sharing(share), graphed_tokens=graphed_tokens)
-    start, engines, known = states[0].arrival_s, list[_Replica](), Outlook()
+    start, name, engines, known = states[0].arrival_s, scenario.policy, [], Outlook()
     concurrency = scenario.concurrency or len(states)
     replicas = min(settings.parallel.data, len(states), concurrency)
-    by_priority = scenario.policy is ChunkPolicy.INTERACTIVE_FIRST
-    kind = FastScheduler if fast else Scheduler
     look = partial(outlook_of, scenario.slo, is_open=scenario.concurrency is None)
     for number in range(replicas):
+        kind, scheduler = EXPERIMENTS.get(name, Policy), FastScheduler if fast else Scheduler
         own, share = states[number::replicas], -(-(concurrency - number) // replicas)
         engine = _Replica(
-            kind(settings, scenario.rules, pool, scenario.step.window, by_priority=by_priority),
+            scheduler(kind(name, settings, scenario.rules), pool, scenario.step.window),
             Clock(times or partial(step_times, model), start),
             Arrivals(own, share),
             model,
@@ -179,7 +178,9 @@ class _Replica:
     def _finish(self, lag: int) -> None:
         """With async scheduling a step is launched before the result of the last is there."""
         while len(self.clock.launched) > lag:
-            self._end(self.clock.finish())
+            step, seconds = self.clock.finish()
+            self.scheduler.policy.after_step(step, seconds)
+            self._end(step)
 
     def _end(self, step: Step) -> None:
         if step.ended:

@@ -10,30 +10,19 @@ from heapq import heappop
 
 from chunkscope.hardware.step_time import AttentionWindow
 from chunkscope.simulation.kv_cache import KvCache
+from chunkscope.simulation.policies import Policy
 from chunkscope.simulation.requests import RequestState, Step, WaitingQueue
-from chunkscope.vllm.rules import Rules
-from chunkscope.vllm.settings import KvPool, Settings
+from chunkscope.vllm.settings import KvPool
 
 
 class Scheduler:
     """`schedule` a step, then `update_from_output` with its result, as vLLM's engine does."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        rules: Rules,
-        pool: KvPool,
-        window: AttentionWindow,
-        *,
-        by_priority: bool = False,
-    ) -> None:
-        self.settings, self.rules, self.window = settings, rules, window
-        self.by_priority, self.most_running = by_priority, settings.most_running
-        unchunked = not (settings.enable_chunked_prefill or settings.enable_prefix_caching)
-        dropped = unchunked and rules.unchunked_drops_the_threshold
-        self._cap = 0 if dropped else settings.long_prefill_token_threshold or 0
-        self._threshold = self._cap  # the most tokens that one request gets in this step; 0: any
-        self.waiting = WaitingQueue(by_priority=by_priority)
+    def __init__(self, policy: Policy, pool: KvPool, window: AttentionWindow) -> None:
+        self.policy, self.window = policy, window
+        self.settings, self.rules = policy.settings, policy.rules
+        self.most_running = self.settings.most_running
+        self.waiting = WaitingQueue(by_priority=policy.by_priority)
         self.running: dict[RequestState, None] = {}  # in the order of admission
         self.in_turn = self.running  # those that are asked one by one
         self.kv_cache = KvCache(self.settings, pool, self.rules)
@@ -43,20 +32,12 @@ class Scheduler:
     def schedule(self) -> Step:
         """Running requests first; then waiting ones, if nobody was preempted."""
         step = Step(self.num_steps)
-        self._set_threshold()
+        self.policy.start_step(len(self.running) + len(self.waiting))
         token_budget = self._schedule_running(step, self.settings.step_tokens)
         if not step.preempted:
             self._schedule_waiting(step, token_budget)
         self._update_after_schedule(step)
         return step
-
-    def _set_threshold(self) -> None:
-        """For a step with so many running or waiting requests: with the two rules of 0.31."""
-        requests = len(self.running) + len(self.waiting)
-        if self._cap and not self.rules.lone_request_is_capped:
-            self._threshold = self._cap if requests > 1 else 0
-            if requests > 1 and self.settings.long_prefill_token_threshold_adaptive:
-                self._threshold = max(self._cap, self.settings.step_tokens // requests)
 
     def _schedule_running(self, step: Step, token_budget: int) -> int:
         """In the order of admission; the last gives way when there is no room. What is left."""
@@ -117,11 +98,12 @@ class Scheduler:
     def _num_new_tokens(self, request: RequestState) -> int:
         """The tokens a request asks for: all it lacks, up to the threshold."""
         num_new_tokens = request.num_tokens - request.num_computed_tokens
-        return min(num_new_tokens, self._threshold or num_new_tokens)
+        threshold = self.policy.threshold_of(request)
+        return threshold if 0 < threshold < num_new_tokens else num_new_tokens
 
     def _victim(self) -> RequestState:
         """The last admitted, or the one with the least priority."""
-        return max(self.running) if self.by_priority else next(reversed(self.running))
+        return max(self.running) if self.policy.by_priority else next(reversed(self.running))
 
     def _preempt(self, victim: RequestState, step: Step) -> int:
         """Take all blocks from a running request; the tokens that this step had given to it."""

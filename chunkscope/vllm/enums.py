@@ -38,9 +38,12 @@ class Entry(StrEnum):
 
 
 class ChunkPolicy(StrEnum):
-    """Whom the simulated vLLM serves first: who came first, or short prompts."""
+    """How the simulator cuts and orders prompts; only some of it vLLM can do."""
 
     VLLM = "vllm"
+    FIXED = "fixed"
+    BY_LENGTH = "by-length"
+    ADAPTIVE = "adaptive"
     INTERACTIVE_FIRST = "interactive-first"
 
 

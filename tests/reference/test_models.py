@@ -5,7 +5,6 @@ from types import SimpleNamespace
 import pytest
 
 from chunkscope.errors import InputError
-from chunkscope.reference.chunked import chunk_for
 from chunkscope.reference.demo import check_lengths
 from chunkscope.reference.models import why_whole
 
@@ -38,10 +37,6 @@ def test_what_cannot_be_read_in_chunks_is_left_whole(config, model) -> None:
     assert why_whole(made) is None or config
     made.__dict__.update(model)
     assert why_whole(made)
-
-
-def test_chunks_grow_with_the_prompt() -> None:
-    assert [*map(chunk_for, (4_095, 4_096, 16_383, 16_384))] == [512, 1_024, 1_024, 2_048]
 
 
 def test_a_demo_needs_a_context_for_its_longest_prompt_and_an_answer() -> None:

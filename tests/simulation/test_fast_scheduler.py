@@ -120,6 +120,8 @@ LAGGING = partial(workload, lag=True)
 )
 # The free blocks are taken before those of the request that gives way are there.
 @once(165, "0.24.0", ChunkPolicy.VLLM, 1e-3, EVERY_STEP)
+# What waits finds room as soon as chunks are smaller.
+@once(4071333413, "0.10.2", ChunkPolicy.ADAPTIVE, 0.2, 0)
 # By priority a step may only preempt: the last request gives way to nobody.
 @once(173, "0.20.0", ChunkPolicy.INTERACTIVE_FIRST, 1e-3, 0)
 def test_every_time_is_the_same(drawn, seed, rules, policy, pace, watch, window):
@@ -151,8 +153,10 @@ FIGURES = {
         (185.13668, 123.32567, 2.7749847, 134.22303, 0, 97, 6493, 17, 184),
     ("closed loop", ChunkPolicy.VLLM):
         (243.45808, 55.78436, 8.2075425, 62.679301, 1760, 49, 8679, 11, 170),
-    ("crowd", ChunkPolicy.VLLM):
+    ("crowd", ChunkPolicy.BY_LENGTH):
         (118.86471, 60.825213, 1.4807323, 62.639751, 0, 230, 3643, 0, 212),
+    ("crowd", ChunkPolicy.ADAPTIVE):
+        (122.67501, 67.481141, 2.578476, 69.810682, 0, 235, 3706, 0, 211),
     ("plain", ChunkPolicy.INTERACTIVE_FIRST):
         (240.71491, 167.64876, 7.5491185, 171.17941, 2016, 96, 7103, 23, 186),
 }  # fmt: skip

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chunkscope.errors import InputError, UsageError
-from chunkscope.hardware.step_time import READ_AGAIN, Host
+from chunkscope.hardware.step_time import READ_AGAIN, Host, StepModel
 from chunkscope.simulation.workload import Request
 from chunkscope.vllm.enums import ChunkPolicy
 from tests.build import with_shared_prefix
@@ -108,6 +108,33 @@ def test_what_can_never_be_served_is_an_input_error(requests, setting, place):
 def test_a_setting_that_vllm_refuses_is_a_usage_error(change, said):
     with pytest.raises(UsageError, match=said):
         simulate([(10, 1)], args(**change), STEP, vllm="0.28")
+
+
+# -- policies ----------------------------------------------------------------------------------
+
+
+LARGE = args(max_num_batched_tokens=8_192, kv_cache_tokens=100_000)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "chunk"), [(4_095, 512), (4_096, 1_024), (16_383, 1_024), (16_384, 2_048)]
+)
+def test_chunks_by_length_follow_the_prompt(prompt, chunk):
+    run = simulate([(prompt, 1)] * 2, LARGE, STEP, policy=ChunkPolicy.BY_LENGTH, timeline=1)
+    assert run.timeline[0].chunks[0].end == chunk
+
+
+@pytest.mark.parametrize(
+    ("step_s", "sizes"),
+    [(0.11, [2_048, 1_024, 512]), (0.09, [2_048, 2_048, 2_048]), (0.04, [4_096, 7_904])],
+    ids=["slow", "right", "fast"],
+)
+def test_the_adaptive_chunk_follows_the_time_of_a_step(step_s, sizes):
+    requests = arriving((10, 40, 0.0), (12_000, 1, 0.01))
+    step = StepModel(fixed_s=step_s)
+    run = simulate(requests, LARGE, step, policy=ChunkPolicy.ADAPTIVE, timeline=4)
+    chunks = [c.end - c.start for step in run.timeline for c in step.chunks if c.request == 1]
+    assert chunks == sizes
 
 
 def test_short_prompts_go_first_when_they_are_interactive():

@@ -9,8 +9,10 @@ from chunkscope.prefixes.sharing import Path, Stretch, block_paths
 from chunkscope.simulation.clock import Arrivals
 from chunkscope.simulation.fast_scheduler import FastScheduler
 from chunkscope.simulation.kv_cache import clipped
+from chunkscope.simulation.policies import Policy
 from chunkscope.simulation.requests import RequestState, Step
 from chunkscope.simulation.scheduler import Scheduler
+from chunkscope.vllm.enums import ChunkPolicy
 from chunkscope.vllm.rules import Rules
 from tests.simulation.common import parts_of
 
@@ -29,9 +31,12 @@ def trace(
     with_free: bool = False,
 ) -> list[Seen]:
     """Each step: the tokens of each request by its place, who was preempted, the free blocks."""
+    name = ChunkPolicy.VLLM
+    if engine.get("policy") == "priority":
+        name = ChunkPolicy.INTERACTIVE_FIRST
     settings, pool, rules = parts_of({"num_blocks": 10_000, **engine}, rules)
-    kind, by_priority = FastScheduler if fast else Scheduler, engine.get("policy") == "priority"
-    scheduler = kind(settings, rules, pool, AttentionWindow(), by_priority=by_priority)
+    kind, policy = FastScheduler if fast else Scheduler, Policy(name, settings, rules)
+    scheduler = kind(policy, pool, AttentionWindow())
     paths = block_paths([Stretch(**stretch) for stretch in stretches], pool.block_size)
     states = [_state(place, asked, paths, pool.block_size) for place, asked in enumerate(requests)]
     coming = Arrivals(states, concurrency or len(states))
