@@ -126,7 +126,7 @@ BUDGETS = {
     "models": 1_049,
     "hardware": 1_300,
     "vllm": 1_899,
-    "simulation": 2_245,
+    "simulation": 2_300,
     "planning": 2_400,
     "verification": 3_294,
     "diagnosis": 729,
@@ -146,7 +146,7 @@ def test_a_folder_keeps_its_budget(part: str) -> None:
 def test_every_folder_has_a_budget() -> None:
     folders = {part_of(path) for path in modules() if path.parent != PACKAGE}
     assert folders | {"top level"} == BUDGETS.keys()
-    assert sum(BUDGETS.values()) <= 29_459
+    assert sum(BUDGETS.values()) <= 29_514
 
 
 @pytest.mark.parametrize("folder", sorted({path.parent for path in modules()}), ids=str)

@@ -32,13 +32,12 @@ class Content:
 
     @classmethod
     def of(cls, records: Sequence[Any]) -> "Content":
-        cells, hashes, rows, levels = records, list[int](), records, 0
+        cells, hashes, rows, flat = records, list[int](), records, False
         while (kinds := {*map(type, cells)}) in ({dict}, {list}):
+            flat = kinds == {dict} and cells is records
             cells = [*chain.from_iterable(map(dict.values, cells) if kinds == {dict} else cells)]
-            levels += 1
-        if kinds == {str, int} and levels == 1 and type(records[0]) is dict:  # as a CSV has them
-            rows = [{k: v if type(v) is str else str(v) for k, v in r.items()} for r in records]
-            kinds = {str}
+        if kinds == {str, int} and flat:  # numbers as a CSV has them
+            rows, kinds = [{k: str(v) for k, v in r.items()} for r in records], {str}
         if kinds == {str} and "" not in cells:  # nothing else in any of them: all at once
             with suppress(TypeError, RecursionError):
                 hashes = [xxh3_128_intdigest(dumps(r, option=OPT_SORT_KEYS)) for r in rows]
@@ -55,10 +54,7 @@ class Content:
 
 
 def content_changes(before: Content, now: Content) -> tuple[int, int] | None:
-    """How many rows were added and removed; None where only a change is certain.
-
-    A row that was changed counts as one added and one removed.
-    """
+    """How many rows were added and removed, changed ones as both; None: nobody can tell."""
     if (before.rows, before.digest) == (now.rows, now.digest):
         return 0, 0
     if before.hashes is None or now.hashes is None:
@@ -81,9 +77,7 @@ def _as_text(value: Any) -> Any:
     """Numbers as a CSV has them; a field without a value is no field."""
     if isinstance(value, dict):
         own = [(str(k), v) for k, v in value.items() if v is not None and v != ""]
-        return {
-            k: v if type(v) is str else str(v) if type(v) is int else _as_text(v) for k, v in own
-        }
+        return {k: str(v) if type(v) in (str, int) else _as_text(v) for k, v in own}
     if isinstance(value, list | tuple):
         cells = [c for part in value for c in (part.values() if type(part) is dict else [part])]
         is_text = {*map(type, cells)} == {str} and "" not in cells

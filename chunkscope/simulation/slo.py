@@ -9,7 +9,6 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from math import sqrt
 from operator import attrgetter
 from typing import NamedTuple
@@ -58,11 +57,10 @@ States = Sequence[RequestState]
 
 
 def read_slo(given: str | Iterable[str | LatencyLimit] | None) -> Slo:
-    """What `--slo` says, in one text or several; UsageError with what there is where it says
-    something else. Limits stay as they are."""
+    """What `--slo` says, in one text or several, and limits; UsageError where it says none."""
     parts = [given] if isinstance(given, str) else given or ()
     texts = (map(_limit, one.split(",")) if isinstance(one, str) else [one] for one in parts)
-    limits = tuple(chain.from_iterable(texts))
+    limits = tuple(limit for some in texts for limit in some)
     names = [limit.name for limit in limits]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise UsageError(f"--slo limits {twice} twice", hint=f"write it like {EXAMPLE}")
