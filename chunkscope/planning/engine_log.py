@@ -110,7 +110,6 @@ def _check(life: EngineStart, name: str, there: Deployment, base: Settings) -> N
     its_gpus, dtype = life.settings.parallel, life.settings.kv_cache_dtype
     held_gib = (facts.weights_gib or 0.0) + (facts.kv_cache_gib or 0.0)
     device = facts.device_gib or max(held_gib, bill.total_gib)
-    predicted = bill.line("weights").gib
     others = {
         f"vLLM {its.text}, and the plan is for {mine.text}": its.version[:2] != mine.version[:2],
         f"an engine on {facts.device}, not on a GPU": facts.device not in (None, "cuda"),
@@ -127,7 +126,7 @@ def _check(life: EngineStart, name: str, there: Deployment, base: Settings) -> N
         f"another model: {facts.model}": is_model(facts.model or "", there.shape, logged=True)
         is False,
         f"another model: its weights take {facts.weights_gib} GiB, those of {there.shape.name} "
-        f"{predicted:,.1f}": weigh_otherwise(facts, bill),
+        f"{bill.line('weights').gib:,.1f}": weigh_otherwise(facts, bill),
     }
     for what, differs in others.items():
         if differs:

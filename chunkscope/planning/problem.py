@@ -208,7 +208,9 @@ def _with_room(p: Problem) -> Problem:
         if memory is None or memory.kv_cache_tokens >= p.need:
             break
     else:
-        raise _does_not_fit(p, p.memory(LEAST))
+        if (there := p.deployment).compiled_before or there.measured:
+            raise _does_not_fit(p, p.memory(LEAST))
+        return _with_room(replace(p, deployment=replace(there, compiled_before=True)))
     fitted = replace(p, needed=OWN if seqs == start else Settings(max_num_seqs=seqs))
     # Again and again: of a shorter request, layers with a window keep a larger part.
     while p.request.settings.max_model_len is None and p.need < fitted.context:
@@ -240,8 +242,7 @@ def _does_not_fit(p: Problem, memory: Memory | None) -> InputError:
 
 def _with_budget(p: Problem) -> Problem:
     """vLLM's own, unless the memory model says, or a log, that it does not fit."""
-    rungs = [rung for rung in reversed(LADDER) if rung < p.default.step_tokens]
-    for budget in (None, *rungs):
+    for budget in (None, *(rung for rung in reversed(LADDER) if rung < p.default.step_tokens)):
         smaller = replace(p, needed=replace(p.needed, max_num_batched_tokens=budget))
         if smaller.fits():
             return smaller
@@ -277,16 +278,14 @@ def _with_safe_logprobs(p: Problem) -> Problem:
     if not p.deployment.logprobs or p.memory() is None or p.fits():
         return p
     highest = round((p.default.gpu_memory_utilization or 0.0) * 100)
-    for percent in range(highest, LOWEST_PERCENT - 1, -1):
+    for share in (percent / 100 for percent in range(highest, LOWEST_PERCENT - 1, -1)):
         for chunk in (p.longest, *(size for size in CHUNKS if size < p.longest)):
             # At a small budget and at a large one: a larger step sets more memory aside to reuse.
             budgets = (min(USUAL_BUDGET, max(SMALLEST_CHUNK, chunk)), max(USUAL_BUDGET, chunk))
-            capped = Settings(
-                long_prefill_token_threshold=chunk, gpu_memory_utilization=percent / 100
-            )
+            capped = Settings(long_prefill_token_threshold=chunk, gpu_memory_utilization=share)
             bills = [p.memory(replace(capped, max_num_batched_tokens=budget)) for budget in budgets]
             if all(memory is None or memory.survives_logprobs for memory in bills):
-                needed = replace(p.needed, gpu_memory_utilization=percent / 100)
+                needed = replace(p.needed, gpu_memory_utilization=share)
                 if chunk < min(p.default.step_tokens, p.longest):
                     needed = replace(needed, long_prefill_token_threshold=chunk)
                 return replace(p, needed=needed)

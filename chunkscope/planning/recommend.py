@@ -92,11 +92,11 @@ def recommend(
     cost = cost_of(p, settings) if p.can_simulate and not request.is_open else None
     return Plan(
         advice=advice,
-        settings=deployment.shortest(settings),
+        settings=p.deployment.shortest(settings),
         reasons=tuple(reasons(p, advice, decision)),
         notes=tuple(_notes(p, profile)),
         request=request,
-        deployment=deployment,
+        deployment=p.deployment,
         source=PlanSource(profile_digest=profile.digest()),
         outputs=p.outputs,
         refused=Refused(

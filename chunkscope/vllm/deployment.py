@@ -175,8 +175,7 @@ class Deployment:
         if fit is None or fit.settings.parallel != s.parallel:
             return bill
         known = {name: getattr(fit, name) for name in ("cuda_graphs", "compiled_before")}
-        predicting = replace(self, measured=None, **known)
-        at_log = predicting.memory(fit.settings)
+        at_log = replace(self, measured=None, **known).memory(fit.settings)
         return fit.applied(bill, s, at_log=at_log, model=model) if at_log else bill
 
     def fitting_tp(self, settings: Settings, tokens: int) -> int | None:
@@ -210,6 +209,8 @@ class Deployment:
     def notes(self, settings: Settings = OWN, *, simulated: bool = True) -> Iterator[Note]:
         """What of these settings nobody has measured, and what the simulator does otherwise."""
         s = self.effective(settings)
+        if self.compiled_before and not self.measured:
+            yield note("second_start")
         if simulated and self.shape:
             yield from filter(None, [unlike_measured(self.shape, self.gpu, s.parallel.gpus)])
         if simulated and s.parallel.data > 1 and self.shape and self.shape.experts:
