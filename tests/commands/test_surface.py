@@ -40,6 +40,16 @@ def test_without_a_command_the_help_is_shown(tmp_path) -> None:
     assert (run.code, run.err.strip()) == (2, chunkscope(tmp_path, "--help").out.strip())
 
 
+@pytest.mark.parametrize(
+    "words",
+    ["memory --gpu h100 --model", "analyze a.jsonl -t", "doctor", "report", "report ."],
+)
+def test_a_name_that_the_system_refuses_is_bad_input(tmp_path, words: str) -> None:
+    write_jsonl(tmp_path / "a.jsonl", prompts())
+    run = chunkscope(tmp_path, *words.split(), "n" * 300)
+    assert (run.code, "nnn: File name too long" in run.err) == (3, True), run.err
+
+
 def test_one_name_means_one_thing_everywhere() -> None:
     """A short letter stands for one option."""
     every = [option.opts for name in COMMANDS for option in options(name)]
