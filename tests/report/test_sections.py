@@ -19,6 +19,7 @@ from chunkscope.report.profile import as_csv, lengths_chart, shortened
 from chunkscope.report.section import sections
 from chunkscope.report.words import MODULES, data, plan, problems
 from chunkscope.vllm.footprint import memory
+from chunkscope.vllm.settings import Settings
 from tests import build
 from tests.report import examples
 from tests.test_architecture import PACKAGE, modules
@@ -127,6 +128,17 @@ def test_a_simulation_calls_a_gain_what_the_plan_calls_it(times, said) -> None:
 
 
 # -- strangers -----------------------------------------------------------------------------------
+
+
+def test_of_a_model_that_does_not_fit_no_requests_are_counted() -> None:
+    assert "requests that fit" in shown(memory("qwen3-8b", "h100"))
+    assert "requests that fit" not in shown(memory("llama-3.3-70b", "l4"))
+
+
+def test_no_limit_is_no_number_that_a_setting_replaces() -> None:
+    """vLLM's default threshold is 0, which is no limit."""
+    settings, default = (Settings(long_prefill_token_threshold=n) for n in (512, 0))
+    assert plan.listed(settings, default) == "long_prefill_token_threshold 512"
 
 
 def test_a_terminal_shows_names_and_does_not_obey(capsys) -> None:
