@@ -152,8 +152,7 @@ class Artefact(Shown):
         try:
             value: Self = built(cls, {**document, "version": document["chunkscope"]})
         except (ChunkscopeError, LookupError, TypeError, ValueError, AttributeError) as error:
-            hint = f"make it again: `{cls.made_by}`"
-            raise InputError(f"{file} is damaged: {error}", hint=hint) from None
+            raise InputError(f"{file} is damaged: {error}", hint=f"run `{cls.made_by}`") from None
         return value
 
     def digest(self) -> str:

@@ -133,7 +133,17 @@ SHOWN = ("details", "json", "quiet", "output", "form", "emit", "anyway", "check"
 
 def output(default: Path | None, text: str = "") -> Any:
     text = text or f"Where to write it. [default: {default}]"
-    return OUTPUT(text, "FILE", "--output", "-o", default=default)
+    return OUTPUT(text, "FILE", "--output", "-o", default=default, callback=default and _spared)
+
+
+def _spared(file: Path) -> Path:
+    """A result replaces results, never the data or the log that it is made from."""
+    if file.is_file() and file.stat().st_size:
+        with file.open("rb") as old:
+            if b'"schema": "chunkscope/' not in old.read(40):
+                hint = "name another file, or remove that one"
+                raise UsageError(f"--output {file} would replace what is no result", hint=hint)
+    return file
 
 
 # -- chunkscope.toml -----------------------------------------------------------------------------
