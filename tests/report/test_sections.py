@@ -102,6 +102,17 @@ def test_what_did_better_on_an_engine_is_the_plan_to_use(tmp_path) -> None:
     assert tiles[0] - tiles[1] == {"time", "chunked"}, "they are of the plan's settings"
 
 
+def test_a_peak_that_was_not_measured_is_left_out(tmp_path) -> None:
+    """As on a CPU."""
+    findings = examples.folder(tmp_path, "profile", "plan", "verify")
+    v = findings.verification
+    runs = tuple(replace(run, workers=()) for run in v.runs)
+    for one, part in ((v, "tokens; activations "), (replace(v, runs=runs), "tokens; measured")):
+        rows = first_screen(replace(findings, verification=one)).table.rows
+        (meaning,) = (row[2] for row in rows if row[0] == "KV cache")
+        assert meaning.startswith(part)
+
+
 def test_what_another_plan_did_is_no_answer_of_this_one(tmp_path) -> None:
     findings = examples.folder(tmp_path, "profile", "plan", "verify")
     other = replace(findings, verification=replace(findings.verification, plan_digest="other"))

@@ -284,7 +284,7 @@ def measured_elsewhere(plan: Plan, v: Verification) -> Iterator[str]:
     names = (model.load_name, model.name) if model and v.measured is EngineKind.VLLM else ()
     if names and v.model.name not in names:
         yield f"planned for {names[0]}, this is {v.model.name}: it may count other lengths"
-    planned, here = plan.release.text, machine.vllm if machine else None
+    planned, here = plan.deployment.release.text, machine.vllm if machine else None
     if here and planned.split(".")[:2] != here.split(".")[:2]:
         yield f"planned for vLLM {planned}, this is {here}: recommend again with --vllm-version"
     if machine and machine.gpu and plan.gpu and plan.gpu.title != machine.gpu:
