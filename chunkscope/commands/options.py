@@ -9,8 +9,9 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Mapping
+from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args, get_origin
+from typing import TYPE_CHECKING, Any
 
 import typer
 from typer.core import TyperCommand
@@ -156,10 +157,11 @@ def settled(
 
     `given` are the command's own options, `models` those with more. A typed 0 counts.
     """
-    types: dict[str, Any] = {}
+    types: dict[str, list[Any]] = {}  # as it is typed, then as Python takes it
     table = configured(command.__name__)
     for kind in (command, *models) if table else ():
-        types |= {n: hint for n, hint in option_types(kind).items() if n not in SHOWN}
+        for name, hint in option_types(kind).items():
+            types.setdefault(name, []).append(hint)
     table = {name: _checked(command.__name__, name, value, types) for name, value in table.items()}
     typed = {n: v for n, v in given.items() if v is not None and v is not False and v != []}
     for name in (name for name, value in typed.items() if value == "" or value != value):  # nan
@@ -191,19 +193,19 @@ def configured(command: str) -> dict[str, Any]:
     return {}
 
 
-def _checked(command: str, name: str, value: Any, types: Mapping[str, Any]) -> Any:
+def _checked(command: str, name: str, value: Any, types: Mapping[str, list[Any]]) -> Any:
     from chunkscope.artefacts.artefact import built, dumped
 
-    if name not in types:
-        raise InputError(f"{CONFIG}: [{command}] has no option {name}", hint=nearest(name, types))
-    kinds = (types[name], *get_args(types[name]))
-    if isinstance(value, str) and any(get_origin(kind) in (list, tuple) for kind in kinds):
-        value = [value]  # a single word is a list of one
-    try:
-        dumped(value)  # TypeError: a number over 64 bits
-        return built(types[name], value)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"{CONFIG}: [{command}] {name}: {error}") from None
+    if name not in (names := types.keys() - {*SHOWN}):
+        raise InputError(f"{CONFIG}: [{command}] has no option {name}", hint=nearest(name, names))
+    reasons = []
+    for kind, one in product(types[name], (value, [value])):  # a single word is a list of one
+        try:
+            dumped(one)  # TypeError: a number over 64 bits
+            return built(kind, one)
+        except (TypeError, ValueError) as error:
+            reasons.append(error)
+    raise InputError(f"{CONFIG}: [{command}] {name}: {reasons[0]}")
 
 
 # -- artefacts -----------------------------------------------------------------------------------
