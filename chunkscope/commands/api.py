@@ -190,7 +190,7 @@ def option_types(kind: Any) -> dict[str, Any]:
     types: dict[str, Any] = {}
     for name, hint in get_type_hints(kind).items():
         types |= option_types(hint) if is_dataclass(hint) else {name: hint}
-    return types
+    return {name: hint for name, hint in types.items() if name != "return"}
 
 
 def filled(kind: type[T], given: dict[str, Any], command: str) -> T:

@@ -63,6 +63,7 @@ def test_flags_of_a_command_may_stand_there_too(tmp_path) -> None:
         (f"[analyze]\nsample = {10**30}\n", "sample"),
         ("analyze = 1\n", "analyze"),
         ('[analize]\ndelimiter = ";"\n', "did you mean analyze?"),
+        ("[analyze]\nreturn = 1\n", "no option return"),
         ("[analyze\n", "chunkscope.toml"),
     ],
 )
