@@ -8,17 +8,18 @@ import sys
 from collections.abc import Callable
 from functools import wraps
 from importlib import import_module
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from chunkscope import console
 from chunkscope._version import __version__
-from chunkscope.commands.options import GroupedCommand
+from chunkscope.commands.options import OUTPUT, GroupedCommand
 from chunkscope.errors import EXIT_BUG, ChunkscopeError, InputError
 
 EXIT_INTERRUPTED = 130
-_DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_REFUSED = (*_FULL, errno.EACCES, errno.ENAMETOOLONG, errno.ELOOP)
 SMALL = ("prefixes", "report", "memory", "doctor", "demo", "models", "gpus", "help")
 COMMANDS = (
     *("analyze", "prefixes", "recommend", "simulate", "verify", "report", "gate"),
@@ -68,12 +69,9 @@ def _version(wanted: bool) -> None:
 
 
 def _common(
-    _version_wanted: Annotated[
-        bool,
-        typer.Option(
-            "--version", "-V", help="Print the version.", callback=_version, is_eager=True
-        ),
-    ] = False,
+    _version_wanted: bool = OUTPUT(
+        "Print the version.", "--version", "-V", default=False, callback=_version, is_eager=True
+    ),
 ) -> None:
     pass
 
@@ -89,10 +87,12 @@ def main() -> None:
         console.say(f"error: {error.message}" + (f"\n\nhint: {error.hint}" if error.hint else ""))
         sys.exit(error.exit_code)
     except Exception as error:
-        if isinstance(error, OSError) and error.errno in _DISK_FULL:
-            console.drop_output()
-            console.say(f"error: cannot write the output: {error.strerror}")
-            console.say("\nhint: free disk space and repeat")
+        if isinstance(error, OSError) and error.errno in _REFUSED:
+            what, hint = f"open {error.filename}", "is the name right, and may you read it?"
+            if error.errno in _FULL:
+                console.drop_output()
+                what, hint = "write the output", "free disk space and repeat"
+            console.say(f"error: cannot {what}: {error.strerror}\n\nhint: {hint}")
             sys.exit(InputError.exit_code)
         sys.excepthook(type(error), error, error.__traceback__)
         console.say("\nerror: this is a bug in chunkscope; please report it with the lines above")

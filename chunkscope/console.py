@@ -62,7 +62,7 @@ def show(render: "Callable[[Console], None]") -> None:
 
 def say(text: str = "") -> None:
     """One line of talk: no markup, no wrapping."""
-    with suppress(BrokenPipeError):
+    with suppress(OSError):  # nobody reads it, or its disk is full
         print(_cleaned(text), file=sys.stderr)  # noqa: T201
 
 

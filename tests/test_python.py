@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 from html import escape
 from inspect import signature
+from shutil import copytree
 from typing import Any
 
 import pytest
@@ -106,3 +107,15 @@ def test_a_plan_of_several_profiles_is_found_with_all_of_them(tmp_path):
     findings = load_findings(tmp_path / "reports")
     assert findings.profile.overall == profile.overall
     assert findings.plan_is_of_this_profile
+
+
+def test_a_copied_folder_has_its_own_profile(tmp_path, monkeypatch):
+    """Its plan names reports/profile.json, which holds other data by now."""
+    profile = chunkscope.Profile.load(PROFILE)
+    monkeypatch.chdir(tmp_path)
+    for name, datasets in (("old", profile.datasets[:2]), ("new", profile.datasets[2:])):
+        replace(profile, datasets=datasets).save()
+        assert command(tmp_path, "recommend").code == 0
+        copytree("reports", name)
+    assert load_findings(tmp_path / "old").profile.datasets == profile.datasets[:2]
+    assert "the data is not the same" in command(tmp_path, "report", "old", "new").out

@@ -86,11 +86,11 @@ def checksum(document: dict[str, Any]) -> str:
 def read(path: Path, schema: str, made_by: str) -> dict[str, Any]:
     """The document in a file, as it was written; InputError where it is another, or damaged."""
     text, document = read_text(path, hint=f"run `{made_by}` first"), None
-    with suppress(ValueError):  # it holds something else: data, perhaps
+    with suppress(ValueError):  # it was cut off, or holds something else: data, perhaps
         document = orjson.loads(text)
     written = document.get("schema") if isinstance(document, dict) else None
     if document is None or written != schema:
-        what = f"has schema {written!r}, not {schema!r}" if written else "is data, not a result"
+        what = f"is {written}, not {schema}" if written else "is data or cut off, not a result"
         raise InputError(f"{path} {what}", hint=f"run `{made_by}` first and pass its file")
     if document.get("sha256") != checksum(document):
         raise InputError(f"{path} is damaged: its checksum is wrong", hint=f"run `{made_by}` again")
@@ -152,8 +152,7 @@ class Artefact(Shown):
         try:
             value: Self = built(cls, {**document, "version": document["chunkscope"]})
         except (ChunkscopeError, LookupError, TypeError, ValueError, AttributeError) as error:
-            hint = f"make it again: `{cls.made_by}`"
-            raise InputError(f"{file} is damaged: {error}", hint=hint) from None
+            raise InputError(f"{file} is damaged: {error}", hint=f"run `{cls.made_by}`") from None
         return value
 
     def digest(self) -> str:

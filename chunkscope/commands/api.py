@@ -190,18 +190,17 @@ def option_types(kind: Any) -> dict[str, Any]:
     types: dict[str, Any] = {}
     for name, hint in get_type_hints(kind).items():
         types |= option_types(hint) if is_dataclass(hint) else {name: hint}
-    return types
+    return {name: hint for name, hint in types.items() if name != "return"}
 
 
 def filled(kind: type[T], given: dict[str, Any], command: str) -> T:
     """The options model from keywords; those of nested models are given flat (`delimiter`)."""
     names = option_types(kind)
     values = {ALIASES.get(name, name): value for name, value in given.items()}
-    for name in values:
-        if name not in names:
-            written = {long: short for short, long in ALIASES.items()}
-            hint = nearest(name, [written.get(one, one) for one in names])
-            raise UsageError(f"{command} has no option {name}", hint=hint)
+    for name in sorted(values.keys() - names):
+        written = {long: short for short, long in ALIASES.items()}
+        hint = nearest(name, [written.get(one, one) for one in names])
+        raise UsageError(f"{command} has no option {name}", hint=hint)
     return _filled(kind, _with_limits(values) if "slo" in values else values)
 
 

@@ -9,8 +9,9 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Mapping
+from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args, get_origin
+from typing import TYPE_CHECKING, Any
 
 import typer
 from typer.core import TyperCommand
@@ -133,7 +134,17 @@ SHOWN = ("details", "json", "quiet", "output", "form", "emit", "anyway", "check"
 
 def output(default: Path | None, text: str = "") -> Any:
     text = text or f"Where to write it. [default: {default}]"
-    return OUTPUT(text, "FILE", "--output", "-o", default=default)
+    return OUTPUT(text, "FILE", "--output", "-o", default=default, callback=default and _spared)
+
+
+def _spared(file: Path) -> Path:
+    """A result replaces results, never the data or the log that it is made from."""
+    if file.is_file() and file.stat().st_size:
+        with file.open("rb") as old:
+            if b'"schema": "chunkscope/' not in old.read(40):
+                hint = "name another file, or remove that one"
+                raise UsageError(f"--output {file} would replace what is no result", hint=hint)
+    return file
 
 
 # -- chunkscope.toml -----------------------------------------------------------------------------
@@ -146,11 +157,11 @@ def settled(
 
     `given` are the command's own options, `models` those with more. A typed 0 counts.
     """
-    types: dict[str, list[Any]] = {}  # as it may be typed, and as a model has it
+    types: dict[str, list[Any]] = {}  # as it is typed, then as Python takes it
     table = configured(command.__name__)
     for kind in (command, *models) if table else ():
-        for name in option_types(kind).keys() - {*SHOWN}:
-            types.setdefault(name, []).append(option_types(kind)[name])
+        for name, hint in option_types(kind).items():
+            types.setdefault(name, []).append(hint)
     table = {name: _checked(command.__name__, name, value, types) for name, value in table.items()}
     typed = {n: v for n, v in given.items() if v is not None and v is not False and v != []}
     for name in (name for name, value in typed.items() if value == "" or value != value):  # nan
@@ -185,17 +196,16 @@ def configured(command: str) -> dict[str, Any]:
 def _checked(command: str, name: str, value: Any, types: Mapping[str, list[Any]]) -> Any:
     from chunkscope.artefacts.artefact import built, dumped
 
-    if name not in types:
-        raise InputError(f"{CONFIG}: [{command}] has no option {name}", hint=nearest(name, types))
-    for kind in types[name]:
-        several = any(get_origin(one) in (list, tuple) for one in (kind, *get_args(kind)))
-        given = [value] if several and isinstance(value, str) else value  # a word is a list of one
+    if name not in (names := types.keys() - {*SHOWN}):
+        raise InputError(f"{CONFIG}: [{command}] has no option {name}", hint=nearest(name, names))
+    reasons = []
+    for kind, one in product(types[name], (value, [value])):  # a single word is a list of one
         try:
-            dumped(given)  # TypeError: a number over 64 bits
-            return built(kind, given)
+            dumped(one)  # TypeError: a number over 64 bits
+            return built(kind, one)
         except (TypeError, ValueError) as error:
-            why = str(error)
-    raise InputError(f"{CONFIG}: [{command}] {name}: {why}")
+            reasons.append(error)
+    raise InputError(f"{CONFIG}: [{command}] {name}: {reasons[0]}")
 
 
 # -- artefacts -----------------------------------------------------------------------------------

@@ -59,9 +59,8 @@ def simulate(
     files = [word for file in profile or () for word in ("--profile", file)]
     which = opt.quoted(*filter(None, [plan]), *files)
     after = f"chunkscope verify{which}" if sweep else f"chunkscope simulate{which} --sweep"
-    if rate := max(
-        (run.rate.rate_per_s or 0.0 for run in simulation.runs if run.rate), default=0.0
-    ):
+    rates = [run.rate.rate_per_s or 0.0 for run in simulation.runs if run.rate]
+    if rate := max(rates, default=0.0):
         words = (*Plan.load(plan).source.command, "--arrivals", f"{rate:.3g}/s")
         after = opt.quoted(*words, *(["--slo", slo] if slo else [])).lstrip()
     opt.finish(simulation, output, details=details, json=json, after=after)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from chunkscope import console
+from chunkscope.commands import api
 from chunkscope.commands import options as opt
 from chunkscope.commands.options import INPUT, MACHINE, OUTPUT, SETTING, WORKLOAD, argument
 from chunkscope.errors import UsageError
@@ -73,35 +74,26 @@ def report(
 
     Example: chunkscope report reports/
     """
+    from chunkscope.artefacts.artefact import PRETTY, dumped
+    from chunkscope.artefacts.files import write_atomically
     from chunkscope.findings import load_findings
     from chunkscope.report.folder import compare
     from chunkscope.report.markdown import markdown
-    from chunkscope.report.page import render
 
     opt.check_format(form, json=json)
-    findings = load_findings(new or folder)
-    comparison = compare(load_findings(folder), findings) if new else None
     suffix = output.suffix.removeprefix(".").lower() if output else ""
-    usual = "text" if comparison or suffix == "txt" else "html"
-    usual = suffix if suffix in ("html", "md") else usual
-    shown = comparison or findings
-    if json or (form is None and suffix == "json"):
-        from chunkscope.artefacts.artefact import PRETTY, dumped
-
-        _deliver(dumped(shown.to_json(), PRETTY), output)
-    elif (form or usual) == "md":
-        _deliver(markdown(shown).encode(), output)
-    elif (form or usual) == "text" and output is not None:
+    usual = "text" if new or suffix == "txt" else "html"
+    usual = suffix if suffix in ("html", "md", "json") else usual
+    kind = "json" if json else form or usual
+    if kind == "html":
+        return opt.tell("wrote", file=api.report(folder, new, output=output))
+    if kind == "text" and output is not None:
         raise UsageError("--format text goes to the terminal", hint="leave --output out")
-    elif (form or usual) == "text":
-        opt.show(shown, details=details)
-    else:
-        _deliver(render(findings, comparison), output or findings.folder / "report.html")
-
-
-def _deliver(data: bytes, output: Path | None) -> None:
-    from chunkscope.artefacts.files import write_atomically
-
+    shown: Any = load_findings(folder)
+    shown = compare(shown, load_findings(new)) if new else shown
+    if kind == "text":
+        return opt.show(shown, details=details)
+    data = dumped(shown.to_json(), PRETTY) if kind == "json" else markdown(shown).encode()
     if output is None:
         return console.emit(data)
     write_atomically(output, data)

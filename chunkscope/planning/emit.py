@@ -210,7 +210,7 @@ def _filled(name: str, plan: Plan, **parts: object) -> str:
     rocm = "-rocm" if _vendor(plan) == "amd" else ""
     template = Template((TEMPLATES / f"{name}.yaml").read_text(encoding="utf-8").rstrip("\n"))
     return template.safe_substitute(
-        image=f"vllm/vllm-openai{rocm}:v{dotted(plan.release.version)}",
+        image=f"vllm/vllm-openai{rocm}:v{dotted(plan.deployment.release.version)}",
         entrypoint=json.dumps(["vllm", "serve"]),
         words=_interpolated([_folder(plan) or _model(plan), *_vllm_args(plan).split()]),
         gpus=plan.settings.parallel.gpus,

@@ -16,7 +16,7 @@ from chunkscope.simulation.result import SimulatedRun, runs_frame
 from chunkscope.simulation.workload import DatasetOutput
 from chunkscope.vllm.deployment import Deployment
 from chunkscope.vllm.enums import Entry
-from chunkscope.vllm.flags import Release, command_line
+from chunkscope.vllm.flags import command_line
 from chunkscope.vllm.settings import Settings
 
 if TYPE_CHECKING:
@@ -161,10 +161,6 @@ class Plan(Artefact):
         return self.deployment.gpu
 
     @property
-    def release(self) -> Release:
-        return self.deployment.release
-
-    @property
     def output_tokens(self) -> int:
         """Tokens kept free for an answer: the most of any dataset."""
         return max(output.tokens for output in self.outputs)
@@ -216,9 +212,10 @@ class Plan(Artefact):
         return max(1, min(most, most if held is None else held)) if allowed else None
 
     def profile_files(self, folder: Path) -> list[Path]:
-        """Where several profiles are now: as named, or in `folder`; empty if one is gone."""
+        """Where its profiles are now: in `folder`, which may be a copy, else as named."""
         named = [Path(path) for path in self.source.profiles]
-        places = [path if path.exists() else folder / path.name for path in named]
+        here = [*dict.fromkeys(folder / path.name for path in named)]
+        places = here if len(here) == len(named) and all(map(Path.exists, here)) else named
         return places if all(map(Path.exists, places)) else []
 
     def settings_for(self, entry: Entry) -> Settings:

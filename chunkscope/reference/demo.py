@@ -148,14 +148,14 @@ def _chunk_size(word: str) -> int | None:
     if word == "none":
         return None
     if not word.isdecimal() or len(word) > 9 or int(word) < 1:
-        raise UsageError(
-            f"--chunk {word!r} is not a number of tokens",
-            hint="write sizes of at least 1, or none: `--chunk 32,128,512,none`",
-        )
+        hint = "write sizes of at least 1, or none: `--chunk 32,128,512,none`"
+        raise UsageError(f"--chunk {word!r} is not a number of tokens", hint=hint)
     return int(word)
 
 
 def check_lengths(model: Any, long: int) -> None:
+    if long < 1:
+        raise UsageError(f"--long must be at least 1, not {long}")
     most, context = max(long, *EARLY, *LATE), context_of(model)
     if context is not None and most + OUTPUT_TOKENS > context:
         raise InputError(

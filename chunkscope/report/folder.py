@@ -56,11 +56,10 @@ class ReportComparison:
 def first_screen(findings: Findings) -> Section:
     """The answer in one sentence, what it rests on, and figures to remember: tiles on the page."""
     v = _measurements(findings)
+    tiles = words.tiles(replace(findings, plan=_in_use(findings)), v)
     return Section(
         sentences=tuple(words.opening(findings, v)),
-        table=table_of(
-            ("", "", ""), words.tiles(replace(findings, plan=_in_use(findings)), v), words=("",)
-        ),
+        table=table_of(("", "", ""), tiles, words=("",)),
         notes=tuple(words.notes(findings)),
     )
 

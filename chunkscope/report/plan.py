@@ -66,11 +66,11 @@ def footprint_sections(footprint: Footprint) -> list[Section]:
     lengths = footprint.requests
     fitting = table_of(
         ("tokens per request", *(f"{length:,}" for length in lengths)),
-        [("requests that fit", *lengths.values())],
+        [("requests that fit", *lengths.values())] if any(lengths.values()) else (),
     )
     return [
         Section(sentences=tuple(words.fits(footprint)), table=_memory_table(footprint.memory)),
-        Section(table=fitting, notes=tuple(words.phrases(footprint.notes))),
+        Section(table=fitting, notes=tuple(words.phrases(footprint.notes, words.ASSUMED[0]))),
     ]
 
 

@@ -86,6 +86,17 @@ def test_a_changed_torn_or_foreign_file_is_refused_by_name(change: Any, tmp_path
     assert "chunkscope shop" in (raised.value.hint or "")
 
 
+def test_what_a_file_is_instead_of_a_result_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "basket.json"
+    data = BASKET.save(path)
+    path.write_bytes(data[: len(data) // 2])
+    with pytest.raises(InputError, match="cut off"):
+        Basket.load(path)
+    path.write_bytes(data.replace(b"basket/2", b"plan/7"))
+    with pytest.raises(InputError, match="is chunkscope/plan/7, not chunkscope/basket/2"):
+        Basket.load(path)
+
+
 def test_values_of_another_type_are_refused_even_under_a_right_checksum(tmp_path: Path) -> None:
     Basket(counts={"apples": "many"}).save(tmp_path / "basket.json")  # type: ignore[dict-item]
     with pytest.raises(InputError, match=r"basket\.json.*counts"):

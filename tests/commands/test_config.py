@@ -13,7 +13,7 @@ from chunkscope.planning.predict import SimulateOptions
 from chunkscope.verification.verify import VerifyOptions
 from chunkscope.vllm.settings import NAMES
 from tests import build
-from tests.commands.helpers import analyze, chunkscope
+from tests.commands.helpers import analyze, chunkscope, prompts, write_jsonl
 
 TABLE = "question;answer\none two three;yes\n"
 
@@ -69,6 +69,7 @@ def test_flags_of_a_command_may_stand_there_too(tmp_path) -> None:
         (f"[analyze]\nsample = {10**30}\n", "sample"),
         ("analyze = 1\n", "analyze"),
         ('[analize]\ndelimiter = ";"\n', "did you mean analyze?"),
+        ("[analyze]\nreturn = 1\n", "no option return"),
         ("[analyze\n", "chunkscope.toml"),
     ],
 )
@@ -78,6 +79,22 @@ def test_a_mistake_in_it_names_the_file_and_the_option(place, text: str, named: 
     assert run.code == 3, run.err
     assert "chunkscope.toml" in run.err
     assert named in run.err
+
+
+def test_flags_are_written_as_they_are_typed(tmp_path) -> None:
+    """A model, a GPU and limits were refused: Python takes them as values, too."""
+    words = ["--model", "qwen3-8b", "--gpu", "h100", "--slo", "ttft_p95=100s", "--max-output", "50"]
+    table = '[recommend]\nmodel = "qwen3-8b"\ngpu = "h100"\nslo = "ttft_p95=100s"\nmax_output = '
+    write_jsonl(tmp_path / "a.jsonl", prompts())
+    assert analyze(tmp_path, "a.jsonl").code == 0
+    typed = chunkscope(tmp_path, "recommend", *words)
+    assert typed.code == 0, typed.err
+    for most in (50, '"50"'):
+        (tmp_path / "chunkscope.toml").write_text(f"{table}{most}\n")
+        run = chunkscope(tmp_path, "recommend")
+        assert (run.code, run.out) == (0, typed.out), run.err
+    (tmp_path / "chunkscope.toml").write_text('[simulate]\nslo = "ttft_p95=1ms"\n')
+    assert "over the limit of 1.00 ms" in chunkscope(tmp_path, "simulate").out
 
 
 def test_what_is_under_output_is_no_option_there(tmp_path) -> None:

@@ -110,6 +110,15 @@ def test_stdout_on_a_full_disk_is_a_sentence(tmp_path: Path, words: list[str]) -
     assert (code, b"No space left on device" in said) == (3, True)
 
 
+@on_linux
+def test_stderr_on_a_full_disk_changes_no_exit_code(tmp_path: Path) -> None:
+    write_jsonl(tmp_path / "a.jsonl", prompts())
+    with open("/dev/full", "wb") as full:
+        line = [sys.executable, "-m", "chunkscope", "analyze", "a.jsonl", "--json"]
+        done = subprocess.run(line, cwd=tmp_path, stdout=PIPE, stderr=full, check=False)
+    assert (done.returncode, done.stdout[:1]) == (0, b"{")
+
+
 @pytest.mark.parametrize("closed", [1, 2], ids=["no standard output", "no standard error"])
 def test_a_closed_stream_keeps_the_other_one_clean(tmp_path: Path, closed: int) -> None:
     write_jsonl(tmp_path / "a.jsonl", prompts())

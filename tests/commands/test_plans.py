@@ -58,7 +58,7 @@ def test_with_check_the_installed_vllm_is_planned_for(
     monkeypatch.setattr(check, "check", lambda *_, **__: "0.24.0")
     words = ("recommend", *MACHINE[:4], "--check", *words, "-o", tmp_path / "plan.json")
     assert chunkscope(planned, *words).code == 0
-    assert python.Plan.load(tmp_path / "plan.json").release.text == version
+    assert python.Plan.load(tmp_path / "plan.json").deployment.release.text == version
 
 
 @pytest.mark.parametrize(

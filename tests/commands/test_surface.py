@@ -40,6 +40,28 @@ def test_without_a_command_the_help_is_shown(tmp_path) -> None:
     assert (run.code, run.err.strip()) == (2, chunkscope(tmp_path, "--help").out.strip())
 
 
+@pytest.mark.parametrize(
+    "words",
+    ["memory --gpu h100 --model", "analyze a.jsonl -t", "doctor", "report"],
+)
+def test_a_name_that_the_system_refuses_is_bad_input(tmp_path, words: str) -> None:
+    write_jsonl(tmp_path / "a.jsonl", prompts())
+    run = chunkscope(tmp_path, *words.split(), "n" * 300)
+    assert (run.code, "nnn: File name too long" in run.err) == (3, True), run.err
+
+
+@pytest.mark.parametrize("words", ["analyze a.jsonl", "doctor a.jsonl", "recommend", "simulate"])
+def test_an_output_replaces_results_and_no_data(tmp_path, words: str) -> None:
+    write_jsonl(tmp_path / "a.jsonl", prompts())
+    data = (tmp_path / "a.jsonl").read_bytes()
+    run = chunkscope(tmp_path, *words.split(), "-o", "a.jsonl")
+    assert (run.code, "--output a.jsonl would replace" in run.err) == (2, True), run.err
+    assert (tmp_path / "a.jsonl").read_bytes() == data
+    (tmp_path / "empty.json").touch()  # as mktemp makes it
+    for name in ("empty.json", "empty.json", "new.json"):
+        assert analyze(tmp_path, "a.jsonl", "-o", name).code == 0
+
+
 def test_one_name_means_one_thing_everywhere() -> None:
     """A short letter stands for one option."""
     every = [option.opts for name in COMMANDS for option in options(name)]

@@ -123,7 +123,7 @@ def test_the_plan_keeps_it_and_the_simulation_uses_it(tmp_path: Path) -> None:
 def test_the_log_names_version_and_model(tmp_path: Path) -> None:
     log = written(tmp_path, *FITTED, version="0.20.1")
     plan = planned(log, model=None, vllm_version=None)
-    assert (plan.release.version, plan.model.name) == ((0, 20, 1), "llama-3.1-8b")
+    assert (plan.deployment.release.version, plan.model.name) == ((0, 20, 1), "llama-3.1-8b")
 
 
 @pytest.mark.parametrize(

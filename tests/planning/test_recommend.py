@@ -469,7 +469,7 @@ def test_any_plan_is_one_its_vllm_accepts(lengths, version, model, gpu, mode, ta
         return
     full = made.effective
     assert made.deployment.refusals(made.settings) == ()
-    assert made.settings.given().keys() <= flags_of(made.release.version).keys()
+    assert made.settings.given().keys() <= flags_of(made.deployment.release.version).keys()
     if made.memory:
         assert made.memory.holds(full.max_model_len)
     if full.enable_chunked_prefill is False:

@@ -25,6 +25,7 @@ from chunkscope.report.section import sections
 from chunkscope.report.words import MODULES, data, plan, problems
 from chunkscope.report.words.gate import answer
 from chunkscope.vllm.footprint import memory
+from chunkscope.vllm.settings import Settings
 from tests import build
 from tests.report import examples
 from tests.test_architecture import PACKAGE, modules
@@ -107,6 +108,17 @@ def test_what_did_better_on_an_engine_is_the_plan_to_use(tmp_path) -> None:
     assert tiles[0] - tiles[1] == {"time", "chunked"}, "they are of the plan's settings"
 
 
+def test_a_peak_that_was_not_measured_is_left_out(tmp_path) -> None:
+    """As on a CPU."""
+    findings = examples.folder(tmp_path, "profile", "plan", "verify")
+    v = findings.verification
+    runs = tuple(replace(run, workers=()) for run in v.runs)
+    for one, part in ((v, "tokens; activations "), (replace(v, runs=runs), "tokens; measured")):
+        rows = first_screen(replace(findings, verification=one)).table.rows
+        (meaning,) = (row[2] for row in rows if row[0] == "KV cache")
+        assert meaning.startswith(part)
+
+
 def test_what_another_plan_did_is_no_answer_of_this_one(tmp_path) -> None:
     findings = examples.folder(tmp_path, "profile", "plan", "verify")
     other = replace(findings, verification=replace(findings.verification, plan_digest="other"))
@@ -133,6 +145,17 @@ def test_a_simulation_calls_a_gain_what_the_plan_calls_it(times, said) -> None:
 
 
 # -- strangers -----------------------------------------------------------------------------------
+
+
+def test_of_a_model_that_does_not_fit_no_requests_are_counted() -> None:
+    assert "requests that fit" in shown(memory("qwen3-8b", "h100"))
+    assert "requests that fit" not in shown(memory("llama-3.3-70b", "l4"))
+
+
+def test_no_limit_is_no_number_that_a_setting_replaces() -> None:
+    """vLLM's default threshold is 0, which is no limit."""
+    settings, default = (Settings(long_prefill_token_threshold=n) for n in (512, 0))
+    assert plan.listed(settings, default) == "long_prefill_token_threshold 512"
 
 
 def test_a_terminal_shows_names_and_does_not_obey(capsys) -> None:

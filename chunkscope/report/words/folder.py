@@ -59,8 +59,8 @@ def tiles(findings: Findings, v: Verification | None) -> Iterator[tuple[str, str
         yield "longest prompt", number(data.overall.max), f"tokens; p95 {p95}"
     run = v.run(v.verdict.use if v.verdict else "plan") if v else None
     if run is not None and run.kv_cache_tokens is not None:
-        peak = f"tokens; activations {gib(run.activation_peak_gib)} (measured)"
-        yield "KV cache", number(run.kv_cache_tokens), peak
+        peak = run.activation_peak_gib and f"activations {gib(run.activation_peak_gib)} (measured)"
+        yield "KV cache", number(run.kv_cache_tokens), f"tokens; {peak or 'measured'}"
     facts = plan.facts(planned) if planned else ()
     yield from (tile for tile in facts if not (run and tile[0] == "memory"))  # it was measured
 

@@ -12,6 +12,7 @@ from chunkscope.models.find import MODELS
 from chunkscope.planning.plan import AdviceKind, Basis, Cost, Plan, Saving
 from chunkscope.report.words import Template, sentence
 from chunkscope.simulation.result import SimulatedRun
+from chunkscope.vllm.deployment import Deployment
 from chunkscope.vllm.enums import Entry
 from chunkscope.vllm.footprint import Footprint
 from chunkscope.vllm.settings import Settings
@@ -204,7 +205,8 @@ def listed(settings: Settings, default: Settings | None = None) -> str:
     >>> listed(Settings(max_num_seqs=64, max_model_len=4096), Settings(max_num_seqs=256))
     'max_model_len 4,096, max_num_seqs 64 instead of 256'
     """
-    usual = {n: f" instead of {as_written(v)}" for n, v in (default or Settings()).given().items()}
+    usual = (default or Settings()).given()
+    usual = {n: f" instead of {as_written(v)}" for n, v in usual.items() if v}  # 0 is no limit
     return ", ".join(f"{n} {as_written(v)}{usual.get(n, '')}" for n, v in settings.given().items())
 
 
@@ -229,7 +231,7 @@ def answer(plan: Plan) -> str:
     if choice.basis is Basis.MODE:
         text = f"{text.removesuffix(' for vLLM to start')} (--mode {plan.request.mode})"
     if choice.basis is Basis.LENGTHS:
-        text = f"By prompt lengths alone: nothing was simulated. {text}"
+        text = f"By prompt lengths alone, {text[0].lower()}{text[1:]}"
     return f"{text}: {because(plan)}"
 
 
@@ -253,9 +255,7 @@ def because(plan: Plan) -> str:
             return "it changes nothing here." if ours else "whether it pays was not simulated."
         gained = default.figures.makespan_s / ours.figures.makespan_s - 1
     if choice.basis is Basis.LENGTHS:
-        without = " and ".join(lacking(plan))
-        missing = f"without {without}" if without else "for a GPU of unknown speed"
-        return f"what pays is not known {missing}."
+        return f"without {' and '.join(lacking(plan)) or 'a known GPU'} nothing can be simulated."
     if is_broken(plan):
         rate = f"About {per_second(choice.rate)} would do" if choice.rate else "No lower rate helps"
         gpus = f"; {plan.request.arrivals} needs about {choice.gpus} GPUs" if choice.gpus else ""
@@ -325,7 +325,6 @@ def where(model: str, gpu: str | None, gpus: int = 1) -> str:
 
 def setup(plan: Plan) -> str:
     """Model, machine, version and requests of the plan."""
-    started = "" if plan.deployment.entry == "serve" else f", {STARTED[plan.deployment.entry]}"
     outputs = []
     for origin in dict.fromkeys(output.origin for output in plan.outputs):
         tokens = sorted(output.tokens for output in plan.outputs if output.origin == origin)
@@ -339,8 +338,13 @@ def setup(plan: Plan) -> str:
     model, gpu = plan.model.load_name if plan.model else "Any model", plan.gpu
     place = where(model, gpu.title if gpu else None, plan.effective.parallel.gpus)
     place += " (never measured)" * any(one.code == ACCURACY for one in plan.notes)
-    known = " (newest known)" * any(one.code == "vllm_not_installed" for one in plan.notes)
-    return f"{place}, vLLM {plan.release.text}{known}{started}, {prompts}, {'; '.join(outputs)}"
+    return f"{place}, {version(plan.deployment, plan.notes)}, {prompts}, {'; '.join(outputs)}"
+
+
+def version(deployment: Deployment, notes: Sequence[Note]) -> str:
+    known = " (newest known)" * any(one.code == ASSUMED[0] for one in notes)
+    started = "" if deployment.entry == "serve" else f", {STARTED[deployment.entry]}"
+    return f"vLLM {deployment.release.text}{known}{started}"
 
 
 def facts(plan: Plan) -> Iterator[tuple[str, str, str]]:
@@ -355,11 +359,8 @@ def facts(plan: Plan) -> Iterator[tuple[str, str, str]]:
         yield "memory", f"{memory.requested_gib:.1f} GiB", parts
     # The LLM class has all requests at once.
     many = plan.requests_in_flight if plan.deployment.entry is Entry.SERVE else None
-    if (
-        many
-        and memory
-        and not (plan.request.is_open or plan.request.concurrency or is_broken(plan))
-    ):
+    is_free = not (plan.request.is_open or plan.request.concurrency or is_broken(plan))
+    if many and memory and is_free:
         yield "concurrency", f"{many:,}", "send at least this many at once"
     if (chunks := plan.chunks).prompts and chunks.size is not None:
         yield "chunked", share(chunks.share), f"of the prompts are over {chunks.size:,} tokens"
@@ -409,11 +410,12 @@ def cautions(plan: Plan) -> Iterator[str]:
     if plan.tried and (sent := plan.tried[0].requests) < total:
         yield f"the table shows a sample: {sent:,} of {total:,} requests"
     shown = ASSUMED[: 1 + all(o.origin != "task" for o in plan.outputs)]  # `setup` says these
-    yield from phrases([one for one in plan.notes if one.code not in (*shown, ACCURACY)])
+    yield from phrases(plan.notes, *shown, ACCURACY)
 
 
-def phrases(notes: Sequence[Note]) -> list[str]:
-    """A sentence for each note; one for all assumptions."""
+def phrases(notes: Sequence[Note], *left_out: str) -> list[str]:
+    """A sentence for each note but those; one for all assumptions."""
+    notes = [one for one in notes if one.code not in left_out]
     assumed = ", ".join(sentence(one) for one in notes if one.code in ASSUMED)
     others = [sentence(one) for one in notes if one.code not in ASSUMED]
     return [f"assuming {assumed}", *others] if assumed else others
@@ -435,7 +437,7 @@ def fits(footprint: Footprint) -> Iterator[str]:
     kib = memory.kv_cache_bytes / 1024 / memory.kv_cache_tokens if memory.kv_cache_tokens else None
     per_token = f" A token takes {kib:,.4g} KiB of KV cache on each GPU." if kib else ""
     yield (
-        f"Predicted for vLLM {footprint.deployment.release.text} ({footprint.deployment.entry}): "
+        f"Predicted for {version(footprint.deployment, footprint.notes)}: "
         f"{number(settings.max_num_batched_tokens)} tokens per step, at most "
         f"{plural(settings.max_num_seqs or 0, 'request')} at once.{per_token}"
     )

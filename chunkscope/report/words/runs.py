@@ -72,9 +72,8 @@ def sent_when(arrivals: str, concurrency: int | None) -> str:
     """
     words = SENT.get(arrivals, arrivals)
     words = f"arriving at {words}" if words[:1].isdigit() else words
-    if concurrency is None:
-        return words
-    return f"{words}, at most {concurrency:,} at once".removeprefix("all at once, ")
+    most = f", at most {concurrency:,} at once" if concurrency else ""
+    return f"{words}{most}".removeprefix("all at once, ")
 
 
 def simulated_answer(simulation: Simulation) -> str:
@@ -245,7 +244,7 @@ def measured_on(v: Verification) -> str:
 
 def circumstances(v: Verification) -> tuple[str, ...]:
     work, vllm = v.workload, v.machine.vllm if v.machine else None
-    dummy = "random weights (answers mean nothing)" if v.model.dummy else ""
+    dummy = "random weights" if v.model.dummy else ""
     sent = f"greedy sampling, {sent_when(work.arrivals, work.concurrency)}"
     repeats = f"median of {plural(v.repeats, 'repeat')}" if v.repeats > 1 else ""
     requests, engine = plural(len(work.requests), "request"), f"vLLM {vllm}" if vllm else ""
@@ -285,7 +284,7 @@ def measured_elsewhere(plan: Plan, v: Verification) -> Iterator[str]:
     names = (model.load_name, model.name) if model and v.measured is EngineKind.VLLM else ()
     if names and v.model.name not in names:
         yield f"planned for {names[0]}, this is {v.model.name}: it may count other lengths"
-    planned, here = plan.release.text, machine.vllm if machine else None
+    planned, here = plan.deployment.release.text, machine.vllm if machine else None
     if here and planned.split(".")[:2] != here.split(".")[:2]:
         yield f"planned for vLLM {planned}, this is {here}: recommend again with --vllm-version"
     if machine and machine.gpu and plan.gpu and plan.gpu.title != machine.gpu:
