@@ -95,13 +95,13 @@ def _text(data: bytes) -> str:
 
 MOST_DOCUMENT_BYTES = 1 << 30  # it needs several times as much memory
 _CHAT_KEYS = frozenset({"messages", "conversations", "conversation", "chat", "dialogue"})
-_SAID = {"content", "value", "text", "parts", "tool_calls", "arguments", "output"}
+_SAID = {"content", "value", "text", "parts", "tool_calls", "arguments", "output", "summary"}
 _ASKS = _CHAT_KEYS | {"prompt", "question", "query", "instruction", "problem"}
 # Who speaks in a chat, by ShareGPT's names and by those that chat templates know.
 ROLES = dict.fromkeys(("gpt", "chatgpt", "bing", "bard", "bot", "model", "ai"), "assistant")
 ROLES |= {r: r for r in ("system", "developer", "user", "assistant", "tool", "function", "ipython")}
 ROLES |= dict.fromkeys(("function_response", "function_call_output", "observation"), "tool")
-ROLES |= {"human": "user", "function_call": "assistant"}
+ROLES |= {"human": "user", "function_call": "assistant", "reasoning": "assistant"}
 
 
 def json_rows(
