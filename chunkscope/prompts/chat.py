@@ -204,7 +204,7 @@ def _part(part: Any, number: int) -> dict[str, Any] | None:
         return {"type": _MEDIA_PARTS[kind]}
     if not isinstance(kind, str) or kind not in _TEXT_PARTS:
         raise DataError("unknown_part", message=number, type=shorten(kind))
-    text = part.get(kind if kind in ("refusal", "thinking") else "text")
+    text = part.get(kind if kind in ("refusal", "thinking") else "text", part.get("content"))
     if text is not None and not isinstance(text, str):
         raise wrong_type(text, "content[].text", "text", message=number)
     return None if text is None else {"type": "text", "text": text}

@@ -144,6 +144,12 @@ def test_what_an_assistant_thinks_says_and_calls_is_one_message() -> None:
         messages(USER, {"type": "reasoning", "summary": [], "encrypted_content": "gA"})
 
 
+def test_a_text_of_opentelemetry_is_called_content() -> None:
+    parts = [{"type": "text", "content": "hi"}, {"type": "text", "text": None}]
+    (message,) = messages({"role": "user", "parts": parts})
+    assert message["content"] == [said("hi")]
+
+
 def test_thinking_without_a_signature_is_text_and_files_of_gemini_are_not() -> None:
     thought = {"type": "thinking", "thinking": "Hm."}
     (message,) = messages({"role": "assistant", "content": [thought, said("Yes.")]})
