@@ -121,38 +121,38 @@ def _openai_form(value: list[Any]) -> list[tuple[int, Message]]:
             message = {"role": "tool", "content": message.get("output"), "tool_call_id": call}
         elif kind == "reasoning" and "role" not in message:
             if message.get("encrypted_content"):
-                raise DataError("unknown_part", message=number, type="encrypted_content")
+                raise DataError("unknown_part", message=number, type=shorten("encrypted_content"))
             texts = (FieldPath((name, 0, "text")).find(message) for name in ("content", "summary"))
             message = {"role": "assistant", "reasoning": next(filter(None, texts), "")}
-        last, name = messages[-1][1] if messages else {}, _ITEMS.get(kind, "")
+        name = _ITEMS.get(kind, "")
+        last = messages[-1][1] if name and messages else {}
         before, is_said = last.get(name), message.get("role") == last.get("role") == "assistant"
-        is_list = name == "tool_calls" and isinstance(before, list)
-        if name and is_said and (before is None or is_list):
-            last[name] = [*(before or ()), *message[name]] if is_list else message.get(name)
+        if is_said and (before is None or (name == "tool_calls" and isinstance(before, list))):
+            more = [*before, *message[name]] if before else message.get(name)
+            messages[-1] = (number, last | {name: more})
+        elif isinstance(message.get("content"), list):
+            messages += [(number, one) for one in _without_blocks(message)]
         else:
-            messages += [(number, {**one}) for one in _without_blocks(message)]
+            messages.append((number, message))
     return messages
 
 
 def _without_blocks(message: Message) -> list[Message]:
     """Results of tools come before what the user says; calls and thoughts stand by themselves."""
-    parts = message.get("content")
+    parts = message["content"]
     blocks = _of_type(parts, *_BLOCKS)
     if all(block["type"] == "thinking" and "signature" not in block for block in blocks):
         return [message]
-    results = [
-        {**block, "role": "tool", "tool_call_id": block.get("tool_use_id")}
-        for block in _of_type(parts, "tool_result")
-    ]
+    got = _of_type(parts, "tool_result")
+    results = [{**b, "role": "tool", "tool_call_id": b.get("tool_use_id")} for b in got]
     calls = [tool_call(*map(b.get, ("id", "name", "input"))) for b in _of_type(parts, "tool_use")]
-    message = {**message, "content": [part for part in parts or () if part not in blocks]}
+    message = {**message, "content": [part for part in parts if part not in blocks]}
     message["tool_calls"] = message.get("tool_calls") or calls
     message["reasoning"] = "".join(str(b.get("thinking", b.get("reasoning", ""))) for b in blocks)
     return results if results and not message["content"] else [*results, message]
 
 
-def _of_type(parts: Any, *kinds: str) -> list[dict[str, Any]]:
-    parts = parts if isinstance(parts, list) else []
+def _of_type(parts: list[Any], *kinds: str) -> list[dict[str, Any]]:
     return [part for part in parts if isinstance(part, dict) and part.get("type") in kinds]
 
 

@@ -140,6 +140,9 @@ def test_what_an_assistant_thinks_says_and_calls_is_one_message() -> None:
     assert (string_content(chat)[4]["content"], chat[4]["reasoning"]) == ("Yes.", "So.")
     twice = [{"role": "assistant", "content": text} for text in "ab"]
     assert messages(*twice) == twice
+    items = [{"type": "message", **twice[0]}, ITEMS[2], ITEMS[3]]
+    for _ in range(2):  # what is read is not changed
+        assert len(messages(*items)[0]["tool_calls"]) == 2
     with pytest.raises(DataError, match="message 2"):
         messages(USER, {"type": "reasoning", "summary": [], "encrypted_content": "gA"})
 
