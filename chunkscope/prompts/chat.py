@@ -17,7 +17,7 @@ from typing import Any
 from chunkscope.errors import UsageError
 from chunkscope.prompts.paths import FieldPath, all_unicode, json_in, json_type, shorten, wrong_type
 from chunkscope.sources.base import DataError
-from chunkscope.sources.json_rows import ROLES
+from chunkscope.sources.json_rows import role_of
 
 Message = dict[str, Any]
 
@@ -107,8 +107,7 @@ def plain_conversations(values: Sequence[Any], rows: Sequence[Any]) -> list[Conv
 
 
 def _openai_form(value: list[Any]) -> list[tuple[int, Message]]:
-    """The messages with their numbers: those that vLLM's server makes of the items of /v1/responses
-    and of Anthropic's blocks."""
+    """Numbered messages, as vLLM's server makes them of OpenAI's items and Anthropic's blocks."""
     messages: list[tuple[int, Message]] = []
     for number, message in enumerate(value, start=1):
         if not isinstance(message, dict):
@@ -157,10 +156,9 @@ def _of_type(parts: list[Any], *kinds: str) -> list[dict[str, Any]]:
 
 
 def _message(message: Message, number: int, vllm: Release) -> Message:
-    name = message.get("role", message.get("from", message.get("type")))
-    is_item = name == message.get("type") and "content" not in message
-    role = ROLES.get(name.lower()) if isinstance(name, str) and not is_item else None
-    if role is None:
+    role, name = role_of(message), message.get("role", message.get("from", message.get("type")))
+    is_item = name is not None and name == message.get("type") and "content" not in message
+    if role is None or is_item:
         raise DataError("unknown_role", message=number, role=str(name)[:40])
     role = "tool" if role == "function" and "role" not in message else role
     key = next((name for name in _CONTENTS if message.get(name) is not None), "content")

@@ -242,7 +242,6 @@ _PROMPT_WORDS = {*_QUESTIONS, "task", "intent", "statement", "input", "user", "q
 # A part of the name of what is sent with a question, however short.
 _GIVEN = {"context", "contexts", "passage", "history", "body", "sentence", "pre", "post", "suffix"}
 _GIVEN |= {"rule", "rules", "requirements", "interface", "starter_code", "cropped_code"}
-# What a request holds beside its text: pictures and the like, and classes of tools by their names.
 _MEDIA = r"(?i)(question_)?(image|img|audio|video)s?(_?(\d+|path|url|file))?|involved_classes"
 _DOCKER = re.compile(r"[\w.-]+(:\d+)?(/[\w.-]+)*(:[\w.-]+|@sha256:\w+)")  # an image of a machine
 _RUNS = {"traj", "trajectory", "trajectories", "messages", "chat"}  # whatever stands beside them

@@ -186,12 +186,12 @@ def rows_of(value: Any, under: str | None = None) -> tuple[str | None, list[Any]
 def begins_a_chat(rows: Any) -> bool:
     """Whether they are the messages of one chat: {role, content}, {from, value} or LangChain's."""
     start = rows[:3] if isinstance(rows, list) else []
-    return _are(dict, start) and all(
-        len(row) > 1
-        and str(row.get("role", row.get("from", row.get("type")))).lower() in ROLES
-        and not _SAID.isdisjoint(row)
-        for row in start
-    )
+    return _are(dict, start) and all(role_of(m) and not _SAID.isdisjoint(m) for m in start)
+
+
+def role_of(message: dict[str, Any]) -> str | None:
+    names = filter(None, map(message.get, ("role", "from", "type")))  # Gemini's user may have none
+    return ROLES.get(str(next(names, "user" if [*message] == ["parts"] else None)).lower())
 
 
 def _are(kind: type, rows: Any) -> bool:

@@ -220,6 +220,7 @@ SQUAD = "paragraphs.context + paragraphs.qas.question, each of paragraphs, parag
         ),
         ({"input": [*CHAT, {"type": "reasoning", "summary": []}]}, "chat", "input (chat)"),
         ({"request": {"contents": GEMINI}}, "chat", "request.contents (chat)"),
+        ({"contents": [{"parts": [{"text": "Why?"}]}]}, "chat", "contents (chat)"),
         ({"input": [*CHAT, CALL, RESULT]}, "chat", "input (chat)"),
         ({"prompt": str(CHAT * 2).replace("}, {", "}\n {")}, "chat", "prompt (chat)"),
         ({"prompt": str([CHAT[0] | {(1,): 2}])}, "text", "prompt"),
