@@ -15,9 +15,9 @@ from itertools import chain
 from typing import Any
 
 from chunkscope.errors import UsageError
-from chunkscope.prompts.paths import all_unicode, json_in, json_type, shorten, wrong_type
+from chunkscope.prompts.paths import FieldPath, all_unicode, json_in, json_type, shorten, wrong_type
 from chunkscope.sources.base import DataError
-from chunkscope.sources.json_rows import ROLES
+from chunkscope.sources.json_rows import role_of
 
 Message = dict[str, Any]
 
@@ -42,7 +42,11 @@ _MEDIA_PARTS = {
     **dict.fromkeys(("image_url", "input_image", "image", "image_pil", "image_embeds"), "image"),
     **dict.fromkeys(("input_audio", "audio_url", "audio_embeds", "audio"), "audio"),
     **dict.fromkeys(("video_url", "video"), "video"),
+    **dict.fromkeys(("inlineData", "inline_data", "fileData", "file_data"), "image"),  # Gemini's
 }
+# Items of /v1/responses that are parts of an assistant's message, and Anthropic's blocks.
+_ITEMS = {"reasoning": "reasoning", "message": "content", "function_call": "tool_calls"}
+_BLOCKS = ("tool_use", "tool_result", "thinking", "redacted_thinking", "reasoning")
 _CONTENTS = ("content", "value", "text", "parts", "system_prompt")  # where a message has its text
 # Under these names rows have their tools; the function-calling leaderboard says `function`.
 TOOL_FIELDS = ("tools", "functions", "function", "available_tools")
@@ -78,12 +82,14 @@ def conversation(value: Any, row: Mapping[str, Any], vllm: Release = NEWEST) -> 
         value = [{"role": ("user", "assistant")[n % 2], "content": t} for n, t in enumerate(value)]
     if chats := plain_conversations([value], [row]):
         return chats[0]
-    messages = [_message(message, number, vllm) for number, message in enumerate(value, start=1)]
+    messages = [_message(message, number, vllm) for number, message in _openai_form(value)]
     systems = [row[name] for name in SYSTEMS if row.get(name)]
     if systems and messages[0]["role"] != "system":
         with suppress(DataError):  # it is something else
             system = systems[0] if isinstance(systems[0], dict) else {"content": systems[0]}
             messages.insert(0, _message({**system, "role": "system"}, 0, vllm))
+            if isinstance(systems[0], list):  # Anthropic's
+                messages[0]["content"] = _joined(messages[0]["content"], "")
     media = sum(_media(message["content"]) for message in messages)
     return Conversation(messages, _tools(row, vllm), _template_kwargs(row), media)
 
@@ -100,24 +106,62 @@ def plain_conversations(values: Sequence[Any], rows: Sequence[Any]) -> list[Conv
     return []
 
 
-def _message(message: Any, number: int, vllm: Release) -> Message:
-    if not isinstance(message, dict):
-        raise DataError("wrong_message", message=number, found=json_type(message))
-    kind, call = message.get("type"), message.get("call_id")  # items of /v1/responses
-    if kind == "function_call" and call:
-        called = tool_call(call, message.get("name"), message.get("arguments"))
-        message = {"role": "assistant", "tool_calls": [called]}
-    elif kind == "function_call_output" and call:
-        message = {"role": "tool", "content": message.get("output"), "tool_call_id": call}
-    share_gpt = "role" not in message and "from" in message
-    name = message.get("role", message.get("from", message.get("type")))
-    is_item = name == message.get("type") and "content" not in message
-    role = ROLES.get(name.lower()) if isinstance(name, str) and not is_item else None
-    if role is None:
+def _openai_form(value: list[Any]) -> list[tuple[int, Message]]:
+    """Numbered messages, as vLLM's server makes them of OpenAI's items and Anthropic's blocks."""
+    messages: list[tuple[int, Message]] = []
+    for number, message in enumerate(value, start=1):
+        if not isinstance(message, dict):
+            raise DataError("wrong_message", message=number, found=json_type(message))
+        kind, call = str(message.get("type")), message.get("call_id")
+        if kind == "function_call" and call:
+            called = tool_call(call, message.get("name"), message.get("arguments"))
+            message = {"role": "assistant", "tool_calls": [called]}
+        elif kind == "function_call_output" and call:
+            message = {"role": "tool", "content": message.get("output"), "tool_call_id": call}
+        elif kind == "reasoning" and "role" not in message:
+            if message.get("encrypted_content"):
+                raise DataError("unknown_part", message=number, type=shorten("encrypted_content"))
+            texts = (FieldPath((name, 0, "text")).find(message) for name in ("content", "summary"))
+            message = {"role": "assistant", "reasoning": next(filter(None, texts), "")}
+        name = _ITEMS.get(kind, "")
+        last = messages[-1][1] if name and messages else {}
+        before, is_said = last.get(name), message.get("role") == last.get("role") == "assistant"
+        if is_said and (before is None or (name == "tool_calls" and isinstance(before, list))):
+            more = [*before, *message[name]] if before else message.get(name)
+            messages[-1] = (number, last | {name: more})
+        elif isinstance(message.get("content"), list):
+            messages += [(number, one) for one in _without_blocks(message)]
+        else:
+            messages.append((number, message))
+    return messages
+
+
+def _without_blocks(message: Message) -> list[Message]:
+    """Results of tools come before what the user says; calls and thoughts stand by themselves."""
+    parts = message["content"]
+    blocks = _of_type(parts, *_BLOCKS)
+    if all(block["type"] == "thinking" and "signature" not in block for block in blocks):
+        return [message]
+    got = _of_type(parts, "tool_result")
+    results = [{**b, "role": "tool", "tool_call_id": b.get("tool_use_id")} for b in got]
+    calls = [tool_call(*map(b.get, ("id", "name", "input"))) for b in _of_type(parts, "tool_use")]
+    message = {**message, "content": [part for part in parts if part not in blocks]}
+    message["tool_calls"] = message.get("tool_calls") or calls
+    message["reasoning"] = "".join(str(b.get("thinking", b.get("reasoning", ""))) for b in blocks)
+    return results if results and not message["content"] else [*results, message]
+
+
+def _of_type(parts: list[Any], *kinds: str) -> list[dict[str, Any]]:
+    return [part for part in parts if isinstance(part, dict) and part.get("type") in kinds]
+
+
+def _message(message: Message, number: int, vllm: Release) -> Message:
+    role, name = role_of(message), message.get("role", message.get("from", message.get("type")))
+    is_item = name is not None and name == message.get("type") and "content" not in message
+    if role is None or is_item:
         raise DataError("unknown_role", message=number, role=str(name)[:40])
-    role = "tool" if share_gpt and role == "function" else role
-    present = (name for name in _CONTENTS if message.get(name) is not None)
-    key = "value" if share_gpt else next(present, "content")
+    role = "tool" if role == "function" and "role" not in message else role
+    key = next((name for name in _CONTENTS if message.get(name) is not None), "content")
     content = message.get(key)
     if content is not None and not isinstance(content, str | list):
         raise wrong_type(content, key, "text", message=number)
@@ -153,27 +197,27 @@ def _part(part: Any, number: int) -> dict[str, Any] | None:
         return {"type": "text", "text": part}
     if not isinstance(part, dict):
         raise wrong_type(part, "content[]", "object", message=number)
-    kind = part.get("type") or next((k for k in (*_MEDIA_PARTS, "text") if k in part), None)
+    kind = part.get("type") or next((k for k in (*_MEDIA_PARTS, "text", *part) if k in part), None)
     if isinstance(kind, str) and kind in _MEDIA_PARTS:
         return {"type": _MEDIA_PARTS[kind]}
     if not isinstance(kind, str) or kind not in _TEXT_PARTS:
         raise DataError("unknown_part", message=number, type=shorten(kind))
-    text = part.get(kind if kind in ("refusal", "thinking") else "text")
+    text = part.get(kind if kind in ("refusal", "thinking") else "text", part.get("content"))
     if text is not None and not isinstance(text, str):
         raise wrong_type(text, "content[].text", "text", message=number)
     return None if text is None else {"type": "text", "text": text}
 
 
 def tool_call(call_id: Any, name: Any, arguments: Any) -> dict[str, Any]:
-    function = {"name": name, "arguments": arguments}
-    return {"id": call_id, "type": "function", "function": function}
+    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
 def _tool_call(call: Any, number: int, vllm: Release) -> dict[str, Any]:
     """Templates want arguments as an object: vLLM reads text as JSON, and takes nothing for an
     empty object."""
-    if isinstance(call, dict) and "function" not in call and "name" in call:  # tau2's, LangChain's
-        call = tool_call(call.get("id"), call["name"], call.get("arguments", call.get("args")))
+    name = call.get("function", call.get("name")) if isinstance(call, dict) else None
+    if isinstance(name, str):  # tau2's, LangChain's, Inspect's
+        call = tool_call(call.get("id"), name, call.get("arguments", call.get("args")))
     function = call.get("function") if isinstance(call, dict) else None
     if not isinstance(function, dict):
         raise wrong_type(function, "tool_calls[].function", "object", message=number)
@@ -204,8 +248,7 @@ def _tools(row: Mapping[str, Any], vllm: Release) -> list[dict[str, Any]] | None
             tools = [tools]
         if not isinstance(tools, list):
             raise wrong_type(tools, name, "list")
-        forms = {"functions": lambda tool: {"function": tool}, "function": _documented_tool}
-        form = forms.get(name, json_in)  # of When2Call each is JSON in a text
+        form = _documented_tool if name == "function" else json_in  # When2Call's are texts
         return [_tool(form(tool), vllm) for tool in tools]
     return None
 
@@ -224,7 +267,8 @@ def _tool(tool: Any, vllm: Release) -> dict[str, Any]:
     if not isinstance(tool, dict):
         raise wrong_type(tool, "tools[]", "object")
     if "function" not in tool and "name" in tool:
-        tool = {"function": {key: value for key, value in tool.items() if key != "type"}}
+        names = {"input_schema": "parameters", "inputSchema": "parameters"}  # Anthropic's, MCP's
+        tool = {"function": {names.get(k, k): v for k, v in tool.items() if k != "type"}}
     function, extra = tool.get("function"), {k: v for k, v in tool.items() if k != "function"}
     if not isinstance(function, dict) or not isinstance(function.get("name"), str):
         raise DataError("unnamed_tool")
@@ -309,10 +353,10 @@ def _media(content: str | list[dict[str, Any]]) -> int:
     return sum(part["type"] != "text" for part in content) if isinstance(content, list) else 0
 
 
-def _joined(content: str | list[dict[str, Any]]) -> str:
+def _joined(content: str | list[dict[str, Any]], joiner: str = "\n") -> str:
     if isinstance(content, str):
         return content
-    return "\n".join(part["text"] for part in content if part["type"] == "text")
+    return joiner.join(part["text"] for part in content if part["type"] == "text")
 
 
 def string_content(messages: list[Message]) -> list[Message]:

@@ -146,7 +146,7 @@ def select(head: Sequence[Any], options: SelectOptions, *, prefix: str = "") -> 
     notes += [note("answers_counted")] if answered * 2 > len(head) else []
     turns = FieldPath((*selection.paths[0].steps[:-1], "role")) if is_text else RECORD
     notes += [note("turns_counted")] if "assistant" in map(turns.find, head) else []
-    for path in (FieldPath((key,)) for key in keys_of(head) if _MEDIA.fullmatch(key)):
+    for path in (FieldPath((key,)) for key in keys_of(head) if re.fullmatch(_MEDIA, key)):
         values = [str(value) for value in map(path.find, head) if value]
         if not all(map(_DOCKER.fullmatch, values)):
             notes.append(note("not_counted", field=path.text))
@@ -238,11 +238,11 @@ _FEWEST_BREAKS = 9  # between lines, of a text without empty ones: each may be a
 _TEXT_KEYS = ("text", "stem", "content", "question", "prompt", "value", "body")
 _QUESTIONS = {"question", "query", "prompt", "instruction", "problem"}
 # A part of a longer name that says as much: `question_content`, `user_input`.
-_PROMPT_WORDS = {*_QUESTIONS, "task", "intent", "statement", "input", "user"}
+_PROMPT_WORDS = {*_QUESTIONS, "task", "intent", "statement", "input", "user", "qa"}
 # A part of the name of what is sent with a question, however short.
 _GIVEN = {"context", "contexts", "passage", "history", "body", "sentence", "pre", "post", "suffix"}
 _GIVEN |= {"rule", "rules", "requirements", "interface", "starter_code", "cropped_code"}
-_MEDIA = re.compile(r"(question_)?(image|img|audio|video)s?(_?(\d+|path|url|file))?", re.I)
+_MEDIA = r"(?i)(question_)?(image|img|audio|video)s?(_?(\d+|path|url|file))?|involved_classes"
 _DOCKER = re.compile(r"[\w.-]+(:\d+)?(/[\w.-]+)*(:[\w.-]+|@sha256:\w+)")  # an image of a machine
 _RUNS = {"traj", "trajectory", "trajectories", "messages", "chat"}  # whatever stands beside them
 # Parts of names of fields that hold what the model should say, or that no prompt is made of.
@@ -265,7 +265,7 @@ _MOMENT_OR_PLACE = re.compile(r"\d{4}-\d\d-\d\d[ T][\d:.+Z-]+|\w+://\S+")
 def _name_parts(name: str) -> list[str]:
     """`"longAnswer_text"` -> `["long", "answer", "text"]`."""
     spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", name)
-    return re.findall(r"(?:starter|cropped)_code|[a-z]+\d*", spaced.lower())
+    return re.findall(r"(?:starter|cropped)_code|responses_create|[a-z]+\d*", spaced.lower())
 
 
 @lru_cache(4096)
@@ -339,19 +339,20 @@ def _below(steps: Steps, value: Any, levels: int = 4) -> Iterator[tuple[Steps, A
     """The leaves of a value, and whether they are conversations. A list is opened where its first
     elements are of one kind; of a list of conversations it is the first."""
     is_cell = isinstance(value, str) and value[:2] in ("[{", '["', "['", '{"', "{'")  # a table's
-    parsed = json_in(value) if is_cell and (value[0] == "[" or "role" in value) else value
+    is_opened = is_cell and (value[0] == "[" or "role" in value or steps == ("inputs",))
+    parsed = json_in(value) if is_opened else value
     elements = parsed[:_MOST_ELEMENTS] if isinstance(parsed, list) else []
     elements = [parsed] if is_cell and begins_a_chat([parsed]) else elements  # Multi-IF's
     kinds = {type(element) for element in elements[:3]}
-    is_talk = kinds == {str} and steps[-1:] == ("conversations",)  # LIMA's: texts in turns
+    is_talk = kinds == {str} and steps[-1:] in (("conversations",), ("data",))  # texts in turns
     if is_talk or (kinds == {dict} and begins_a_chat(elements)):
         yield steps, value, True
     elif kinds == {list} and begins_a_chat(elements[0]):
         yield (*steps, 0), elements[0], True
     elif levels and isinstance(parsed, dict) and parsed:
         inside = [x for key in parsed for x in _below((*steps, key), parsed[key], levels - 1)]
-        is_text = is_cell and not any(is_chat for _, _, is_chat in inside)  # else a request
-        yield from [(steps, value, False)] if is_text else inside
+        asks = any(is_chat or path[-1] in _QUESTIONS for path, _, is_chat in inside)
+        yield from inside if asks or not is_cell else [(steps, value, False)]  # asks: a request
     elif (levels and kinds in ({dict}, {list}) and not is_cell) or kinds == {str}:
         for element in elements:
             yield from _below((*steps, ...), element, levels - (kinds == {list}))
@@ -495,10 +496,11 @@ class _Guess:
         inner = (self.leaves.get((key, name)) for key in keys for name in TEXT_FIELDS)
         yield from map(self._text, filter(None, inner))
         # A length beside a text prompt says little of another tokenizer: then the text is counted.
-        for above in sorted(dict.fromkeys(s[:-1] for s in self.leaves if ... not in s), key=len):
-            objects = [as_dict(FieldPath(above).find(record)) for record in self.head]
+        above = dict.fromkeys(s[:n] for s in self.leaves for n in range(len(s)) if ... not in s)
+        for place in sorted(above, key=len):
+            objects = [as_dict(FieldPath(place).find(record)) for record in self.head]
             if trace := trace_columns(objects):
-                yield sum(trace.prompt in r for r in objects), lengths_of(trace, self.head, above)
+                yield sum(trace.prompt in r for r in objects), lengths_of(trace, self.head, place)
         # The longest column of a table without a header, whose columns readers call column0...
         if self.keys and all(re.fullmatch(r"column\d+", key) for key in self.keys):
             column = max(self.leaves.values(), key=lambda leaf: leaf.chars)

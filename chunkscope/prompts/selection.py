@@ -163,10 +163,10 @@ _PAIRS = {
     "inputtokencount": "outputtokencount",
     "prompttokencount": "candidatestokencount",  # Gemini's
     "tokensprompt": "tokenscompletion",
-    "numberinputtokens": "numberoutputtokens",
     "promptlen": "outputlen",
     "prompttokenids": "outputtokenids",
     "inputids": "outputids",
+    "inputsequencelength": "outputsequencelength",  # aiperf's: objects with a value and a unit
     "inputlens": "outputlens",  # lists, in the results of `vllm bench`
 }
 _BLOCKS = "hashids"  # Mooncake's: numbers that stand for blocks of a prompt's tokens
@@ -202,6 +202,7 @@ def trace_columns(head: Sequence[Any]) -> TraceColumns | None:
 def _number(value: Any, name: str) -> float | None:
     if name.endswith(("ids", "lens")) and are_blocks(ids := json_in(value)):
         return len(ids)  # the tokens themselves, or the requests
+    value = as_dict(value).get("value", value)
     with suppress(ValueError):
         value = float(value) if isinstance(value, str) else value
     return value if isinstance(value, int | float) and not isinstance(value, bool) else None

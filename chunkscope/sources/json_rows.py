@@ -95,13 +95,13 @@ def _text(data: bytes) -> str:
 
 MOST_DOCUMENT_BYTES = 1 << 30  # it needs several times as much memory
 _CHAT_KEYS = frozenset({"messages", "conversations", "conversation", "chat", "dialogue"})
-_SAID = {"content", "value", "text", "parts", "tool_calls", "arguments", "output"}
+_SAID = {"content", "value", "text", "parts", "tool_calls", "arguments", "output", "summary"}
 _ASKS = _CHAT_KEYS | {"prompt", "question", "query", "instruction", "problem"}
 # Who speaks in a chat, by ShareGPT's names and by those that chat templates know.
 ROLES = dict.fromkeys(("gpt", "chatgpt", "bing", "bard", "bot", "model", "ai"), "assistant")
 ROLES |= {r: r for r in ("system", "developer", "user", "assistant", "tool", "function", "ipython")}
 ROLES |= dict.fromkeys(("function_response", "function_call_output", "observation"), "tool")
-ROLES |= {"human": "user", "function_call": "assistant"}
+ROLES |= {"human": "user", "function_call": "assistant", "reasoning": "assistant"}
 
 
 def json_rows(
@@ -186,12 +186,12 @@ def rows_of(value: Any, under: str | None = None) -> tuple[str | None, list[Any]
 def begins_a_chat(rows: Any) -> bool:
     """Whether they are the messages of one chat: {role, content}, {from, value} or LangChain's."""
     start = rows[:3] if isinstance(rows, list) else []
-    return _are(dict, start) and all(
-        len(row) > 1
-        and str(row.get("role", row.get("from", row.get("type")))).lower() in ROLES
-        and not _SAID.isdisjoint(row)
-        for row in start
-    )
+    return _are(dict, start) and all(role_of(m) and not _SAID.isdisjoint(m) for m in start)
+
+
+def role_of(message: dict[str, Any]) -> str | None:
+    names = filter(None, map(message.get, ("role", "from", "type")))  # Gemini's user may have none
+    return ROLES.get(str(next(names, "user" if [*message] == ["parts"] else None)).lower())
 
 
 def _are(kind: type, rows: Any) -> bool:

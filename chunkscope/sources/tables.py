@@ -174,13 +174,13 @@ def _is_header(rows: list[list[str]]) -> bool:
     if not rows:
         return False
     cells, below = [cell.strip() for cell in rows[0]], rows[1:]
-    names = cells[1:] if len(cells) > 1 and not cells[0] else cells  # pandas' index has no name
+    names = [cell for cell in cells if cell]  # pandas' index has no name
     is_known = any(cell.lower() in _KNOWN_NAMES for cell in names)
     words = 6 if is_known else 4
     are_names = all(_NAME.fullmatch(cell) and len(cell.split()) <= words for cell in names)
     if is_known or not are_names:
         return are_names
-    are_distinct = bool(below) and len({*names}) == len(names)
+    are_distinct = bool(below and names) and len({*cells}) == len(cells)
     return are_distinct and not any(
         cell and any(index < len(row) and row[index].strip() == cell for row in below)
         for index, cell in enumerate(cells)

@@ -5,7 +5,13 @@ from typing import Any
 
 import pytest
 
-from chunkscope.prompts.chat import conversation, part_content, release_of, string_content
+from chunkscope.prompts.chat import (
+    Conversation,
+    conversation,
+    part_content,
+    release_of,
+    string_content,
+)
 from chunkscope.sources.base import DataError
 
 USER = {"role": "user", "content": "hi"}
@@ -59,6 +65,102 @@ def test_messages_of_other_forms_are_brought_into_openai_s() -> None:
     assert tool["function"]["name"] == "f"
     assert conversation([USER], {"available_tools": ["f"]}).tools is None
     assert messages("hi", "ho") == [USER, {"role": "assistant", "content": "ho"}]
+
+
+def said(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
+
+
+SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
+ASKED = {"role": "user", "content": "Is it warm?"}
+# Requests to /v1/messages and /v1/responses.
+CLAUDE: dict[str, Any] = {
+    "system": [said("Be brief."), said(" Be kind.")],
+    "tools": [{"name": "f", "description": "d", "input_schema": SCHEMA}],
+    "messages": [
+        ASKED,
+        {"role": "assistant", "content": [
+            {"type": "thinking", "thinking": "Which city?", "signature": "Eq"},
+            {"type": "redacted_thinking", "data": "Em"},
+            said("I look."),
+            {"type": "tool_use", "id": "1", "name": "f", "input": {"city": "Bern"}},
+            {"type": "tool_use", "id": "2", "name": "f", "input": {}}]},
+        {"role": "user", "content": [
+            {"type": "tool_result", "tool_use_id": "1", "content": [said("20"), said("C")]},
+            {"type": "tool_result", "tool_use_id": "2", "content": "none", "is_error": True},
+            said("And now?")]},
+        {"role": "assistant", "content": [
+            {"type": "thinking", "thinking": "Again.", "signature": "Eq"}, said("Yes.")]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "2"}]},
+    ],
+}  # fmt: skip
+ITEMS: list[dict[str, Any]] = [
+    ASKED,
+    {"type": "reasoning", "id": "r", "summary": [{"type": "summary_text", "text": "Hm."}]},
+    {"type": "function_call", "call_id": "1", "name": "f", "arguments": '{"city": "Bern"}'},
+    {"type": "function_call", "call_id": "2", "name": "f", "arguments": "{}"},
+    {"type": "function_call_output", "call_id": "1", "output": "20 C"},
+    {"type": "function_call_output", "call_id": "2", "output": "none"},
+    {"type": "reasoning", "id": "s", "summary": [],
+     "content": [{"type": "reasoning_text", "text": "So."}]},
+    {"type": "message", "role": "assistant", "id": "m", "status": "completed",
+     "content": [{"type": "output_text", "text": "Yes.", "annotations": []}]},
+    ASKED,
+]  # fmt: skip
+
+
+def test_calls_results_and_thoughts_are_where_vllm_puts_them() -> None:
+    """Of a request to /v1/messages: results before what the user says, thoughts not in the text."""
+    chat = conversation(CLAUDE["messages"], CLAUDE)
+    assert [(m["role"], m["content"]) for m in string_content(chat.messages)] == [
+        ("system", "Be brief. Be kind."),
+        ("user", "Is it warm?"),
+        ("assistant", "I look."),
+        ("tool", "20\nC"),
+        ("tool", "none"),
+        ("user", "And now?"),
+        ("assistant", "Yes."),
+        ("tool", ""),
+    ]
+    assert [m["reasoning"] for m in chat.messages[2::4]] == ["Which city?", "Again."]
+    calls = [call["function"]["arguments"] for call in chat.messages[2]["tool_calls"]]
+    assert calls == [{"city": "Bern"}, {}]
+    (tool,) = chat.tools or ()
+    assert tool["function"] == {"name": "f", "description": "d", "parameters": SCHEMA}
+    (mcp,) = conversation([USER], {"tools": [{"name": "f", "inputSchema": SCHEMA}]}).tools or ()
+    assert mcp["function"]["parameters"] == SCHEMA
+
+
+def test_what_an_assistant_thinks_says_and_calls_is_one_message() -> None:
+    """Of /v1/responses, where each is an item; what OpenAI encrypted is refused."""
+    chat = messages(*ITEMS)
+    roles = ["user", "assistant", "tool", "tool", "assistant", "user"]
+    assert [message["role"] for message in chat] == roles
+    assert (len(chat[1]["tool_calls"]), chat[1]["reasoning"]) == (2, "Hm.")
+    assert (string_content(chat)[4]["content"], chat[4]["reasoning"]) == ("Yes.", "So.")
+    twice = [{"role": "assistant", "content": text} for text in "ab"]
+    assert messages(*twice) == twice
+    items = [{"type": "message", **twice[0]}, ITEMS[2], ITEMS[3]]
+    for _ in range(2):  # what is read is not changed
+        assert len(messages(*items)[0]["tool_calls"]) == 2
+    with pytest.raises(DataError, match="message 2"):
+        messages(USER, {"type": "reasoning", "summary": [], "encrypted_content": "gA"})
+
+
+def test_a_text_of_opentelemetry_is_called_content() -> None:
+    parts = [{"type": "text", "content": "hi"}, {"type": "text", "text": None}]
+    (message,) = messages({"role": "user", "parts": parts})
+    assert message["content"] == [said("hi")]
+
+
+def test_thinking_without_a_signature_is_text_and_files_of_gemini_are_not() -> None:
+    thought = {"type": "thinking", "thinking": "Hm."}
+    (message,) = messages({"role": "assistant", "content": [thought, said("Yes.")]})
+    assert string_content([message])[0]["content"] == "Hm.\nYes."
+    parts = [{"text": "hi"}, {"fileData": {"fileUri": "gs://a"}}, {"inlineData": {"data": "iV"}}]
+    assert conversation([{"role": "user", "parts": parts}], {}).media == 2
+    with pytest.raises(DataError, match="functionCall"):
+        messages({"role": "user", "parts": [{"functionCall": {"name": "f"}}]})
 
 
 def test_a_tool_result_is_one_string_for_every_template() -> None:
@@ -224,7 +326,10 @@ def test_tools_and_arguments_are_what_a_real_vllm_makes_of_them(probe: Any) -> N
     ]
     tools = [{"type": "function", "function": function, "version": 2} for function in functions]
     given = ['{"a": 1}', "null", "[1]", "3", "", None, {"a": 1}, "{'a': 1}"]
-    real = probe("request_probe", {"tools": tools, "arguments": given})
+    asked = {"tools": tools, "arguments": given, "claude": CLAUDE, "items": ITEMS}
+    real = probe("request_probe", asked)
+    assert_same(conversation(CLAUDE["messages"], CLAUDE), real["claude"])
+    assert_same(conversation(ITEMS, {}), real["items"])
     made = conversation([USER], {"tools": tools}, release_of(real["version"])).tools
     assert json.dumps(made) == json.dumps(real["tools"])
     for arguments, expected in zip(given, real["arguments"], strict=True):
@@ -232,3 +337,9 @@ def test_tools_and_arguments_are_what_a_real_vllm_makes_of_them(probe: Any) -> N
             assert tool_calls(arguments, real["version"]) == expected
         except DataError:
             assert expected == "refused"
+
+
+def assert_same(chat: Conversation, by_vllm: dict[str, Any]) -> None:
+    made = conversation(by_vllm["messages"], by_vllm)
+    assert string_content(chat.messages) == string_content(made.messages)
+    assert chat.tools == made.tools

@@ -93,8 +93,13 @@ SETS: dict[str, tuple[Callable[[int], Row], str, tuple[str, ...]]] = {
     ),
     "BFCL multi turn": (
         lambda n: {"id": f"multi_turn_base_{n}", "question": [[user(n)], [user(n + 1)]],
-                   "initial_config": {"FS": {"root": {"a": {"content": LONG}}}}},
-        "question[0] (chat)", ("first_counted --each=question",),
+                   "initial_config": {"FS": {"root": {"a": {"content": LONG}}}},
+                   "involved_classes": ["FS"]},
+        "question[0] (chat)", ("first_counted --each=question", "not_counted involved_classes"),
+    ),
+    "LooGLE": (
+        lambda n: {"input": LONG, "title": "A b", "qa_pairs": str([{"Q": f"Why {n}?"}] * 2)},
+        "input", ("not_counted qa_pairs",),
     ),
     "xLAM": (
         lambda n: {"query": f"What is the area of {n}?", "tools": str([TOOL]), "answers": "[]"},
@@ -170,7 +175,8 @@ def test_the_prompt_of_a_public_set_is_found_and_what_it_lacks_is_noted(name: st
 def in_short(note: Note) -> str:
     """The code of a note, and the options or fields that it proposes."""
     values = note.values
-    return " ".join((note.code, *(values.get("use") or values.get("field") or [values["fields"]])))
+    fields = values.get("use") or values.get("field") or values["fields"]
+    return " ".join((note.code, *([fields] if isinstance(fields, str) else fields)))
 
 
 GEMINI = [{"role": "user", "parts": [{"text": "Why?"}]}]
@@ -204,7 +210,17 @@ SQUAD = "paragraphs.context + paragraphs.qas.question, each of paragraphs, parag
         ({"inputs": {"messages": LANG_CHAIN}}, "chat", "inputs.messages (chat)"),
         ({"prompt": CHAT, "question": "x"}, "chat", "prompt (chat)"),
         ({"conversations": ["Why is it so?", "By it."]}, "chat", "conversations (chat)"),
+        ({"id": "1", "data": ["Why is it so?", "By it.", "Why?"]}, "chat", "data (chat)"),
+        ({"id": "1", "inputs": '{"question": "Why is it so?"}'}, "text", "inputs.question"),
+        ({"id": "1", "inputs": '{"a": "Why is it so?"}'}, "text", "inputs"),
+        (
+            {"responses_create_params": {"input": CHAT}},
+            "chat",
+            "responses_create_params.input (chat)",
+        ),
+        ({"input": [*CHAT, {"type": "reasoning", "summary": []}]}, "chat", "input (chat)"),
         ({"request": {"contents": GEMINI}}, "chat", "request.contents (chat)"),
+        ({"contents": [{"parts": [{"text": "Why?"}]}]}, "chat", "contents (chat)"),
         ({"input": [*CHAT, CALL, RESULT]}, "chat", "input (chat)"),
         ({"prompt": str(CHAT * 2).replace("}, {", "}\n {")}, "chat", "prompt (chat)"),
         ({"prompt": str([CHAT[0] | {(1,): 2}])}, "text", "prompt"),
@@ -220,7 +236,11 @@ SQUAD = "paragraphs.context + paragraphs.qas.question, each of paragraphs, parag
         ({"u": {"promptTokenCount": 5}}, "lengths", "u.promptTokenCount (lengths)"),
         ({"id": 3, "input_token_count": 5}, "lengths", "input_token_count (lengths)"),
         ({"id": 3, "tokens_prompt": "5"}, "lengths", "tokens_prompt (lengths)"),
-        ({"number_input_tokens": 5}, "lengths", "number_input_tokens (lengths)"),
+        (
+            {"run": {"x": 1}, "metrics": {"input_sequence_length": {"value": 5, "unit": "tokens"}}},
+            "lengths",
+            "metrics.input_sequence_length (lengths)",
+        ),
         ({"a": {"b.input_tokens": 5}}, "lengths", 'a["b.input_tokens"] (lengths)'),
         ({"k\ud800": "a b"}, "text", "k?"),
         (

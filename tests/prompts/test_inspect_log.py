@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from chunkscope.prompts.chat import conversation
 from chunkscope.prompts.harness import inspect_log
 from tests.prompts.inspect_logs import (
     DEFLATE,
@@ -39,7 +40,8 @@ def test_a_real_log_gives_what_was_sent_in_that_order(shared: Path, name: str) -
     assert len(log.records) == len(truth) > 0
     for found, sent in zip(log.records, truth, strict=True):
         assert (found["id"], found["epoch"]) == (sent["doc_id"], sent["epoch"])
-        assert found["messages"] == list(map(as_sent, sent["messages"]))
+        messages = conversation([*map(as_sent, sent["messages"])], {}).messages
+        assert conversation(found["messages"], {}).messages == messages
         assert found["functions"] == sent["tools"]
         assert found["max_tokens"] == sent["gen_kwargs"].get("max_tokens")
         # The mock server that these were sent to counted words.
@@ -125,12 +127,14 @@ def test_messages_become_what_a_server_is_sent(tmp_path: Path) -> None:
         write_eval(tmp_path / "a.eval", sample(1, asked, attachments={"t": "long"}))
     ).records
     call = {"name": "calc", "arguments": {"x": "long"}}
-    assert row["messages"] == [
+    assert conversation(row["messages"], {}).messages == [
         {
+            "thinking": "hm",
             "role": "assistant",
             "content": [{"type": "text", "text": "long"}],
-            "reasoning_content": "hm",
             "tool_calls": [{"id": "c1", "type": "function", "function": call}],
+            "reasoning": "hm",
+            "reasoning_content": "hm",
         },
         {"role": "tool", "content": "Error: too slow", "tool_call_id": "c1"},
     ]

@@ -39,10 +39,6 @@ def nested(**response: Any) -> dict:
     return {"doc": doc, "metric": {"acc": 1}, "model_response": empty | response}
 
 
-def event(kind: str, data: dict, sample: str = "s.1") -> dict:
-    return {"run_id": "r", "event_id": 1, "sample_id": sample, "type": kind, "data": data}
-
-
 def result(number: int, raw: Any, provider: str, **response: Any) -> dict:
     return {"testIdx": number, "prompt": {"raw": raw, "label": "x"}, "vars": {},
             "provider": {"id": provider}, "response": response}  # fmt: skip
@@ -98,19 +94,6 @@ CASES: dict[str, tuple[Any, list[Sent], list[int], dict[str, Any]]] = {
         [LABELS | {"idx": 0}, LABELS | {"idx": 1}],
         [("likelihood", f"Q {label}", None, None) for label in "ABAB"], [], {},
     ),
-    "OpenAI Evals": (
-        [{"spec": {"eval_name": "arithmetic.dev", "completion_fns": ["m"]}},
-         event("sampling", {"prompt": CHAT, "sampled": ["4"]}),
-         event("match", {"correct": True}),
-         event("sampling", {"prompt": "Q", "sampled": "A",
-                            "usage": {"prompt_tokens": 12, "completion_tokens": 3}}, "s.2"),
-         event("cond_logp", {"prompt": "Q", "completion": " A"}, "s.2"),
-         event("sampling", {"prompt": None}, "s.3"),
-         {"final_report": {"accuracy": 1.0}}],
-        [("generate", ["2 + 2?"], None, "4"), ("generate", 12, None, 3),
-         ("likelihood", "Q", None, None)],
-        [6], {"task": "arithmetic.dev"},
-    ),
     "simple-evals": (
         {"score": 0.5, "metrics": {}, "htmls": ["<p>"] * 3, "convos": [ANSWERED, 7, ANSWERED]},
         [("generate", ["2 + 2?"], None, "4")] * 2, [2], {"documents": 2},
@@ -153,7 +136,7 @@ def test_a_log_is_read_as_the_requests_that_were_sent(tmp_path: Path, name: str)
     assert {key: getattr(log.log, key) for key in about} == about
 
 
-@pytest.mark.parametrize("key", ["labels", "spec", "convo", "final_report"])
+@pytest.mark.parametrize("key", ["labels", "convo"])
 def test_a_key_that_a_log_has_alone_makes_no_log_of_rows_with_others(tmp_path: Path, key: str):
     (tmp_path / "x.json").write_text(json.dumps([{"text": "Why so?", key: [3]}] * 3))
     assert analyze([tmp_path]).datasets[0].field == "text"

@@ -70,6 +70,8 @@ def test_every_kind_of_csv_gives_the_same_rows(data):
         pytest.param("Best Answer,Source URL\nyes,a\n", ["Best Answer", "Source URL"], id="words"),
         pytest.param("#alpha,beta\n1,2\n3,4\n", ["#alpha", "beta"], id="unknown names"),
         pytest.param(",text\n0,a\n1,b\n", ["column0", "text"], id="pandas' index"),
+        pytest.param("id,text,\n0,a,\n1,b,\n", ["id", "text", "column2"], id="an empty column"),
+        pytest.param('""\na\nb\n', ["column0"], id="no name at all"),
         pytest.param("x,x\n1,2\n", ["column0", "column1"], id="a name twice is no header"),
         pytest.param("text,text\na,b\n", ["text", "text_2"], id="unless it is known"),
         pytest.param("What is it?,3\nWho?,4\n", ["column0", "column1"], id="numbers"),

@@ -4,7 +4,10 @@ from chunkscope.prompts.harness import inspect_log, lm_eval, small
 from chunkscope.prompts.harness.log import HarnessLog
 from chunkscope.sources.reader import Format, register
 
-LOGS: tuple[type[HarnessLog], ...] = (lm_eval.LmEvalLog, *small.LOGS)
+LOGS: tuple[type[HarnessLog], ...] = (
+    *(lm_eval.LmEvalLog, small.HelmLog, small.LightevalLog, small.OpenCompassLog),
+    *(small.SimpleEvalsLog, small.EvalScopeLog, small.PromptfooLog),
+)
 
 # What `sources` cannot know of files: which belong to a harness, and how to read them.
 register(

@@ -15,7 +15,7 @@ from operator import itemgetter
 from typing import Any
 
 from chunkscope.artefacts.note import Note, note
-from chunkscope.prompts.chat import FUNCTION_KEYS, conversation, tool_call
+from chunkscope.prompts.chat import FUNCTION_KEYS, conversation
 from chunkscope.prompts.harness.log import (
     AS_SENT,
     HarnessLog,
@@ -190,21 +190,9 @@ class InspectSample:
         if not isinstance(message, dict):
             raise wrong_type(message, "input[]", "object")
         used = ("role", "content", "tool_calls", "tool_call_id", "error")
-        given = self._resolved({key: message.get(key) for key in used})
-        sent: dict[str, Any] = {key: given[key] for key in used[:2]}
-        if isinstance(content := given["content"], list):
-            thoughts = [part for part in content if as_dict(part).get("type") == "reasoning"]
-            sent["content"] = [part for part in content if part not in thoughts]
-            if thoughts:
-                sent["reasoning_content"] = "\n".join(str(t.get("reasoning")) for t in thoughts)
-        if given["role"] == "assistant" and as_list(given["tool_calls"]):
-            calls = map(as_dict, given["tool_calls"])
-            parts = [map(call.get, ("id", "function", "arguments")) for call in calls]
-            sent["tool_calls"] = [tool_call(*part) for part in parts]
-        if given["role"] == "tool":
-            sent["tool_call_id"] = given["tool_call_id"]
-            if error := as_dict(given["error"]):
-                sent["content"] = f"Error: {error.get('message')}"
+        sent: dict[str, Any] = self._resolved({key: message.get(key) for key in used})
+        if sent["role"] == "tool" and (error := as_dict(sent["error"])):
+            sent["content"] = f"Error: {error.get('message')}"
         return sent
 
     def _resolved(self, value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The logs of seven harnesses, each a form to recognise and a mapping to requests."""
+"""The logs of six harnesses, each a form to recognise and a mapping to requests."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
@@ -115,38 +115,6 @@ def _compass_prompt(value: Any) -> str | Conversation:
     return conversation(messages, {})
 
 
-class OpenAiEvalsLog(HarnessLog):
-    """A line per event; the first has the `spec`, the last the `final_report`."""
-
-    harness = "OpenAI Evals"
-    keys = ({"run_id", "event_id", "sample_id", "type", "data"}, {"spec"}, {"final_report"})
-
-    def __init__(self, head: Sequence[Any], reader: RecordReader) -> None:
-        super().__init__(head, reader)
-        spec = next((as_dict(record["spec"]) for record in head if "spec" in as_dict(record)), {})
-        self.task = as_text(spec.get("eval_name")) or as_text(spec.get("base_eval"))
-
-    def requests(self, row: Any) -> Iterator[SentRequest]:
-        event = as_dict(row)
-        data, kind = as_dict(event.get("data")), event.get("type")
-        if kind not in ("sampling", "cond_logp"):
-            return
-        self.add_document(event.get("sample_id"))
-        prompt = as_prompt(data.get("prompt"))
-        if kind == "cond_logp":
-            yield SentRequest(
-                prompt=prompt,
-                continuation=as_text(data.get("completion")) or "",
-                kind="likelihood",
-                special_tokens=True,
-            )
-            return
-        usage, sampled = as_dict(data.get("usage")), data.get("sampled")
-        answer = single(sampled if isinstance(sampled, list) else [sampled])
-        tokens = usage.get("prompt_tokens"), usage.get("completion_tokens")
-        yield _measured(prompt, *tokens, answer, special_tokens=True)
-
-
 class SimpleEvalsLog(HarnessLog):
     """`convos`, each a conversation that ends in its answer."""
 
@@ -243,9 +211,3 @@ def _id_lists(value: Any) -> list[list[Any]]:
     """Lists of ids; a single one may stand by itself."""
     lists = [ids for ids in as_list(value) if isinstance(ids, list)]
     return lists if lists or not as_list(value) else [value]
-
-
-LOGS: tuple[type[HarnessLog], ...] = (
-    *(HelmLog, LightevalLog, OpenCompassLog, OpenAiEvalsLog, SimpleEvalsLog, EvalScopeLog),
-    PromptfooLog,
-)

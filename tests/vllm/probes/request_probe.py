@@ -25,6 +25,23 @@ def arguments(given):
     return call["function"]["arguments"]
 
 
+def claude(request):
+    from vllm.entrypoints.anthropic.protocol import AnthropicMessagesRequest
+    from vllm.entrypoints.anthropic.serving import AnthropicServingMessages
+
+    given = AnthropicMessagesRequest(model="m", max_tokens=1, **request)
+    made = AnthropicServingMessages._convert_anthropic_to_openai_request(given)
+    return {"messages": made.messages, "tools": [tool.model_dump() for tool in made.tools]}
+
+
+def messages(items):
+    from vllm.entrypoints.openai.responses.protocol import ResponsesRequest
+    from vllm.entrypoints.openai.responses.utils import construct_input_messages
+
+    made = construct_input_messages(request_input=ResponsesRequest(input=items).input)
+    return {"messages": made}
+
+
 asked = json.load(sys.stdin)
 import vllm  # noqa: E402  (it takes a while)
 
@@ -32,5 +49,7 @@ answer = {
     "version": vllm.__version__,
     "tools": [written(tool) for tool in asked["tools"]],
     "arguments": [arguments(given) for given in asked["arguments"]],
+    "claude": claude(asked["claude"]),
+    "items": messages(asked["items"]),
 }
-print("request-probe:" + json.dumps(answer))
+print("request-probe:" + json.dumps(answer, default=list))
