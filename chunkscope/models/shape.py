@@ -216,8 +216,7 @@ class ModelShape:
     def _attention_width(self, tp: int) -> int:
         a = self.attention
         if a.latent:
-            width = 2 * a.latent.key_dim + a.latent.nope_dim + 2 * a.latent.v_dim
-            return a.heads * width // tp
+            return a.heads * (2 * a.latent.key_dim + a.latent.nope_dim + 2 * a.latent.v_dim) // tp
         q, k = a.heads * a.head_dim // tp, max(1, a.kv_heads // tp) * a.head_dim
         every = q + 2 * k
         return 3 * every + k if a.normed else every + 2 * q + k
