@@ -117,6 +117,14 @@ def test_a_compressed_cache_is_refused(stated):
         shape(model_type="deepseek_v4", **stated)
 
 
+def test_a_language_model_without_a_type_is_called_by_that_of_the_whole():
+    """As that of DeepSeek-OCR."""
+    text = {key: value for key, value in LLAMA.items() if key != "model_type"}
+    config = {"model_type": "some_ocr", "language_config": text}
+    [note] = shape(config).notes
+    assert (note.code, note.values["name"]) == ("unknown_model_type", "some_ocr")
+
+
 def test_a_multimodal_config_keeps_its_language_model_one_level_down():
     text = {**LLAMA, "model_type": "llama"}
     tower = {"hidden_size": 1024, "num_hidden_layers": 24, "intermediate_size": 4096}
