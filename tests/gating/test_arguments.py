@@ -110,6 +110,7 @@ def test_what_no_setting_stands_for_is_kept_as_it_is_written():
         ("--dtype=half -pp 8", {"dtype": "half", "pipeline_parallel_size": "8"}),
         ("--config other.yaml", {"config": "other.yaml"}),
         ("--who knows this", {"who": "knows this"}),
+        ("-cc.mode=0", {"compilation_config": "-cc.mode=0"}),
         ("--hf-overrides.num_layers 1", {"hf_overrides": "--hf-overrides.num-layers 1"}),
     ):
         assert from_words(text, V28).others == others, text
