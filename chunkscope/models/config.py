@@ -67,8 +67,7 @@ def _text_part(config: Config) -> dict[str, Any]:
     """The language model's own settings: multimodal configs keep them one level down."""
     for key in NESTED:
         if isinstance(nested := config.get(key), Mapping) and nested:
-            outer = {k: v for k, v in config.items() if k not in NESTED}
-            return {**outer, **_text_part(nested)}
+            return {**config, **_text_part(nested)}
     return dict(config)
 
 

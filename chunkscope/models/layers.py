@@ -105,11 +105,9 @@ def _states(fields: Fields, count: int) -> set[int]:
     attending = config.get("attn_layer_indices", config.get("full_attn_idxs"))
     if isinstance(attending, list):
         return {i for i in every if i not in attending}
-    if period := fields.maybe("attn_layer_period"):
-        offset = fields.maybe("attn_layer_offset") or 0
+    if period := fields.maybe("attention_period"):
+        offset = config.get("attn_layer_offset", period - 1)
         return {i for i in every if i % period != offset}
-    if interval := fields.maybe("full_attention_interval"):
-        return {i for i in every if (i + 1) % interval}
     return every if fields.kind == "bamba" else set()
 
 
@@ -117,8 +115,7 @@ def _sparse(fields: Fields, count: int) -> set[int]:
     """Which layers have experts."""
     every, config = set(range(count)), fields.config
     if period := fields.maybe("expert_layer_period"):
-        offset = fields.maybe("expert_layer_offset") or 0
-        return {i for i in every if i % period == offset}
+        return {i for i in every if i % period == (fields.maybe("expert_layer_offset") or 0)}
     if isinstance(dense := config.get("mlp_only_layers"), list):
         every = {i for i in every if i not in dense}
     if words := fields.words("mlp_layer_types") or fields.words("moe_layer_freq"):

@@ -55,6 +55,11 @@ class Attention:
     full_head_dim: int | None = None
     borrowing_layers: int = 0  # that look at the keys and values of an earlier layer
 
+    def splits_over(self, gpus: int) -> bool:
+        """As vLLM splits: heads evenly; those of keys and values, too, or each copied as often."""
+        few, many = sorted((self.kv_heads, gpus))
+        return self.heads % gpus == 0 and (self.latent is not None or many % few == 0)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Experts:

@@ -121,10 +121,9 @@ def _mlp(fields: Fields, hidden: int, intermediate: int) -> int:
 
 def _experts(fields: Fields, shape: ModelShape, experts: Experts) -> int:
     """The routed ones of one layer; some work on tokens made smaller."""
-    if latent := fields.maybe("moe_latent_size"):
-        matrices = 3 if shape.gated else 2
-        return experts.count * matrices * latent * experts.intermediate + 2 * shape.hidden * latent
-    return experts.count * _mlp(fields, shape.hidden, experts.intermediate)
+    latent = fields.maybe("moe_latent_size") or 0
+    each = _mlp(fields, latent or shape.hidden, experts.intermediate)
+    return experts.count * each + 2 * shape.hidden * latent
 
 
 def _attention(fields: Fields, shape: ModelShape, layer: Layer) -> int:
