@@ -121,9 +121,9 @@ def from_words(text: str, version: Version) -> CommittedArguments:
 def _from_list(
     words: list[str], version: Version, refusals: Iterable[Refusal] = ()
 ) -> CommittedArguments:
-    # The model is the one word that may stand without a flag.
+    # The model is the one word that may stand without a flag, unless one names it.
     model = words[0] if words and not words[0].startswith(("-", "$@")) else None
-    words = words[1:] if model else words
+    words = words[1:] if model and "--model" not in {w.partition("=")[0] for w in words} else words
     known, faults = flags_of(version), list(refusals)
     values: dict[str, Any] = {}
     written: dict[str, str] = {}  # as they stand there

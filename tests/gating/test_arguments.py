@@ -73,6 +73,7 @@ REFUSED = (
     *(f"--max-num-seqs {'9' * 400}", "--max-num-seqs", "--max-num-seqs --enable-chunked-prefill"),
     *("$@", "--max-num 64", "--Max-Num-Seqs 2", "--bogus-flag-xyz 3", "--scheduling-policy x"),
     *("--eplb-config x", "--help", "org/m -- stray", "--served-model-name a $MORE"),
+    *("vllm serve other --model org/m", "docker run --entrypoint sh a/vllm-openai x --model m"),
     *(f"{x}\nvllm serve m -tp $N" for x in ("N=8\nread N", "if x\nthen\nN=8\nfi", "x ||\nN=8")),
     *(f"{x}\nvllm serve m -tp $N" for x in ("(\nN=8\n)", "N=8\nprintf -v N 9")),
     *("vllm serve m -tp $N\nN=8", "N=8\nvllm serve m -tp \\$N", "A=(-tp 8)\nvllm serve m -pp $A"),
