@@ -105,7 +105,7 @@ def _states(fields: Fields, count: int) -> set[int]:
     attending = config.get("attn_layer_indices", config.get("full_attn_idxs"))
     if isinstance(attending, list):
         return {i for i in every if i not in attending}
-    if period := fields.maybe("attention_period"):
+    if period := fields.maybe("attn_layer_period") or fields.maybe("full_attention_interval"):
         offset = config.get("attn_layer_offset", period - 1)
         return {i for i in every if i % period != offset}
     return every if fields.kind == "bamba" else set()
