@@ -121,9 +121,9 @@ def from_words(text: str, version: Version) -> CommittedArguments:
 def _from_list(
     words: list[str], version: Version, refusals: Iterable[Refusal] = ()
 ) -> CommittedArguments:
-    # The model is the one word that may stand without a flag.
+    # The model is the one word that may stand without a flag, unless one names it.
     model = words[0] if words and not words[0].startswith(("-", "$@")) else None
-    words = words[1:] if model else words
+    words = words[1:] if model and "--model" not in {w.partition("=")[0] for w in words} else words
     known, faults = flags_of(version), list(refusals)
     values: dict[str, Any] = {}
     written: dict[str, str] = {}  # as they stand there
@@ -161,12 +161,13 @@ def _from_list(
 
 def _take_unknown(words: list[str], written: dict[str, str], version: Version) -> Iterator[Refusal]:
     """An unknown flag has the words behind it; nobody knows how many it takes."""
+    spelled = {name: flag.name for flag in flags_of(version).values() for name in flag.spellings}
     name = ""
     for word in words:
         flag, _, value = word.partition("=")
-        base, dot, _ = flag.removeprefix("--").replace("-", "_").partition(".")
-        if word.startswith("--") and dot and base in flags_of(version):
-            name, written[base] = base, word  # `--some-config.key value` is one key of a JSON
+        base, dot, _ = flag.partition(".")
+        if dot and base in spelled:
+            name, written[spelled[base]] = spelled[base], word  # `-cc.mode=0`: one key of a JSON
         elif word.startswith("-"):
             name = flag.lstrip("-").replace("-", "_")
             written[name] = value

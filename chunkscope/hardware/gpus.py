@@ -160,11 +160,11 @@ class Parallel:
             raise UsageError(f"--tp {self.tensor} and --dp {self.data} must be at least 1")
         if shape is None:
             return
-        heads, experts = shape.attention.heads, shape.experts.count if shape.experts else 0
-        if heads % self.tensor:
+        a, experts = shape.attention, shape.experts.count if shape.experts else 0
+        if not a.splits_over(self.tensor):
             raise UsageError(
-                f"{heads} attention heads cannot be split over {self.tensor} GPUs",
-                hint="choose a --tp that divides the number of heads",
+                f"{a.heads} attention heads ({a.kv_heads} KV) do not split over {self.tensor} GPUs",
+                hint="choose a --tp that divides both, or is a multiple of the KV heads",
             )
         if self.by_expert and experts < self.gpus:
             raise UsageError(

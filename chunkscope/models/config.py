@@ -64,13 +64,11 @@ def shape_from_config(
 
 
 def _text_part(config: Config) -> dict[str, Any]:
-    """The language model's own settings: multimodal configs keep them one level down, DBRX some."""
+    """The language model's own settings: multimodal configs keep them one level down."""
     for key in NESTED:
-        if isinstance(nested := config.get(key), Mapping):
-            outer = {k: v for k, v in config.items() if k not in NESTED and k != "model_type"}
-            return {**outer, **_text_part(nested)} if nested else dict(config)
-    parts = (config.get("attn_config"), config.get("ffn_config"), config)
-    return {k: v for part in parts if isinstance(part, Mapping) for k, v in part.items()}
+        if isinstance(nested := config.get(key), Mapping) and nested:
+            return {**config, **_text_part(nested)}
+    return dict(config)
 
 
 def _limit(fields: Fields) -> int | None:
@@ -137,10 +135,8 @@ def _experts(fields: Fields, layers: tuple[Layer, ...]) -> Experts | None:
         return None
     routed = fields.maybe("expert") or fields.number("intermediate")
     # The width of what all tokens pass beside their experts.
-    if fields.kind == "llama4_text":
-        shared = routed
-    elif fields.says("enable_moe_block"):  # an MLP as wide as without experts
-        shared = fields.number("intermediate")
+    if fields.kind == "llama4_text" or fields.says("enable_moe_block"):
+        shared = fields.number("intermediate")  # an MLP as wide as without experts
     else:
         each = fields.maybe("moe_shared_expert_intermediate_size") or routed
         shared = (fields.maybe("shared_experts") or 0) * each

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from chunkscope.errors import InputError
-from chunkscope.models.fields import Fields
+from chunkscope.models.fields import FAMILIES, Fields
 
 
 class KvKind(StrEnum):
@@ -75,6 +75,10 @@ def _signs(fields: Fields) -> list[str] | None:
 def _kept(fields: Fields) -> list[frozenset[KvKind]]:
     count = fields.layers
     words = fields.words("layer_types") or fields.words("layers_block_type")
+    if isinstance(pattern := fields.config.get("hybrid_layer_pattern"), list):  # MiMo: 1 is near
+        words = ["sliding_attention" if sign == 1 else "attention" for sign in pattern]
+    if fields.config.get("compress_ratios") or "compressed" in str(words):
+        raise InputError(f"{fields.name} compresses its KV cache, and its memory is not known")
     if words is not None:
         full = [_FULL if "attention" in w and "linear" not in w else _STATE for w in words[:count]]
         local = [w.startswith(("sliding", "chunked")) for w in words[:count]]
@@ -82,7 +86,8 @@ def _kept(fields: Fields) -> list[frozenset[KvKind]]:
         return kept + [_FULL] * (count - len(kept))
     states = _states(fields, count)
     every = fields.maybe("sliding_window_pattern") or count + 1  # one of so many is full
-    window, first = fields.maybe("window"), fields.maybe("max_window_layers") or 0  # of Qwen
+    window = fields.maybe("window") if fields.kind in FAMILIES else None  # else not said where
+    first = fields.maybe("max_window_layers") or 0  # of Qwen
     return [
         _STATE if i in states else _SLIDING if window and i >= first and (i + 1) % every else _FULL
         for i in range(count)
@@ -100,25 +105,20 @@ def _states(fields: Fields, count: int) -> set[int]:
     attending = config.get("attn_layer_indices", config.get("full_attn_idxs"))
     if isinstance(attending, list):
         return {i for i in every if i not in attending}
-    if period := fields.maybe("attn_layer_period"):
-        offset = fields.maybe("attn_layer_offset") or 0
+    if period := fields.maybe("attn_layer_period") or fields.maybe("full_attention_interval"):
+        offset = config.get("attn_layer_offset", period - 1)
         return {i for i in every if i % period != offset}
-    if interval := fields.maybe("full_attention_interval"):
-        return {i for i in every if (i + 1) % interval}
     return every if fields.kind == "bamba" else set()
 
 
 def _sparse(fields: Fields, count: int) -> set[int]:
     """Which layers have experts."""
     every, config = set(range(count)), fields.config
-    if words := fields.words("mlp_layer_types"):
-        return {i for i, word in enumerate(words[:count]) if word == "sparse"}
     if period := fields.maybe("expert_layer_period"):
-        offset = fields.maybe("expert_layer_offset") or 0
-        return {i for i in every if i % period == offset}
+        return {i for i in every if i % period == (fields.maybe("expert_layer_offset") or 0)}
     if isinstance(dense := config.get("mlp_only_layers"), list):
         every = {i for i in every if i not in dense}
-    if isinstance(frequency := config.get("moe_layer_freq"), list):
-        every = {i for i, one in enumerate(frequency[:count]) if one}
+    if words := fields.words("mlp_layer_types") or fields.words("moe_layer_freq"):
+        every = {i for i, word in enumerate(words[:count]) if word in ("sparse", "1")}
     first, step = fields.maybe("dense_first") or 0, fields.maybe("sparse_every") or 1
     return {i for i in every if i >= first and (i + 1) % step == 0}

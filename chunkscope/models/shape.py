@@ -55,6 +55,11 @@ class Attention:
     full_head_dim: int | None = None
     borrowing_layers: int = 0  # that look at the keys and values of an earlier layer
 
+    def splits_over(self, gpus: int) -> bool:
+        """As vLLM splits: heads evenly; those of keys and values, too, or each copied as often."""
+        few, many = sorted((self.kv_heads, gpus))
+        return self.heads % gpus == 0 and (self.latent is not None or many % few == 0)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Experts:
@@ -216,8 +221,7 @@ class ModelShape:
     def _attention_width(self, tp: int) -> int:
         a = self.attention
         if a.latent:
-            width = 2 * a.latent.key_dim + a.latent.nope_dim + 2 * a.latent.v_dim
-            return a.heads * width // tp
+            return a.heads * (2 * a.latent.key_dim + a.latent.nope_dim + 2 * a.latent.v_dim) // tp
         q, k = a.heads * a.head_dim // tp, max(1, a.kv_heads // tp) * a.head_dim
         every = q + 2 * k
         return 3 * every + k if a.normed else every + 2 * q + k

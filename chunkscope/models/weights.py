@@ -94,7 +94,9 @@ def count_parameters(
     positions = (shape.limit or 0) * hidden if family.learned_positions else 0
     norms = (shape.layers * family.norms_per_layer + 1) * hidden * (1 + family.norm_bias)
     norms += shape.layers * 2 * shape.attention.head_dim * family.qk_norm
-    widened = 2 * row * hidden if row != hidden else 0  # of OPT-350m: in and out
+    # In and out: of OPT-350m's rows, Gemma 3n's further states, and what is beside its attention.
+    inner = (row if row != hidden else 0) + (fields.maybe("laurel_rank") or 0) * len(layers)
+    inner += hidden * ((fields.maybe("altup_num_inputs") or 1) - 1)
     return Parameters(
         embedding=shape.vocab * row,
         head=0 if shape.tied else shape.vocab * row,
@@ -102,7 +104,7 @@ def count_parameters(
         + (state.layers * state.weights if state else 0),
         mlp=sum(_mlp(fields, hidden, width) for width in widths) + shared,
         experts=routed,
-        other=router + positions + norms + widened + 3 * hidden * by_layer,
+        other=router + positions + norms + 2 * hidden * inner + 3 * hidden * by_layer,
         vision=vision,
         by_layer=by_layer * (fields.maybe("vocab_size_per_layer_input") or shape.vocab),
     )
@@ -119,10 +121,9 @@ def _mlp(fields: Fields, hidden: int, intermediate: int) -> int:
 
 def _experts(fields: Fields, shape: ModelShape, experts: Experts) -> int:
     """The routed ones of one layer; some work on tokens made smaller."""
-    if latent := fields.maybe("moe_latent_size"):
-        matrices = 3 if shape.gated else 2
-        return experts.count * matrices * latent * experts.intermediate + 2 * shape.hidden * latent
-    return experts.count * _mlp(fields, shape.hidden, experts.intermediate)
+    latent = fields.maybe("moe_latent_size") or 0
+    each = _mlp(fields, latent or shape.hidden, experts.intermediate)
+    return experts.count * each + 2 * shape.hidden * latent
 
 
 def _attention(fields: Fields, shape: ModelShape, layer: Layer) -> int:

@@ -73,6 +73,7 @@ REFUSED = (
     *(f"--max-num-seqs {'9' * 400}", "--max-num-seqs", "--max-num-seqs --enable-chunked-prefill"),
     *("$@", "--max-num 64", "--Max-Num-Seqs 2", "--bogus-flag-xyz 3", "--scheduling-policy x"),
     *("--eplb-config x", "--help", "org/m -- stray", "--served-model-name a $MORE"),
+    *("vllm serve other --model org/m", "docker run --entrypoint sh a/vllm-openai x --model m"),
     *(f"{x}\nvllm serve m -tp $N" for x in ("N=8\nread N", "if x\nthen\nN=8\nfi", "x ||\nN=8")),
     *(f"{x}\nvllm serve m -tp $N" for x in ("(\nN=8\n)", "N=8\nprintf -v N 9")),
     *("vllm serve m -tp $N\nN=8", "N=8\nvllm serve m -tp \\$N", "A=(-tp 8)\nvllm serve m -pp $A"),
@@ -110,6 +111,7 @@ def test_what_no_setting_stands_for_is_kept_as_it_is_written():
         ("--dtype=half -pp 8", {"dtype": "half", "pipeline_parallel_size": "8"}),
         ("--config other.yaml", {"config": "other.yaml"}),
         ("--who knows this", {"who": "knows this"}),
+        ("-cc.mode=0", {"compilation_config": "-cc.mode=0"}),
         ("--hf-overrides.num_layers 1", {"hf_overrides": "--hf-overrides.num-layers 1"}),
     ):
         assert from_words(text, V28).others == others, text

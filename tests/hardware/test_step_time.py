@@ -198,6 +198,7 @@ def test_a_step_of_few_tokens_reads_the_experts_that_they_choose():
         pytest.param("qwen3-30b-a3b", {"data": 256, "by_expert": True}, id="too few experts"),
         pytest.param("qwen3-30b-a3b", {"data": 0}, id="no replica"),
         pytest.param("llama-3.1-8b", {"tensor": 3}, id="heads are not split"),
+        pytest.param("phi-4", {"tensor": 4}, id="its 10 KV heads are not split"),
     ],
 )
 def test_what_cannot_be_spread_is_a_usage_error(model, spread):

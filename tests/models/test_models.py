@@ -45,6 +45,8 @@ def test_the_counted_parameters_are_the_published_ones(name):
         ({"sliding_window": 64, "layer_types": ["sliding_attention", "full_attention"] * 16}, 16),
         ({"attention_chunk_size": 64, "layer_types": ["chunked_attention"] * 24}, 24),
         ({"attention_chunk_size": 8_192, "model_type": "llama4_text"}, 24),
+        ({"sliding_window": 128, "hybrid_layer_pattern": [0, *[1] * 4, 0, 1, 1] * 4}, 24),
+        ({"sliding_window": 128, "model_type": "not known, nor which layers have it"}, 0),
     ],
 )
 def test_a_sliding_window_counts_only_where_it_is_used(config, sliding):
@@ -102,6 +104,27 @@ def test_what_is_not_known_is_guessed_and_said_so():
     assert codes(model) == {"unknown_quantization"}
 
 
+@pytest.mark.parametrize(
+    "stated",
+    [
+        {"compress_ratios": [0, 0, 4, 128] * 8, "sliding_window": 128},
+        {"layer_types": ["sliding_attention", "compressed_sparse_attention"] * 16},
+    ],
+)
+def test_a_compressed_cache_is_refused(stated):
+    """DeepSeek-V4: of a window in each layer, 140 million tokens were said to fit on 8 H200."""
+    with pytest.raises(InputError, match="compresses its KV cache, and its memory is not known"):
+        shape(model_type="deepseek_v4", **stated)
+
+
+def test_a_language_model_without_a_type_is_called_by_that_of_the_whole():
+    """As that of DeepSeek-OCR."""
+    text = {key: value for key, value in LLAMA.items() if key != "model_type"}
+    config = {"model_type": "some_ocr", "language_config": text}
+    [note] = shape(config).notes
+    assert (note.code, note.values["name"]) == ("unknown_model_type", "some_ocr")
+
+
 def test_a_multimodal_config_keeps_its_language_model_one_level_down():
     text = {**LLAMA, "model_type": "llama"}
     tower = {"hidden_size": 1024, "num_hidden_layers": 24, "intermediate_size": 4096}
@@ -154,7 +177,6 @@ KINDS = [
     ("falcon-h1", {}, (2_513_504, 1_572_864, 0, 524_288, 2_304, 1_024, 3_072, 0, 0)),
     ("lfm-2", {}, (1_970_688, 3_145_728, 0, 0, 5_376, 512, 3_200, 0, 0)),
     ("granite-4", {}, (2_996_256, 786_432, 12_582_912, 524_288, 12_544, 512, 2_952, 3_072, 0)),
-    ("dbrx", {}, (786_432, 0, 6_291_456, 524_288, 6_400, 1_024, 2_688, 3_072, 0)),
     ("opt-350m", {}, (1_052_672, 2_102_272, 0, 0, 2_167_296, 2_048, 3_584, 0, 0)),
     ("gemma-4", BORROWING, (2_752_512, 7_077_888, 0, 0, 308_992, 1_792, 4_608, 0, 0)),
     ("jamba", {"num_experts": 1}, (3_020_064, 3_145_728, 0, 524_288, 4_352, 512, 3_072, 0, 0)),

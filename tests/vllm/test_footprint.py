@@ -78,6 +78,8 @@ def test_a_model_that_does_not_fit_says_how_much_is_missing():
     assert (why.code, why.values["tp"], why.values["full_tp"]) == ("refused_no_memory", 2, 4)
     assert "--tp 2 would fit" in sentence(why), "as recommend says"
     assert not memory("llama-3.1-70b", tp=4).refusals
+    (why,) = memory("phi-4", "t4").refusals
+    assert why.values["tp"] is None, "vLLM does not split its 10 KV heads over 4 GPUs"
     assert set(memory("llama-3.1-70b").requests.values()) == {0}
     assert sections(memory("llama-3.1-70b"))[0].table.rows[-1][1] == "133.92", "as the lines add up"
     fits = memory(max_model_len=16_384)

@@ -334,6 +334,7 @@ DIED = "torch.AcceleratorError: CUDA error: an illegal memory access was encount
 DEAD = "vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue. See stack trace"
 FAILED = "RuntimeError: Engine core initialization failed. See root cause above. Failed: {}"
 CORE = "Engine core proc EngineCore_DP0 died unexpectedly, shutting down client."
+PREEMPTED = "*** JOB 8 ON n1 CANCELLED AT 2026-11-15T22:48:00 DUE TO PREEMPTION ***"
 KILLS = [
     *("Killed", "a.sh: line 2: 48 Killed      vllm serve m", "Out of memory: Killed process 48"),
     *("Reason: OOMKilled", "vllm-1 exited with code 137", "JOB 8 CANCELLED DUE TO TIME LIMIT"),
@@ -346,7 +347,7 @@ KILLS = [
     ("kind", "lines", "reason", "at"),
     [
         (Failure.DIED, ["EngineCore failed to start.", "Traceback", DIED, DEAD], DIED[6:], 5),
-        (Failure.KILLED, ["slurmstepd: error: TIME LIMIT", DEAD], "TIME LIMIT", 3),
+        (Failure.KILLED, [f"slurmstepd: error: {PREEMPTED}", DEAD], PREEMPTED, 3),
         *((Failure.DIED, [text], None, 3) for text in (DEAD, FAILED, "Bus error (core dumped)")),
         (Failure.DIED, [DIED, *["x"] * 99, FAILED], DIED[6:], 3),
         (Failure.DIED, ["OSError: port is in use"], "OSError: port is in use", 3),
@@ -358,6 +359,11 @@ def test_an_engine_that_died_of_something_else(kind, lines: list[str], reason, a
     text = [stamped(line, level="ERROR") if "Killed" not in line else line for line in lines]
     failure = engine(stamped("Using max model len 64"), stamped("x"), *text).failure
     assert (failure.kind, failure.reason, failure.line) == (kind, reason, at)
+
+
+def test_a_job_that_its_user_ended_was_not_killed() -> None:
+    ended = "slurmstepd: error: *** JOB 8 ON n1 CANCELLED AT 2026-11-15T22:48:00 ***"
+    assert engine(stamped("Using max model len 64"), ended).failure is None
 
 
 def test_an_error_of_vllm_needs_no_engine_that_began() -> None:
