@@ -64,11 +64,12 @@ def shape_from_config(
 
 
 def _text_part(config: Config) -> dict[str, Any]:
-    """The language model's own settings: multimodal configs keep them one level down."""
+    """The language model's own settings: multimodal configs keep them one level down, DBRX some."""
     for key in NESTED:
         if isinstance(nested := config.get(key), Mapping) and nested:
             return {**config, **_text_part(nested)}
-    return dict(config)
+    parts = (config.get("attn_config"), config.get("ffn_config"), config)
+    return {k: v for part in parts if isinstance(part, Mapping) for k, v in part.items()}
 
 
 def _limit(fields: Fields) -> int | None:
@@ -86,8 +87,7 @@ def _limit(fields: Fields) -> int | None:
 
 
 def _attention(fields: Fields, layers: tuple[Layer, ...], limit: int | None) -> Attention:
-    heads, latent = fields.number("heads"), read_latent(fields)
-    window = fields.maybe("window")
+    heads, latent, window = fields.number("heads"), read_latent(fields), fields.maybe("window")
     if fields.config.get("use_sliding_window") is False or (limit and (window or 0) >= limit):
         window = None  # no request is longer than the window, or it is off
     expanded = latent if latent and not fields.family.latent_cache else None

@@ -26,10 +26,7 @@ NEWEST: Release = (99, 0)  # where none is named; the others were read in vLLM's
 
 
 def release_of(version: str) -> Release:
-    """
-    >>> release_of("0.27.1")
-    (0, 27)
-    """
+    """The first two numbers of "0.27.1"."""
     match = re.match(r"v?(\d+)\.(\d+)", version.strip())
     if match is None:
         raise UsageError(f"{version!r} is not a vLLM version", hint="write it like 0.24 or 0.24.0")

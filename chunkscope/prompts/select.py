@@ -70,11 +70,8 @@ def selected(
             earlier[shape] = selection
         return selection
     log = kinds[0](head, reader)
-    given = {
-        "--prefix-file": prefix,
-        "--choices": options.choices,
-        "--output-field": options.output_field,
-    }
+    given: dict[str, Any] = {"--prefix-file": prefix, "--choices": options.choices}
+    given |= {"--output-field": options.output_field}
     return Selection(
         kind="requests",
         label=f"requests ({log.harness})",
@@ -161,9 +158,8 @@ def select(head: Sequence[Any], options: SelectOptions, *, prefix: str = "") -> 
     selection = replace(selection, prefix=prefix, output=[selection.output, *output][-1])
     if options.task == "loglikelihood" and choices:
         log = ScoredRows(selection, choices)
-        selection = replace(
-            selection, kind="requests", prompt=log.requests, log=log, prefix="", output=None
-        )
+        selection = replace(selection, kind="requests", prompt=log.requests, prefix="", log=log)
+        selection = replace(selection, output=None)
     elif options.task == "loglikelihood":
         notes.append(note("nothing_to_score"))
     label = selection.label + ", each of " * bool(lists) + ", ".join(path.text for path in lists)
@@ -179,16 +175,13 @@ def _chosen(head: Sequence[Any], options: SelectOptions, answers: Sequence[Steps
     for text in (options.template or ())[-1:]:
         parts = paths.parse_template(text, lambda name: resolve(name, "--template"))
         if all(isinstance(part, str) for part in parts):
-            raise UsageError(
-                "the template names no field", hint="write --template 'Question: {question}'"
-            )
+            raise UsageError("the template names no field", hint="write --template 'Q: {question}'")
         return template_of(parts)
     names = options.fields or options.each[-1:]
     if not names:
         return _Guess(head, answers, vllm).best()
     fields = [resolve(text, "--field") for text in names]
-    if len(fields) == 1:
-        path = fields[0]
+    for path in fields if len(fields) == 1 else ():
         chats = sum(begins_a_chat(json_in(path.find(record))) for record in head)
         if chats * 2 > len(head):
             return chat_of(path, vllm)

@@ -11,7 +11,7 @@ from chunkscope.models.fields import FAMILIES
 NOT_BUILT = {"qwen2_vl", "qwen2_vl_text", "qwen2_5_vl", "qwen2_5_vl_text", "qwen3_vl_text"}
 NOT_BUILT |= {"telechat", "qwen3_vl_moe_text", "kimi_k2", "chatglm", "exaone", "baichuan"}
 NOT_BUILT |= {"internlm2", "internlm3", "minimax_m1", "minimax_text_01", "dots1", "hunyuan_v1_moe"}
-NOT_BUILT |= {"deepseek", "glm4v_text", "glm4v_moe_text", "mimo", "minicpm"}
+NOT_BUILT |= {"dbrx", "deepseek", "glm4v_text", "glm4v_moe_text", "mimo", "minicpm"}
 NOT_BUILT |= {"bailing_moe", "mistral4", "orion", "pangu_ultra_moe", "sarvam_moe", "solar"}
 NOT_BUILT |= {"qwen2_5_omni_text", "qwen3_omni_moe_text"}
 # What a family's default config leaves open.

@@ -39,6 +39,10 @@ def nested(**response: Any) -> dict:
     return {"doc": doc, "metric": {"acc": 1}, "model_response": empty | response}
 
 
+def event(kind: str, data: dict, sample: str = "s.1") -> dict:
+    return {"run_id": "r", "event_id": 1, "sample_id": sample, "type": kind, "data": data}
+
+
 def result(number: int, raw: Any, provider: str, **response: Any) -> dict:
     return {"testIdx": number, "prompt": {"raw": raw, "label": "x"}, "vars": {},
             "provider": {"id": provider}, "response": response}  # fmt: skip
@@ -93,6 +97,17 @@ CASES: dict[str, tuple[Any, list[Sent], list[int], dict[str, Any]]] = {
     "OpenCompass, while it is written": (
         [LABELS | {"idx": 0}, LABELS | {"idx": 1}],
         [("likelihood", f"Q {label}", None, None) for label in "ABAB"], [], {},
+    ),
+    "OpenAI Evals": (
+        [{"spec": {"eval_name": "arithmetic.dev", "completion_fns": ["m"]}},
+         event("sampling", {"prompt": CHAT, "sampled": ["4"]}),
+         event("match", {"correct": True}),
+         event("sampling", {"prompt": "Q", "sampled": "A",
+                            "usage": {"prompt_tokens": 12, "completion_tokens": 3}}, "s.2"),
+         event("sampling", {"prompt": None}, "s.3"),
+         {"final_report": {"accuracy": 1.0}}],
+        [("generate", ["2 + 2?"], None, "4"), ("generate", 12, None, 3)],
+        [5], {},
     ),
     "simple-evals": (
         {"score": 0.5, "metrics": {}, "htmls": ["<p>"] * 3, "convos": [ANSWERED, 7, ANSWERED]},

@@ -1,4 +1,4 @@
-"""The logs of six harnesses, each a form to recognise and a mapping to requests."""
+"""The logs of seven harnesses, each a form to recognise and a mapping to requests."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
@@ -24,10 +24,10 @@ from chunkscope.sources.reader import RecordReader
 
 
 def _measured(
-    prompt: str | Conversation, tokens: Any, output_tokens: Any, answer: str | None, **more: Any
+    prompt: str | Conversation, answer: str | None, usage: Any, names: str, **more: Any
 ) -> SentRequest:
-    """With the server's counts where they are logged, else with the texts."""
-    counted, output = as_count(tokens), as_count(output_tokens)
+    """With the server's counts where they are logged under two names, else with the texts."""
+    counted, output = (as_count(as_dict(usage).get(name)) for name in names.split())
     return SentRequest(
         prompt=counted or prompt, output=output or (None if counted else answer), **more
     )
@@ -99,9 +99,9 @@ class OpenCompassLog(HarnessLog):
             prompt, answers = row["origin_prompt"], row["prediction"]
             is_rounds = bool(as_list(prompt)) and all(isinstance(part, list) for part in prompt)
             prompts, texts = (prompt, as_list(answers)) if is_rounds else ([prompt], [answers])
-            for sent, answer in zip_longest(prompts, texts[: len(prompts)]):
-                prompt = _compass_prompt(sent)
-                yield SentRequest(prompt=prompt, special_tokens=True, output=as_text(answer))
+            for sent, text in zip_longest(prompts, texts[: len(prompts)]):
+                prompt, answer = _compass_prompt(sent), as_text(text)
+                yield SentRequest(prompt=prompt, special_tokens=True, output=answer)
         self.add_document()
 
 
@@ -113,6 +113,22 @@ def _compass_prompt(value: Any) -> str | Conversation:
     if messages and messages[-1]["role"] == "BOT" and not messages[-1]["content"]:
         messages.pop()
     return conversation(messages, {})
+
+
+class OpenAiEvalsLog(HarnessLog):
+    """A line per event; the first has the `spec`, the last the `final_report`."""
+
+    harness = "OpenAI Evals"
+    keys = ({"run_id", "event_id", "sample_id", "type", "data"}, {"spec"}, {"final_report"})
+
+    def requests(self, row: Any) -> Iterator[SentRequest]:
+        data = as_dict(as_dict(row).get("data"))
+        if as_dict(row).get("type") == "sampling":
+            self.add_document(row.get("sample_id"))
+            prompt, sampled = as_prompt(data.get("prompt")), data.get("sampled")
+            answer = single(sampled if isinstance(sampled, list) else [sampled])
+            names = "prompt_tokens completion_tokens"
+            yield _measured(prompt, answer, data.get("usage"), names, special_tokens=True)
 
 
 class SimpleEvalsLog(HarnessLog):
@@ -138,9 +154,8 @@ class EvalScopeLog(HarnessLog):
         row = as_dict(row)
         if row.get("agent_trace"):
             raise DataError("agent_run")
-        usage = as_dict(as_dict(row.get("model_output")).get("usage"))
-        sent, answer = _without_answer(row.get("messages"))
-        yield _measured(sent, usage.get("input_tokens"), usage.get("output_tokens"), answer)
+        usage = as_dict(row.get("model_output")).get("usage")
+        yield _measured(*_without_answer(row.get("messages")), usage, "input_tokens output_tokens")
         self.add_document()
 
 
@@ -158,17 +173,15 @@ class PromptfooLog(HarnessLog):
         response = as_dict(row.get("response"))
         if response.get("cached") is True:
             return  # nothing was sent
-        provider = row.get("provider")
-        name = provider if isinstance(provider, str) else as_dict(provider).get("id")
+        name = as_dict(row.get("provider")).get("id", row.get("provider"))
         prompt: str | Conversation = raw
         # Messages as JSON text; a plain text is a user's message, unless it was to be completed.
         if begins_a_chat(messages := json_in(raw)):
             prompt = conversation(messages, {})
         elif "completion" not in str(name):
             prompt = conversation([{"role": "user", "content": raw}], {})
-        usage, answer = as_dict(response.get("tokenUsage")), as_text(response.get("output"))
-        tokens = usage.get("prompt"), usage.get("completion")
-        yield _measured(prompt, *tokens, answer, special_tokens=True)
+        usage, answer = response.get("tokenUsage"), as_text(response.get("output"))
+        yield _measured(prompt, answer, usage, "prompt completion", special_tokens=True)
 
 
 class LightevalLog(HarnessLog):
