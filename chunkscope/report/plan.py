@@ -31,9 +31,6 @@ def sections(plan: Plan) -> list[Section]:
     ]
 
 
-# -- tables --------------------------------------------------------------------------------------
-
-
 def _alone(plan: Plan) -> Table | None:
     """The datasets in the data's order: time, and the length rule."""
     costs = {**plan.cost.datasets, "all together": plan.cost} if plan.cost else {}

@@ -116,11 +116,10 @@ def as_csv(profile: Profile) -> str:
     """One row a dataset, in full precision."""
     frame = profile.to_frame().rename(columns={"name": "dataset"})
     texts = ["dataset", "group", "path", "format", "field"]
-    frame[texts] = frame[texts].map(_no_formula)
+    frame[texts] = frame[texts].map(printable).map(_no_formula)
     return frame.to_csv(index=False, lineterminator="\n")
 
 
 def _no_formula(text: str) -> str:
     """A spreadsheet runs what begins like one, unless an apostrophe is before it."""
-    text = printable(text)
     return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text

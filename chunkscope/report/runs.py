@@ -23,11 +23,11 @@ LOOKS = {Outcome.BETTER: "good", Outcome.WORSE: "worse"}
 MOST_NAMED = 2
 ACTIVATIONS = ("activation", "experts", "sampler", "compiling")  # as vLLM profiles them
 PARTS = (  # of a GPU's memory: the title, vLLM's figure and the memory model's lines
-    ("weights", "weights_gib", ["weights"]),
+    ("weights", "weights_gib", ("weights",)),
     ("activations", "profiled_activation_gib", ACTIVATIONS),
-    ("CUDA graphs", "cuda_graphs_gib", ["cuda_graphs"]),
-    ("outside torch", "non_torch_gib", ["overhead"]),
-    ("KV cache", "kv_cache_gib", ["kv_cache"]),
+    ("CUDA graphs", "cuda_graphs_gib", ("cuda_graphs",)),
+    ("outside torch", "non_torch_gib", ("overhead",)),
+    ("KV cache", "kv_cache_gib", ()),
 )
 
 
@@ -187,13 +187,11 @@ def _memory(ran: Sequence[tuple[str, Run]]) -> Table | None:
     """What vLLM said at its start, of the fullest GPU, beside what the memory model says."""
     rows = []
     bills = [run.predicted for _, run in ran]
-    sizes = [
-        {x.name: x.gib for x in b.lines} | {"kv_cache": b.kv_cache_gib} if b else {} for b in bills
-    ]
     for title, name, lines in PARTS:
         most = [max((getattr(w, name) or 0 for w in run.workers), default=0) for _, run in ran]
         if any(most):
-            model = [sum(size.get(line, 0) for line in lines) for size in sizes]
+            sums = [sum(x.gib for x in b.lines if x.name in lines) if b else None for b in bills]
+            model = sums if lines else [b.kv_cache_gib if b else None for b in bills]
             both = zip(most, model, strict=True)
             rows.append((title, *(gib(x) + (f" ({gib(y)})" if y else "") for x, y in both)))
     return table_of(("memory (predicted)", *(title for title, _ in ran)), rows)

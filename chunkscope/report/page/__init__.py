@@ -27,7 +27,11 @@ WHOLE = re.compile(r"--\w[\w-]*|\d{4}-\d\d-\d\d")  # options and dates: a line h
 
 def render(findings: Findings, comparison: ReportComparison | None = None) -> bytes:
     """The same artefacts give the same bytes."""
-    parts, scripts = chapters(findings, comparison), _scripts()
+    parts = chapters(findings, comparison)
+    # The libraries under their licences, then the page's own.
+    libraries = (f"/*\n{_text('vendor', terms)}*/\n{_text('vendor', x)}" for x, terms in LIBRARIES)
+    own = "\n".join(_text("scripts", name) for name in OWN)
+    scripts = (*libraries, f'"use strict";\n(() => {{\n{own}}})();\n')
     template = _templates().get_template("page.html.j2")
     html = template.render(
         first=first_screen(findings),
@@ -41,14 +45,6 @@ def render(findings: Findings, comparison: ReportComparison | None = None) -> by
         scripts=scripts,
     )
     return html.lstrip().encode()
-
-
-@cache
-def _scripts() -> tuple[str, ...]:
-    """The libraries under their licences, then the page's own."""
-    libraries = (f"/*\n{_text('vendor', terms)}*/\n{_text('vendor', x)}" for x, terms in LIBRARIES)
-    own = "\n".join(_text("scripts", name) for name in OWN)
-    return (*libraries, f'"use strict";\n(() => {{\n{own}}})();\n')
 
 
 def _text(*names: str) -> str:
