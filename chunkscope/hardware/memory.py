@@ -228,9 +228,9 @@ class MemoryModel:
         rows, vocab = min(budget, seqs), shape.vocab
         beyond = max(0, rows * vocab * SAMPLER_BYTES[self.runner] - profiled)
         yield _line("sampler", beyond, Label.ASSUMED, requests=rows, vocab=vocab)
-        # On a copy of the embedding, with two results: exact for five models (0.24, torch 2.11).
-        tried = BYTES * shape.hidden * (vocab // parallel.tensor + 2 * budget)
-        if self.cuda_graphs and self.tries_kernels and tried > held + beyond:
+        # On a copy of the embedding (which a model with towers is not asked for) and two results.
+        tried = self.tries_kernels * BYTES * shape.hidden * (vocab // parallel.tensor + 2 * budget)
+        if self.cuda_graphs and not shape.parameters.vision and tried > held + beyond:
             yield _line("compiling", tried - held - beyond)
         overhead = OVERHEAD_BYTES + (PARALLEL_OVERHEAD_BYTES if parallel.gpus > 1 else 0)
         yield _line("overhead", overhead, Label.ASSUMED, several=parallel.gpus > 1)

@@ -74,6 +74,16 @@ def test_a_first_start_tries_kernels_on_a_copy_of_the_embedding(how, peaks):
     assert sums[2] == sums[1], "an eager engine compiles nothing"
 
 
+def test_of_a_model_with_towers_the_engine_embeds_outside_of_what_is_compiled():
+    """Read in vLLM 0.24: its language model is called with `inputs_embeds`."""
+    found = engine("gemma-3-4b", version="0.32.0")
+    names = [
+        [line.name for line in there.memory(budget=2_048, seqs=64, utilization=0.9).lines]
+        for there in (found, replace(found, tries_kernels=True))
+    ]
+    assert names[0] == names[1]
+
+
 @pytest.mark.parametrize(
     ("model", "runner", "gib"), [("qwen2.5-7b", Runner.V1, 2.91), ("llama-3.1-8b", Runner.V2, 0.51)]
 )
