@@ -359,7 +359,7 @@ class DatasetScan:
             yield from selection.log.notes()
             if self.options.apply_chat_template and not self.source.rendered:
                 yield note("unused_with_log", option="--apply-chat-template")
-        if counter.rendered_chats and tokenizer.renders_the_date:
+        if counter.rendered_chats and any(t.uses_date for t in tokenizer.templates.values()):
             yield note("date_in_template", day=str(tokenizer.chat_day))
         if selection.kind == "lengths" and counter.comparison is not None and prefixes is None:
             named = selection.blocks.text if selection.blocks else ""

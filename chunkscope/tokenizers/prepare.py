@@ -7,6 +7,7 @@ tokenizer.json; later runs load that with `tokenizers` and never import transfor
 
 import gc
 import os
+import sys
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -101,8 +102,9 @@ def prepare(
 
 
 def run_apart(folder: str, digest: str, trust_remote_code: bool) -> None:
-    """What another process does, while this one proves an engine with the raw tokenizer.json."""
+    """What another process does, while this one loads the raw tokenizer.json."""
     gc.disable()
+    vars(sys)["modules"]["torch"] = None  # transformers imports it if it can, which takes seconds
     prepare(resolve(folder), digest, trust_remote_code)
     os._exit(0)  # not Python's own end, which frees every object first
 

@@ -77,7 +77,7 @@ class Tokenizer:
         self._beside: LoadedBeside | None = None  # for what a fast engine cannot do
         self._engine: FastEngine | Reference | None = None  # where there is much to count
         self._sample = RowSample()  # of what the fast engine counted
-        self._templates: dict[bool, Any] = {}  # by whether there are tools
+        self.templates: dict[bool, Any] = {}  # by whether there are tools
 
     @property
     def notes(self) -> Iterator[Note]:
@@ -99,21 +99,23 @@ class Tokenizer:
             return self._facts
 
     def _prepare_beside(self) -> None:
-        """Let another process ask transformers, where an engine is to be proved: meanwhile that is
-        done with the raw tokenizer.json, which mostly counts alike."""
-        raw, engines = self._files.files[0].with_name("tokenizer.json"), engines_for(self._chars)
-        if not (self._chars and engines and raw.is_file() and sys.executable):
+        """Let another process ask transformers, which takes long to import: meanwhile the raw
+        tokenizer.json, which mostly counts alike, is loaded here, and an engine proved with it."""
+        raw = self._files.files[0].with_name("tokenizer.json")
+        kinds = engines_for(self._chars) if self._chars else []
+        is_quick = "transformers" in sys.modules and not kinds
+        if is_quick or not (raw.is_file() and sys.executable):
             return
         call = (run_apart, str(raw.parent), self.digest, self._trusted)
         with beside(*call) as process, suppress(ChunkscopeError), foreign_errors(self._title):
             facts, reference = of_raw(raw)
-            engine = proved_engine(engines, facts, lambda: reference)
+            engine = proved_engine(kinds, facts, lambda: reference)
             process.communicate()
             if process.returncode == -SIGINT:  # Ctrl-C, which both are told of
                 raise KeyboardInterrupt
             self._facts = facts_before(self._files, self.digest, self._trusted)
             if self._facts and self._facts.json_digest == facts.json_digest:
-                self._reference, self._engine = reference, engine or reference
+                self._reference, self._engine = reference, (engine or reference) if kinds else None
 
     @property
     def reference(self) -> Reference:
@@ -217,12 +219,8 @@ class Tokenizer:
     def chat_day(self) -> datetime.date:
         return self._date or datetime.date.today()  # noqa: DTZ011  (templates use local time)
 
-    @property
-    def renders_the_date(self) -> bool:
-        return any(template.uses_date for template in self._templates.values())
-
     def _chat_template(self, *, has_tools: bool) -> Any:
-        if template := self._templates.get(has_tools):
+        if template := self.templates.get(has_tools):
             return template
         from chunkscope.tokenizers.chat_template import ChatTemplate, choose_template
 
@@ -230,4 +228,4 @@ class Tokenizer:
         if not source:
             raise DataError("no_chat_template", tokenizer=self.name)
         template = ChatTemplate(source, special_tokens=self.facts.special_tokens, date=self._date)
-        return self._templates.setdefault(has_tools, template)
+        return self.templates.setdefault(has_tools, template)

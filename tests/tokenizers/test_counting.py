@@ -1,6 +1,8 @@
 """A fast engine counts large inputs, after it was shown to be right, and is checked each time."""
 
 import json
+import os
+import sys
 from array import array
 from collections.abc import Callable
 from hashlib import sha256
@@ -172,12 +174,16 @@ def test_for_much_text_another_process_asks_transformers_which_is_right(place, m
     folder = save(raw, place.parent / kind, tokenizer_class=kind)
     monkeypatch.setattr(ours, "prepare", None)  # here an engine is proved with the raw file
     monkeypatch.setenv("CHUNKSCOPE_CACHE_DIR", str(folder / "tokenizer.json"))  # none can be there
+    (folder / "torch.py").write_text("raise SystemExit")  # which takes seconds to import
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(folder), *sys.path]))
     tokenizer, texts = Tokenizer(str(folder), expected_bytes=1), ["1234 12", "naïve"]
     right = AutoTokenizer.from_pretrained(str(folder))(texts, add_special_tokens=False)
     assert tokenizer.id_bytes(texts) == [array("I", ids).tobytes() for ids in right["input_ids"]]
     assert [name.split()[0] for name in tokenizer.engines] == ["splintr-rs"]
     assert (right["input_ids"] == [raw.encode(text).ids for text in texts]) == (kind[:3] == "Pre")
-    monkeypatch.setattr(ours, "beside", lambda *_: Popen(["sh", "-c", "kill -INT $$"]))
+    # In a shell's background Ctrl-C is ignored, and what is started there inherits that.
+    code = "import os, signal; signal.signal(2, signal.SIG_DFL); os.kill(os.getpid(), 2)"
+    monkeypatch.setattr(ours, "beside", lambda *_: Popen([sys.executable, "-c", code]))
     with pytest.raises(KeyboardInterrupt):
         Tokenizer(str(place), expected_bytes=1).count(texts)
 
