@@ -132,8 +132,8 @@ BUDGETS = {
     "diagnosis": 729,
     "reference": 933,
     "gating": 1_593,
-    "report": 2_791,
-    "commands": 1_207,
+    "report": 2_806,
+    "commands": 1_192,
 }
 MOST_FILES = 14  # in a folder, without its __init__
 

@@ -201,19 +201,17 @@ def filled(kind: type[T], given: dict[str, Any], command: str) -> T:
         written = {long: short for short, long in ALIASES.items()}
         hint = nearest(name, [written.get(one, one) for one in names])
         raise UsageError(f"{command} has no option {name}", hint=hint)
-    return _filled(kind, _with_limits(values) if "slo" in values else values)
+    if "slo" in values:
+        from chunkscope.simulation.slo import read_slo
+
+        values["slo"] = read_slo(values["slo"])
+    return _filled(kind, values)
 
 
 def nearest(name: str, names: Collection[str]) -> str:
     """A hint: the most similar name, else all names."""
     near = get_close_matches(name, names)
     return f"did you mean {near[0]}?" if near else f"there are: {', '.join(sorted(names))}"
-
-
-def _with_limits(given: dict[str, Any]) -> dict[str, Any]:
-    from chunkscope.simulation.slo import read_slo
-
-    return given | {"slo": read_slo(given["slo"])}
 
 
 def _filled(kind: type[T], values: dict[str, Any]) -> T:

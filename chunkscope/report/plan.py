@@ -21,7 +21,7 @@ def sections(plan: Plan) -> list[Section]:
     return [
         Section(sentences=(words.answer(plan),), top=True),
         Section(sentences=tuple(map(words.saving, plan.savings)), top=True),
-        Section(sentences=(words.setup(plan),), table=figures, top=True),
+        Section(sentences=(words.planned_for(plan),), table=figures, top=True),
         Section(table=tried, notes=tuple(words.cautions(plan))),
         Section(sentences=(f"Flags: {flags}",) if flags else (), top=True),
         Section(notes=tuple(words.phrases(accuracy)), details=True),

@@ -23,7 +23,6 @@ from chunkscope.report.markdown import markdown
 from chunkscope.report.profile import as_csv, lengths_chart, shortened
 from chunkscope.report.section import sections
 from chunkscope.report.words import MODULES, data, plan, problems
-from chunkscope.report.words.gate import answer
 from chunkscope.vllm.footprint import memory
 from chunkscope.vllm.settings import Settings
 from tests import build
@@ -241,8 +240,3 @@ def test_junit_is_xml_and_an_annotation_one_line_whatever_a_dataset_is_called(na
     assert line.startswith("::error ")
     assert "\r" not in line
     assert not end
-
-
-def test_one_check_passes_alone() -> None:
-    result = GateResult(budget=Path("b"), folder=Path(), checks=(Check(name="x", passed=True),))
-    assert answer(result) == "The 1 check in b passes."
