@@ -189,7 +189,7 @@ def compare(old: Findings, new: Findings) -> ReportComparison:
 def changes(comparison: ReportComparison) -> list[Section]:
     old, new = comparison.old, comparison.new
     rows = [
-        (check.subject, check.name.removeprefix("drift."), gate.value_text(check))
+        (check.subject, check.name[len("drift.") :].replace("_", " "), gate.value_text(check))
         for check in comparison.moved
     ]
     return [

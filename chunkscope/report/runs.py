@@ -44,7 +44,7 @@ def simulated_sections(simulation: Simulation) -> list[Section]:
         *(Section(title=title, table=table) for title, table in steps),
         Section(sentences=tuple(words.observations(simulation)), notes=tuple(cautions)),
         Section(
-            title="Every figure",
+            title="Step times" if simulation.is_sweep else "Every figure",
             sentences=(words.step_times(simulation),),
             table=None if simulation.is_sweep else every_figure(named),
             notes=tuple(phrases(accuracy)),
