@@ -47,7 +47,7 @@ def _alone(plan: Plan) -> Table | None:
 
 
 def _reasons(plan: Plan) -> Table | None:
-    """Of the arguments that are set, or whose default was weighed against something."""
+    """Arguments that are set, or whose default was compared with another value."""
     rows = []
     for reason in plan.reasons:
         values = (reason.values.get(name) for name in ("value", "own"))

@@ -94,7 +94,7 @@ def demo_sections(demo: Demonstration) -> list[Section]:
 def runs_table(
     named: Named, figures: Mapping[str, Figure] = words.SHORT, *, strong: Collection[int] = ()
 ) -> Table | None:
-    """The figures that decide; measured ones compared with the first; limited ones marked."""
+    """The figures that decide. Measured runs are compared with the first, broken limits marked."""
     runs: list[Any] = [run for _, run in named]
     first: Any = runs[0] if runs else None
     is_simulated = isinstance(first, SimulatedRun)
@@ -121,7 +121,7 @@ def runs_table(
 
 
 def cell(figure: Figure, first: Any, run: Any) -> Written:
-    """As it is written, long times in the unit of the first run; measured ones compared with it."""
+    """The figure as text, long times in the first run's unit; coloured if it was measured."""
     is_measured = isinstance(run, Run)
     number, usual = value(run, figure), value(first, figure)
     if number is None and is_measured:
@@ -183,7 +183,7 @@ def steps_table(steps: Sequence[TimelineStep]) -> Table | None:
 
 
 def _memory(ran: Sequence[tuple[str, Run]]) -> Table | None:
-    """What vLLM said at its start, of the fullest GPU, beside what the memory model says."""
+    """What vLLM logged at its start for the fullest GPU, with the prediction in parentheses."""
     rows = []
     bills = [run.predicted for _, run in ran]
     for title, name, lines in PARTS:

@@ -82,7 +82,7 @@ def counted_with(profile: Profile) -> str:
 
 
 def _missing(profile: Profile, *codes: str) -> Iterator[tuple[Note, list[str], list[str]]]:
-    """Each note with its datasets, and the prefix of the options for these: "NAME=" or nothing."""
+    """Each note with its datasets, and the prefixes of their options: "NAME=" or nothing."""
     missing: dict[str, tuple[Note, list[str]]] = {}
     for dataset in profile.datasets:
         for one in (one for one in dataset.uncounted if one.code in codes):

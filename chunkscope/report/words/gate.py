@@ -14,7 +14,7 @@ VALUES = {  # of checks without numbers
     "this": "made from this {}",
     "another": "made from another {}",
 }
-# What a count is of, by the end of a check's name, where that does not say it.
+# The unit of a count, by the end of the check's name.
 COUNTED = {"datasets": "row", "max_model_len": "refused prompts", "as-good": "refused prompts"}
 COMMENTS = {  # of the budget that `gate --init` writes: its lines by table and key
     "head": """# What `chunkscope gate` checks: it exits 1 when one of these fails.

@@ -233,7 +233,7 @@ def answer(plan: Plan) -> str:
 
 def _advised(plan: Plan) -> str:
     advice, given, needed = plan.advice, plan.settings.given(), plan.advice.needed.given()
-    # What vLLM does by itself then is no change.
+    # Settings that became vLLM's own default are no change.
     changed = {n: v for n, v in advice.settings.given().items() if n in given}
     text, joint = f"Keep vLLM's {'other ' * bool(given.keys() - needed.keys())}defaults", "but"
     if advice.kind is AdviceKind.SET and changed:
@@ -361,9 +361,9 @@ def setup(plan: Plan) -> str:
 
 
 def version(deployment: Deployment, notes: Sequence[Note]) -> str:
-    known = " (newest known)" * any(one.code == ASSUMED[0] for one in notes)
+    newest = " (newest known)" * any(one.code == ASSUMED[0] for one in notes)
     started = "" if deployment.entry == "serve" else f", {STARTED[deployment.entry]}"
-    return f"vLLM {deployment.release.text}{known}{started}"
+    return f"vLLM {deployment.release.text}{newest}{started}"
 
 
 def facts(plan: Plan) -> Iterator[tuple[str, str, str]]:
@@ -426,7 +426,7 @@ def tried_name(plan: Plan, run: SimulatedRun) -> str:
 
 
 def cautions(plan: Plan) -> Iterator[str]:
-    """The size of the sample, if not all requests were simulated; the plan's notes."""
+    """The size of the sample if there is one, then the plan's notes."""
     total = plan.refused.of - plan.refused.prompts
     if plan.tried and (sent := plan.tried[0].requests) < total:
         yield f"the table shows a sample: {sent:,} of {total:,} requests"
@@ -435,7 +435,7 @@ def cautions(plan: Plan) -> Iterator[str]:
 
 
 def phrases(notes: Sequence[Note], *left_out: str) -> list[str]:
-    """A sentence for each note but those; one for all assumptions."""
+    """A sentence for each note that is not left out; one for all assumptions."""
     notes = [one for one in notes if one.code not in left_out]
     assumed = ", ".join(sentence(one) for one in notes if one.code in ASSUMED)
     others = [sentence(one) for one in notes if one.code not in ASSUMED]
