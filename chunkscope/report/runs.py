@@ -33,7 +33,6 @@ PARTS = (  # of a GPU's memory: the title, vLLM's figure and the memory model's 
 
 def simulated_sections(simulation: Simulation) -> list[Section]:
     named = [(words.run_name(run), run) for run in simulation.runs]
-    accuracy = [note for note in simulation.notes if note.code == ACCURACY]
     cautions = phrases(simulation.notes, ACCURACY, ASSUMED[1])  # the setup says the latter
     steps = [(f"First steps: {name}", steps_table(run.timeline)) for name, run in named]
     return [
@@ -47,7 +46,7 @@ def simulated_sections(simulation: Simulation) -> list[Section]:
             title="Step times" if simulation.is_sweep else "Every figure",
             sentences=(words.step_times(simulation),),
             table=None if simulation.is_sweep else every_figure(named),
-            notes=tuple(phrases(accuracy)),
+            notes=tuple(phrases([n for n in simulation.notes if n.code == ACCURACY])),
             details=True,
         ),
     ]

@@ -124,10 +124,13 @@ def cautions(profile: Profile) -> Iterator[str]:
 
 
 def bad_rows(profile: Profile) -> Iterator[str]:
-    """The first bad rows, how many there are, and the datasets that failed."""
-    rows = [(dataset, row) for dataset in profile.datasets for row in dataset.bad_rows]
-    for dataset, row in rows[:MOST_NOTES]:
-        yield f"bad row: {dataset.path} {dataset.unit} {row.position}: {sentence(row.reason)}"
+    """Bad rows by reason, how many there are, and the datasets that failed."""
+    alike: dict[tuple[str, str], list[object]] = {}
+    for one, row in ((d, row) for d in profile.datasets for row in d.bad_rows):
+        alike.setdefault((f"{one.path} {one.unit}", sentence(row.reason)), []).append(row.position)
+    for (where, reason), places in list(alike.items())[:MOST_NOTES]:
+        rows = ", ".join(map(str, places[:3])) + ", ..." * (len(places) > 3)
+        yield f"bad row: {where} {rows}: {reason}"
     if profile.skipped:
         yield f"{plural(profile.skipped, 'bad row')} not counted (exit 0 with --skip-bad-rows)"
     for dataset in profile.datasets:

@@ -100,9 +100,9 @@ SENTENCES: dict[str, Template] = {
 def answer(diagnosis: Diagnosis) -> str:
     """The first line: the worst symptom."""
     if not diagnosis.symptoms:
-        unknown = "The engine was never seen at work, so its limit is not known."
-        at_work = all(engine.busy_s for engine in diagnosis.engines)
-        return "Nothing limited the engine." if at_work else unknown
+        if all(engine.busy_s for engine in diagnosis.engines):
+            return "Nothing limited the engine."
+        return "The engine was never seen at work, so its limit is not known."
     worst, count = title(diagnosis.symptoms[0]), len(diagnosis.engines)
     return worst if count == 1 else f"Worst of {count} engines: {worst[0].lower()}{worst[1:]}"
 

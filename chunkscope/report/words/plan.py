@@ -56,8 +56,7 @@ def _scaled(**differing: list[str]) -> str:
     return f"the calibration is for {pairs}: {taken}"
 
 
-def _unlike(nearest: str, least: float, most: float, **unlike: Any) -> str:
-    kind, gpu, gpus = (unlike[name] for name in ("kind", "gpu", "gpus"))
+def _unlike(nearest: str, least: float, most: float, kind: Any, gpu: Any, gpus: Any) -> str:
     missing = (kind and f"a model like this ({kind})", gpu, f"{gpus} GPUs" if gpus else None)
     ends = dict.fromkeys((least, most))
     off = " to ".join(f"{share(abs(e))} too {'short' if e < 0 else 'long'}" for e in ends)
@@ -68,7 +67,8 @@ def _unlike(nearest: str, least: float, most: float, **unlike: Any) -> str:
 
 
 ASSUMED = ("vllm_not_installed", "assumed_output", "gpu_unchecked")  # joined in one line
-ACCURACY = "unlike_measured"  # how far predicted times were off: in the details
+ACCURACY = "unlike_measured"  # how far predicted times were off
+BACKGROUND = (ACCURACY, "sliding_window")  # only in the details
 SENTENCES: dict[str, Template] = {
     "vllm_not_installed": "vLLM {version} (newest known)",
     "assumed_output": "{tokens} output tokens each (--max-output)",
@@ -166,7 +166,7 @@ SENTENCES: dict[str, Template] = {
     "unknown_quantization": "quantization {method} is not known: 16-bit weights assumed",
     "vision_tower": "weights for images and sound are estimated, their activations left out",
     "sliding_window": "{layers} layers attend to the last {tokens} tokens and keep only their KV",
-    "chunks_kept": "vLLM before 0.14 keeps the KV of all tokens in those {layers} layers, too",
+    "chunks_kept": "vLLM before 0.14 keeps the KV of all tokens in the {layers} window layers",
     "stateful_layers": "{layers} layers hold a state, not a KV cache[known?| (estimated)]",
     "unlike_measured": _unlike,
     "rough_gaps": "gaps measured on H200: p99 up to {p99:g}x the prediction, longest {longest:g}x",
@@ -282,9 +282,8 @@ def _price(plan: Plan) -> str:
     both = (run.figures if run else None for run in (plan.default_run, plan.run))
     before, after = (figure.value(figures) or 0.0 if figures else 0.0 for figures in both)
     is_limited = figure.promise in {limit.name for limit in plan.request.slo}
-    if is_limited or not 0 < 1.5 * before <= after:
-        return ""
-    return f" The {figure.title} grows from {seconds(before)} to {seconds(after)}."
+    grows = 0 < 1.5 * before <= after and not is_limited
+    return f" The {figure.title} grows from {seconds(before)} to {seconds(after)}." if grows else ""
 
 
 def flags(plan: Plan) -> str:
@@ -355,8 +354,7 @@ def setup(plan: Plan) -> str:
     sent += f", {plan.request.concurrency:,} at once" if plan.request.concurrency else ""
     prompts = plural(plan.refused.of, "prompt") + sent
     model, gpu = plan.model.load_name if plan.model else "Any model", plan.gpu
-    gpus = plan.effective.parallel.gpus
-    place = where(model, gpu.title if gpu else None, gpus, plan.notes)
+    place = where(model, gpu.title if gpu else None, plan.effective.parallel.gpus, plan.notes)
     return f"{place}, {version(plan.deployment, plan.notes)}, {prompts}, {'; '.join(outputs)}"
 
 
@@ -431,7 +429,7 @@ def cautions(plan: Plan) -> Iterator[str]:
     if plan.tried and (sent := plan.tried[0].requests) < total:
         yield f"the table shows a sample: {sent:,} of {total:,} requests"
     shown = ASSUMED[: 1 + all(o.origin != "task" for o in plan.outputs)]  # `setup` says these
-    yield from phrases(plan.notes, *shown, ACCURACY)
+    yield from phrases(plan.notes, *shown, *BACKGROUND)
 
 
 def phrases(notes: Sequence[Note], *left_out: str) -> list[str]:
