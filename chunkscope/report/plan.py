@@ -82,8 +82,8 @@ def _memory_table(memory: Memory) -> Table | None:
     ]
     rows = [row for row in rows if row[1] >= 0.005]
     return table_of(
-        ("per GPU", "GiB", "known", "from"),
+        ("per GPU", "GiB", "basis", "from"),
         [(part, f"{gib:.2f}", label, sentence(note)) for part, gib, label, note in rows],
-        words=("known", "from"),
+        words=("basis", "from"),
         strong=[len(rows) - 1],
     )
