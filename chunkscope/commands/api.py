@@ -215,10 +215,6 @@ def nearest(name: str, names: Collection[str]) -> str:
 
 
 def _filled(kind: type[T], values: dict[str, Any]) -> T:
-    arguments: dict[str, Any] = {}
-    for name, hint in get_type_hints(kind).items():
-        if is_dataclass(hint):
-            arguments[name] = _filled(hint, values)  # type: ignore[arg-type]
-        elif name in values:
-            arguments[name] = values[name]
-    return kind(**arguments)
+    hints: dict[str, Any] = get_type_hints(kind)
+    nested = {name: _filled(hint, values) for name, hint in hints.items() if is_dataclass(hint)}  # type: ignore[arg-type]
+    return kind(**{name: values[name] for name in hints if name in values} | nested)
