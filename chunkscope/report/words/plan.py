@@ -454,7 +454,7 @@ def fits(footprint: Footprint) -> Iterator[str]:
             f"{many} of the full {footprint.context:,} tokens."
         )
     kib = memory.kv_cache_bytes / 1024 / memory.kv_cache_tokens if memory.kv_cache_tokens else None
-    per_token = f" A token takes {kib:,.4g} KiB of KV cache on each GPU." if kib else ""
+    per_token = f" {kib:,.4g} KiB of KV cache per token and GPU." if kib else ""
     yield (
         f"Predicted for {version(footprint.deployment, footprint.notes)}: "
         f"{number(settings.max_num_batched_tokens)} tokens per step, at most "
