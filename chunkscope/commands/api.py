@@ -201,7 +201,11 @@ def filled(kind: type[T], given: dict[str, Any], command: str) -> T:
         written = {long: short for short, long in ALIASES.items()}
         hint = nearest(name, [written.get(one, one) for one in names])
         raise UsageError(f"{command} has no option {name}", hint=hint)
-    return _filled(kind, _with_limits(values) if "slo" in values else values)
+    if "slo" in values:
+        from chunkscope.simulation.slo import read_slo
+
+        values["slo"] = read_slo(values["slo"])
+    return _filled(kind, values)
 
 
 def nearest(name: str, names: Collection[str]) -> str:
@@ -210,17 +214,7 @@ def nearest(name: str, names: Collection[str]) -> str:
     return f"did you mean {near[0]}?" if near else f"there are: {', '.join(sorted(names))}"
 
 
-def _with_limits(given: dict[str, Any]) -> dict[str, Any]:
-    from chunkscope.simulation.slo import read_slo
-
-    return given | {"slo": read_slo(given["slo"])}
-
-
 def _filled(kind: type[T], values: dict[str, Any]) -> T:
-    arguments: dict[str, Any] = {}
-    for name, hint in get_type_hints(kind).items():
-        if is_dataclass(hint):
-            arguments[name] = _filled(hint, values)  # type: ignore[arg-type]
-        elif name in values:
-            arguments[name] = values[name]
-    return kind(**arguments)
+    hints: dict[str, Any] = get_type_hints(kind)
+    nested = {name: _filled(hint, values) for name, hint in hints.items() if is_dataclass(hint)}  # type: ignore[arg-type]
+    return kind(**{name: values[name] for name in hints if name in values} | nested)

@@ -128,7 +128,7 @@ SLO = LIMITS(
 DETAILS = OUTPUT("Show everything, not only the answer.", default=False)
 JSON = OUTPUT("Print the result as JSON.", default=False)
 QUIET = OUTPUT("No progress.", "--quiet", "-q", default=False)
-# What is typed only: it does not change a result.
+# Options of the command line only: they do not change a result.
 SHOWN = ("details", "json", "quiet", "output", "form", "emit", "anyway", "check", "resume")
 
 
@@ -138,12 +138,12 @@ def output(default: Path | None, text: str = "") -> Any:
 
 
 def _spared(file: Path) -> Path:
-    """A result replaces results, never the data or the log that it is made from."""
+    """Refuse to overwrite a file that is not a result, such as data or a log."""
     if file.is_file() and file.stat().st_size:
         with file.open("rb") as old:
             if b'"schema": "chunkscope/' not in old.read(40):
                 hint = "name another file, or remove that one"
-                raise UsageError(f"--output {file} would replace what is no result", hint=hint)
+                raise UsageError(f"--output {file} exists and is not a result", hint=hint)
     return file
 
 

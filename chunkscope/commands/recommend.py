@@ -77,8 +77,7 @@ def recommend(
         version = vllm.check(plan.deployment, plan.settings, python=vllm.vllm_python())
         opt.tell("vllm_accepts", version=version)
     if emit is None:
-        after = after_plan(plan)
-        return opt.finish(plan, output, details=details, json=json, after=after)
+        return opt.finish(plan, output, details=details, json=json, after=after_plan(plan))
     emission = emitted(plan, emit, anyway=anyway)  # an error if no setting keeps the limits
     plan.save(output)
     above = [f"# {sentence(emission.comment)}"] if emission.comment else []

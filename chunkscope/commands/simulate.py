@@ -1,5 +1,7 @@
 """`chunkscope simulate`."""
 
+import re
+import shlex
 from dataclasses import replace
 from pathlib import Path
 
@@ -61,6 +63,7 @@ def simulate(
     after = f"chunkscope verify{which}" if sweep else f"chunkscope simulate{which} --sweep"
     rates = [run.rate.rate_per_s or 0.0 for run in simulation.runs if run.rate]
     if rate := max(rates, default=0.0):
-        words = (*Plan.load(plan).source.command, "--arrivals", f"{rate:.3g}/s")
-        after = opt.quoted(*words, *(["--slo", slo] if slo else [])).lstrip()
+        asked, limits = shlex.join(Plan.load(plan).source.command), ["--slo", slo] if slo else []
+        old = rf" --(?:arrivals|concurrency{'|slo' * bool(slo)})[= ]('[^']*'|\S+)"
+        after = f"{re.sub(old, '', asked)} --arrivals {rate:.3g}/s{opt.quoted(*limits)}"
     opt.finish(simulation, output, details=details, json=json, after=after)

@@ -215,10 +215,9 @@ def show_help(
     Example: chunkscope help recommend
     """
     if page is None:
-        titles = [path.read_text(encoding="utf-8").splitlines()[0] for path in opt.pages().values()]
-        named = [title.removeprefix("# ").split(": ") for title in titles]
-        lines = [f"chunkscope help {name:<9}  {about}\n" for name, about in named]
-        console.emit("".join(lines).encode())
+        for path in opt.pages().values():
+            title = path.read_text(encoding="utf-8").splitlines()[0].removeprefix("# ")
+            console.emit("chunkscope help {:<9}  {}\n".format(*title.split(": ")).encode())
     elif page in opt.pages():
         console.emit(opt.pages()[page].read_bytes())
     else:

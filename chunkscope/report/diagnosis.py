@@ -49,7 +49,7 @@ def _bounds(engine: EngineReport) -> Table | None:
 
 
 def _memory(engine: EngineReport) -> Table | None:
-    """By the log, and by the memory model where the GPU is known."""
+    """The log's figures, and the memory model's where the GPU is known."""
     facts, model = engine.facts, engine.predicted
     names = ("weights", "activations", "CUDA graphs", "KV cache", "tokens in it")
     sizes = (facts.weights_gib, facts.activation_gib, facts.graphs_gib, facts.kv_cache_gib)

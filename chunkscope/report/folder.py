@@ -37,7 +37,7 @@ class ReportComparison:
 
     @property
     def moved(self) -> list[Check]:
-        """Those that nobody can judge left out."""
+        """Changes with a value: a check without one could not be judged."""
         return [check for check in self.data or () if check.value is not None]
 
     def to_json(self) -> dict[str, Any]:
@@ -65,13 +65,13 @@ def first_screen(findings: Findings) -> Section:
 
 
 def _measurements(findings: Findings) -> Verification | None:
-    """Those of this plan: what was measured of another says nothing about it."""
+    """None if they are of another plan: they say nothing about this one."""
     of_another = findings.verification_is_of_this_plan is False
     return None if of_another else findings.verification
 
 
 def _in_use(findings: Findings) -> Plan | None:
-    """The plan, with the settings that did better on an engine and without its own figures."""
+    """The plan with the settings that measured best, without figures of its own settings then."""
     planned, v = findings.plan, _measurements(findings)
     if not (planned and v and v.verdict and (run := v.run(v.verdict.use))):
         return planned
@@ -89,7 +89,7 @@ def arguments(findings: Findings) -> str:
 
 
 def chapters(findings: Findings, comparison: ReportComparison | None = None) -> list[Chapter]:
-    """In the order of the page; those of what is not there are left out."""
+    """In the order of the page; a result that is missing has no chapter."""
     v, of_another = findings.verification, findings.verification_is_of_this_plan is False
     title = "What was measured" + ", of another plan" * of_another
     engines = findings.diagnosis.engines if findings.diagnosis else ()
@@ -122,7 +122,7 @@ def _of(artefact: object | None, *, top: bool = False, details: bool = True) -> 
 
 
 def _simulated(findings: Findings) -> list[Section]:
-    """Unless it is what the plan says already."""
+    """Empty if the plan shows the same runs."""
     tried = [run.figures for run in findings.plan.tried] if findings.plan else []
     runs = findings.simulation.runs if findings.simulation else ()
     same = all(run.figures in tried and not run.timeline for run in runs)
@@ -130,7 +130,7 @@ def _simulated(findings: Findings) -> list[Section]:
 
 
 def _lengths(findings: Findings) -> list[Section]:
-    """Its chart also has the lengths that matter to the engine."""
+    """The lengths, with the engine's limits marked in the chart."""
     sections = _of(findings.profile, details=False)
     if sections and sections[0].chart and (planned := _in_use(findings)):
         sections[0].chart.data["marks"] = [
@@ -146,10 +146,10 @@ def _origins(findings: Findings) -> Section:
     rows = []
     artefacts = (findings.profile, findings.plan, findings.simulation, findings.verification)
     for artefact in filter(None, (*artefacts, findings.diagnosis)):
-        asked = artefact.source if isinstance(artefact, Plan) else artefact
-        made = getattr(artefact, "created", "")[:10]
-        command = shlex.join(getattr(asked, "command", ()))
-        rows.append((artefact.default_path.name, f"{made} {command}".strip()))
+        source = artefact.source if isinstance(artefact, Plan) else artefact
+        date = getattr(artefact, "created", "")[:10]
+        command = shlex.join(getattr(source, "command", ()))
+        rows.append((artefact.default_path.name, f"{date} {command}".strip()))
     return Section(table=table_of(("", ""), rows, words=("",)))
 
 
@@ -157,7 +157,7 @@ def _origins(findings: Findings) -> Section:
 
 
 def sections(findings: Findings) -> list[Section]:
-    """The first screen, with tiles as a table; the rest as details, but the runs that decide."""
+    """The first screen and the runs that decide; everything else as details."""
     top, flags, parts = first_screen(findings), arguments(findings), chapters(findings)
     first = replace(top, sentences=(*top.sentences, *([f"Flags: {flags}"] if flags else [])))
     runs = [chapter.sections[0] for chapter in parts if chapter.id in ("measured", "plan")][-1:]
@@ -174,7 +174,7 @@ def sections(findings: Findings) -> list[Section]:
 
 
 def compare(old: Findings, new: Findings) -> ReportComparison:
-    """Data that is the same passes every check of drift, with no room at all."""
+    """Data is compared by the gate's checks of drift, each with a limit of zero."""
     data = None
     if old.profile is not None and new.profile is not None:
         limits: dict[str, Any] = {"baseline": "old", "content": "same", "allow_sample": True}
@@ -189,7 +189,7 @@ def compare(old: Findings, new: Findings) -> ReportComparison:
 def changes(comparison: ReportComparison) -> list[Section]:
     old, new = comparison.old, comparison.new
     rows = [
-        (check.subject, check.name.removeprefix("drift."), gate.value_text(check))
+        (check.subject, check.name[len("drift.") :].replace("_", " "), gate.value_text(check))
         for check in comparison.moved
     ]
     return [
@@ -204,7 +204,7 @@ def changes(comparison: ReportComparison) -> list[Section]:
 
 
 def _plan_table(old: Findings, new: Findings) -> Table | None:
-    """What the plans take, where they differ."""
+    """Rows in which the two plans differ."""
     if old.plan is None or new.plan is None:
         return None
     before, now = (
@@ -221,7 +221,7 @@ def _plan_table(old: Findings, new: Findings) -> Table | None:
 
 
 def _measured(old: Verification | None, new: Verification | None) -> Iterator[Section]:
-    """Each setting that was run in both, as runs stand beside each other anywhere."""
+    """A table for each setting that was run in both."""
     for run in new.runs if new else ():
         if (before := old.run(run.setting) if old else None) is None:
             continue

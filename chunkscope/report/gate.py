@@ -12,7 +12,7 @@ from chunkscope.report.section import Cell, Section, Table, table_of
 from chunkscope.report.words import gate, sentence
 
 MOST_FAILED = 30  # of those that fail, in the short answer
-# Everything else, control characters above all, is no XML whichever way it is escaped.
+# XML allows no other characters, even escaped: control characters above all.
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -56,7 +56,7 @@ def annotations(result: GateResult) -> str:
 
 
 def error_annotation(error: ChunkscopeError, budget: Path) -> str:
-    """Of a gate that could not judge."""
+    """An annotation for a gate that could not judge."""
     text = f"{error.message}\nhint: {error.hint}" if error.hint else error.message
     return _error("chunkscope gate cannot judge", text, budget) + "\n"
 

@@ -9,7 +9,7 @@ MARKUP = "\\`*_{}[]<>|#~@&!"
 
 
 def markdown(artefact: object) -> str:
-    """All of it; details are folded, where that is known (GitHub, GitLab)."""
+    """All sections; details are folded where the reader supports it (GitHub, GitLab)."""
     blocks, is_open = [], False
     for section in (s for s in sections(artefact) if s.sentences or s.table or s.notes):
         goes_on = is_open and section.details and not section.title

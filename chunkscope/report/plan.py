@@ -17,14 +17,14 @@ def sections(plan: Plan) -> list[Section]:
     figures = table_of(("", "", ""), words.facts(plan), words=("",))
     strong = [at for at, run in enumerate(plan.tried) if run is plan.run and not is_broken]
     tried = runs_table([(words.tried_name(plan, run), run) for run in plan.tried], strong=strong)
-    accuracy = [note for note in plan.notes if note.code == words.ACCURACY and plan.tried]
+    background = [note for note in plan.notes if note.code in words.BACKGROUND and plan.tried]
     return [
         Section(sentences=(words.answer(plan),), top=True),
         Section(sentences=tuple(map(words.saving, plan.savings)), top=True),
-        Section(sentences=(words.setup(plan),), table=figures, top=True),
+        Section(sentences=(words.planned_for(plan),), table=figures, top=True),
         Section(table=tried, notes=tuple(words.cautions(plan))),
         Section(sentences=(f"Flags: {flags}",) if flags else (), top=True),
-        Section(notes=tuple(words.phrases(accuracy)), details=True),
+        Section(notes=tuple(words.phrases(background)), details=True),
         Section(title="Each dataset alone", table=_alone(plan), details=True),
         Section(title="Why", table=None if is_broken else _reasons(plan), details=True),
         Section(title="Memory", table=memory, details=True),
@@ -47,7 +47,7 @@ def _alone(plan: Plan) -> Table | None:
 
 
 def _reasons(plan: Plan) -> Table | None:
-    """Of the arguments that are set, or whose default was weighed against something."""
+    """Arguments that are set, or whose default was compared with another value."""
     rows = []
     for reason in plan.reasons:
         values = (reason.values.get(name) for name in ("value", "own"))
@@ -82,8 +82,8 @@ def _memory_table(memory: Memory) -> Table | None:
     ]
     rows = [row for row in rows if row[1] >= 0.005]
     return table_of(
-        ("per GPU", "GiB", "known", "from"),
+        ("per GPU", "GiB", "basis", "from"),
         [(part, f"{gib:.2f}", label, sentence(note)) for part, gib, label, note in rows],
-        words=("known", "from"),
+        words=("basis", "from"),
         strong=[len(rows) - 1],
     )

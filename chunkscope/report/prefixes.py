@@ -74,7 +74,7 @@ def sections(summary: PrefixSummary) -> list[Section]:
 
 
 def _advice(summary: PrefixSummary) -> Iterator[Saving]:
-    """What would make more of it: another order, another template."""
+    """What would raise the hit rate: another order, another template."""
     for dataset, reuse in summary.measured:
         gains = [at.best_order_cached_tokens - at.cached_tokens for at in reuse.capacities]
         gains = [gain for gain in gains if gain > MATTERS * reuse.tokens]

@@ -121,5 +121,5 @@ def as_csv(profile: Profile) -> str:
 
 
 def _no_formula(text: str) -> str:
-    """A spreadsheet runs what begins like one, unless an apostrophe is before it."""
+    """An apostrophe keeps a spreadsheet from running the text as a formula."""
     return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text

@@ -6,12 +6,12 @@ from functools import partial
 from typing import Any
 
 from chunkscope.artefacts.figures import FIGURES, ITL_MAX, ITL_P99, MAKESPAN, TTFT_P95, Figure
-from chunkscope.artefacts.numbers import change, exceeds, gib, per_second, seconds, share
+from chunkscope.artefacts.numbers import SECONDS, change, exceeds, gib, per_second, seconds, share
 from chunkscope.reference.demo import Demonstration
 from chunkscope.report.section import Cell, Chart, Section, Table, Written, table_of
 from chunkscope.report.words import runs as words
 from chunkscope.report.words import sentence
-from chunkscope.report.words.plan import listed, phrases
+from chunkscope.report.words.plan import ACCURACY, ASSUMED, listed, phrases
 from chunkscope.simulation.result import SimulatedRun, Simulation, TimelineStep
 from chunkscope.simulation.slo import LatencyLimit
 from chunkscope.verification.result import EngineKind, Run, Verification
@@ -33,23 +33,20 @@ PARTS = (  # of a GPU's memory: the title, vLLM's figure and the memory model's 
 
 def simulated_sections(simulation: Simulation) -> list[Section]:
     named = [(words.run_name(run), run) for run in simulation.runs]
-    steps = [
-        Section(title=f"First steps: {name}", table=steps_table(run.timeline))
-        for name, run in named
-    ]
+    cautions = phrases(simulation.notes, ACCURACY, ASSUMED[1])  # the setup says the latter
+    steps = [(f"First steps: {name}", steps_table(run.timeline)) for name, run in named]
     return [
         Section(
             sentences=(words.simulated_answer(simulation), words.simulated_setup(simulation)),
             table=runs_table(named),
         ),
-        *steps,
+        *(Section(title=title, table=table) for title, table in steps),
+        Section(sentences=tuple(words.observations(simulation)), notes=tuple(cautions)),
         Section(
-            sentences=tuple(words.observations(simulation)), notes=tuple(phrases(simulation.notes))
-        ),
-        Section(
-            title="Every figure",
+            title="Step times" if simulation.is_sweep else "Every figure",
             sentences=(words.step_times(simulation),),
             table=None if simulation.is_sweep else every_figure(named),
+            notes=tuple(phrases([n for n in simulation.notes if n.code == ACCURACY])),
             details=True,
         ),
     ]
@@ -84,10 +81,8 @@ def measured_sections(v: Verification) -> list[Section]:
 
 def demo_sections(demo: Demonstration) -> list[Section]:
     _, *others = measured_sections(demo.measured)
-    steps = [
-        Section(title=f"First steps {name}", table=steps_table(run.run.timeline[:3]))
-        for name, run in demo.runs.items()
-    ]
+    timelines = {name: run.run.timeline[:3] for name, run in demo.runs.items()}
+    steps = [Section(title=f"First steps {n}", table=steps_table(t)) for n, t in timelines.items()]
     first = Section(sentences=(words.measured_answer(demo.measured), *words.demo_setup(demo)))
     return [first, *others[:1], *steps, *others[1:]]
 
@@ -98,7 +93,7 @@ def demo_sections(demo: Demonstration) -> list[Section]:
 def runs_table(
     named: Named, figures: Mapping[str, Figure] = words.SHORT, *, strong: Collection[int] = ()
 ) -> Table | None:
-    """The figures that decide; measured ones compared with the first; limited ones marked."""
+    """The figures that decide. Measured runs are compared with the first, broken limits marked."""
     runs: list[Any] = [run for _, run in named]
     first: Any = runs[0] if runs else None
     is_simulated = isinstance(first, SimulatedRun)
@@ -125,15 +120,18 @@ def runs_table(
 
 
 def cell(figure: Figure, first: Any, run: Any) -> Written:
-    """As it is written; measured runs are better or worse than the first."""
-    number = value(run, figure)
-    if isinstance(run, SimulatedRun):
-        return None if number is None else figure.unit.brief(number)
-    if number is None:
+    """The figure as text, long times in the first run's unit; coloured if it was measured."""
+    is_measured = isinstance(run, Run)
+    number, usual = value(run, figure), value(first, figure)
+    if number is None and is_measured:
         is_reference = figure.key.startswith("outputs.") and run.outputs is not None
         return Cell(text="the reference" if is_reference else "not measured", look="none")
-    look = "" if run is first else LOOKS.get(judge(figure, run, first), "")
-    return Cell(text=figure.unit.brief(number), look=look)
+    is_long = figure.unit is SECONDS and min(number or 0.0, usual or 0.0) >= 60
+    text = None if number is None else figure.unit.brief(number)
+    text = seconds(number, like=usual) if is_long else text
+    if not is_measured or run is first:
+        return text
+    return Cell(text=str(text), look=LOOKS.get(judge(figure, run, first), ""))
 
 
 def _changed(figure: Figure, first: Run, run: Run) -> str:
@@ -184,7 +182,7 @@ def steps_table(steps: Sequence[TimelineStep]) -> Table | None:
 
 
 def _memory(ran: Sequence[tuple[str, Run]]) -> Table | None:
-    """What vLLM said at its start, of the fullest GPU, beside what the memory model says."""
+    """What vLLM logged at its start for the fullest GPU, with the prediction in parentheses."""
     rows = []
     bills = [run.predicted for _, run in ran]
     for title, name, lines in PARTS:

@@ -70,7 +70,7 @@ class Chart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """One thing to tell. `details` are shown on demand; `notes` are what to be careful about.
+    """A part of an answer. `details` are shown on demand; `notes` say what to be careful about.
 
     What is `top` stands on the page's first screen, in its words.
     """

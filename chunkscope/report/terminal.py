@@ -46,7 +46,7 @@ def draw(shown: Sequence[Section], console: "Console") -> None:
 
 
 def clean(text: str, style: str = "") -> Text:
-    """Words, whoever wrote them: a terminal obeys none of them."""
+    """Text without control characters: a terminal must not obey names and data of users."""
     return Text("\n".join(map(printable, text.split("\n"))), style=style, overflow="fold")
 
 

@@ -65,6 +65,12 @@ def test_bad_rows_come_in_order_and_a_file_that_failed_with_its_hint(place) -> N
     assert (nothing.code, nothing.written) == (3, run.written)  # what was there is not lost
 
 
+def test_a_reason_is_told_once(place) -> None:
+    (place / "bad.jsonl").write_text('{"prompt": "a"}\n' + '{"prompt": 3}\n' * 9)
+    (line,) = (line for line in analyze(place, "bad.jsonl").err.splitlines() if "bad row:" in line)
+    assert line.startswith('bad row: bad.jsonl line 2, 3, 4, ...: field "prompt" is a number')
+
+
 # -- what is printed -----------------------------------------------------------------------------
 
 

@@ -91,7 +91,7 @@ def test_drift_names_what_was_counted_before_and_now(tmp_path) -> None:
 
 def test_a_gate_speaks_json_and_python(place) -> None:
     (place / "s.toml").write_text("[gate.data]\nlongest_prompt = 100\n")
-    assert "1 of 1 check in s.toml fails." in chunkscope(place, "gate", "-c", "s.toml").out
+    assert "1 of 1 check in s.toml failed." in chunkscope(place, "gate", "-c", "s.toml").out
     document = json.loads(chunkscope(place, "gate", "--config", "s.toml", "--json").out)
     result = python.gate(place / "reports", config=place / "s.toml")
     assert (document["passed"], document["failed"], result.passed) == (False, 1, False)

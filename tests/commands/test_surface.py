@@ -55,7 +55,7 @@ def test_an_output_replaces_results_and_no_data(tmp_path, words: str) -> None:
     write_jsonl(tmp_path / "a.jsonl", prompts())
     data = (tmp_path / "a.jsonl").read_bytes()
     run = chunkscope(tmp_path, *words.split(), "-o", "a.jsonl")
-    assert (run.code, "--output a.jsonl would replace" in run.err) == (2, True), run.err
+    assert (run.code, "--output a.jsonl exists" in run.err) == (2, True), run.err
     assert (tmp_path / "a.jsonl").read_bytes() == data
     (tmp_path / "empty.json").touch()  # as mktemp makes it
     for name in ("empty.json", "empty.json", "new.json"):

@@ -21,9 +21,9 @@ from chunkscope.report import gate, terminal
 from chunkscope.report.folder import arguments, first_screen
 from chunkscope.report.markdown import markdown
 from chunkscope.report.profile import as_csv, lengths_chart, shortened
+from chunkscope.report.runs import runs_table
 from chunkscope.report.section import sections
 from chunkscope.report.words import MODULES, data, plan, problems
-from chunkscope.report.words.gate import answer
 from chunkscope.vllm.footprint import memory
 from chunkscope.vllm.settings import Settings
 from tests import build
@@ -128,7 +128,7 @@ def test_what_another_plan_did_is_no_answer_of_this_one(tmp_path) -> None:
 
 def test_a_simulation_names_all_of_its_gpus_and_a_limit_that_breaks_by_little() -> None:
     simulation = examples.simulate(examples.plan(tp=2), examples.profile())
-    assert "2 x L4" in sections(simulation)[0].sentences[1]
+    assert "2 x L4 (never measured)" in sections(simulation)[0].sentences[1]
     limit = f"ttft_p95={simulation.runs[0].figures.ttft_s.p95 - 1e-6:.9f}s"
     broken = examples.simulate(examples.plan(tp=2), examples.profile(), slo=limit)
     assert len({*re.findall(r"[\d.]+(?= m?s)", sections(broken)[0].sentences[0])}) > 1
@@ -142,6 +142,13 @@ def test_a_simulation_calls_a_gain_what_the_plan_calls_it(times, said) -> None:
     default = replace(ours, setting="default", figures=slower)
     changed = replace(simulation, runs=(ours, default))
     assert said in sections(changed)[0].sentences[0]
+
+
+def test_long_times_of_a_column_have_one_unit() -> None:
+    runs = [(name, build.run(name, took, took)) for name, took in (("plan", 125.0), ("off", 115.0))]
+    table = runs_table(runs)
+    assert table is not None
+    assert [str(row[1]) for row in table.rows] == ["2.08 min", "1.92 min"]
 
 
 # -- strangers -----------------------------------------------------------------------------------
@@ -241,8 +248,3 @@ def test_junit_is_xml_and_an_annotation_one_line_whatever_a_dataset_is_called(na
     assert line.startswith("::error ")
     assert "\r" not in line
     assert not end
-
-
-def test_one_check_passes_alone() -> None:
-    result = GateResult(budget=Path("b"), folder=Path(), checks=(Check(name="x", passed=True),))
-    assert answer(result) == "The 1 check in b passes."

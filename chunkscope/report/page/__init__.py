@@ -19,7 +19,7 @@ from chunkscope.report.words.folder import GLOSSARY
 HERE = Path(__file__).parent
 # Observable Plot draws the charts; d3 is what it is made of. Both as published, both ISC.
 LIBRARIES = (("d3.min.js", "d3.LICENSE"), ("plot.umd.min.js", "plot.LICENSE"))
-# The page's own, one after the other in a scope of their own.
+# The page's own scripts, joined in one scope.
 OWN = ("draw.js", "lengths.js", "measured.js", "buttons.js", "start.js")
 LONG = re.compile(r"\w{20,}")  # a name that may be broken, at an underscore
 WHOLE = re.compile(r"--\w[\w-]*|\d{4}-\d\d-\d\d")  # options and dates: a line has all of it
@@ -30,8 +30,8 @@ def render(findings: Findings, comparison: ReportComparison | None = None) -> by
     parts = chapters(findings, comparison)
     # The libraries under their licences, then the page's own.
     libraries = (f"/*\n{_text('vendor', terms)}*/\n{_text('vendor', x)}" for x, terms in LIBRARIES)
-    own = "\n".join(_text("scripts", name) for name in OWN)
-    scripts = (*libraries, f'"use strict";\n(() => {{\n{own}}})();\n')
+    ours = "\n".join(_text("scripts", name) for name in OWN)
+    scripts = (*libraries, f'"use strict";\n(() => {{\n{ours}}})();\n')
     template = _templates().get_template("page.html.j2")
     html = template.render(
         first=first_screen(findings),
@@ -63,15 +63,15 @@ def _policy(scripts: tuple[str, ...]) -> str:
 
 @cache
 def _templates() -> Environment:
-    made = Environment(
+    templates = Environment(
         loader=FileSystemLoader(HERE / "templates"),
         autoescape=True,  # names and texts come from strangers' data
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters["nobreak"] = nobreak
-    return made
+    templates.filters["nobreak"] = nobreak
+    return templates
 
 
 def nobreak(words: str) -> Markup:

@@ -71,7 +71,7 @@ def named(names: Sequence[str], most: int = 2) -> str:
 
 @cache
 def _template(code: str) -> Template:
-    """From the first module that has the code, so that later ones are not imported in vain."""
+    """The template from the first module that has the code; later modules are not imported."""
     for name in MODULES:
         sentences: dict[str, Template] = import_module(f"{__name__}.{name}").SENTENCES
         if code in sentences:

@@ -82,7 +82,7 @@ def counted_with(profile: Profile) -> str:
 
 
 def _missing(profile: Profile, *codes: str) -> Iterator[tuple[Note, list[str], list[str]]]:
-    """Each note with its datasets, and the prefix of the options for these: "NAME=" or nothing."""
+    """Each note with its datasets, and the prefixes of their options: "NAME=" or nothing."""
     missing: dict[str, tuple[Note, list[str]]] = {}
     for dataset in profile.datasets:
         for one in (one for one in dataset.uncounted if one.code in codes):
@@ -124,10 +124,13 @@ def cautions(profile: Profile) -> Iterator[str]:
 
 
 def bad_rows(profile: Profile) -> Iterator[str]:
-    """The first bad rows, how many there are, and the datasets that failed."""
-    rows = [(dataset, row) for dataset in profile.datasets for row in dataset.bad_rows]
-    for dataset, row in rows[:MOST_NOTES]:
-        yield f"bad row: {dataset.path} {dataset.unit} {row.position}: {sentence(row.reason)}"
+    """Bad rows by reason, how many there are, and the datasets that failed."""
+    alike: dict[tuple[str, str], list[object]] = {}
+    for one, row in ((d, row) for d in profile.datasets for row in d.bad_rows):
+        alike.setdefault((f"{one.path} {one.unit}", sentence(row.reason)), []).append(row.position)
+    for (where, reason), places in list(alike.items())[:MOST_NOTES]:
+        rows = ", ".join(map(str, places[:3])) + ", ..." * (len(places) > 3)
+        yield f"bad row: {where} {rows}: {reason}"
     if profile.skipped:
         yield f"{plural(profile.skipped, 'bad row')} not counted (exit 0 with --skip-bad-rows)"
     for dataset in profile.datasets:

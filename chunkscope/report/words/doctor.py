@@ -79,8 +79,7 @@ SENTENCES: dict[str, Template] = {
     "change_more_kv": f"give the KV cache more room: {_SHARE}, an fp8 KV cache or more GPUs",
     "change_oom_cpu": f"lower VLLM_CPU_KVCACHE_SPACE or {_BUDGET}, or free memory of the machine",
     "change_more_kv_cpu": "give the KV cache more memory: VLLM_CPU_KVCACHE_SPACE, in GiB",
-    "change_refused": f"raise {_CONTEXT} above {{tokens}} tokens plus the answer if the model "
-    "allows it, else shorten the prompts",
+    "change_refused": f"raise {_CONTEXT} above {{tokens}} plus the answer, or shorten the prompts",
     "change_bad_requests": f"see the client's errors: a request may be longer than {_CONTEXT}",
     "change_auto_fit": f"set {_CONTEXT} to the longest request; for room raise {_SHARE}, add GPUs",
     "change_seqs": f"raise {_SEQS} above {{running}}; `chunkscope simulate` predicts the gain",
@@ -100,10 +99,10 @@ SENTENCES: dict[str, Template] = {
 
 def answer(diagnosis: Diagnosis) -> str:
     """The first line: the worst symptom."""
-    if not diagnosis.symptoms and not all(engine.busy_s for engine in diagnosis.engines):
-        return "Nothing shows the engine at work, so its limit is not known."
     if not diagnosis.symptoms:
-        return "Nothing limited the engine."
+        if all(engine.busy_s for engine in diagnosis.engines):
+            return "Nothing limited the engine."
+        return "The engine was never seen at work, so its limit is not known."
     worst, count = title(diagnosis.symptoms[0]), len(diagnosis.engines)
     return worst if count == 1 else f"Worst of {count} engines: {worst[0].lower()}{worst[1:]}"
 

@@ -32,7 +32,7 @@ def opening(findings: Findings, v: Verification | None) -> Iterator[str]:
     answers = (v if v and v.verdict else None, planned, v, findings.profile, findings.simulation)
     yield next(filter(None, (*answers, findings.diagnosis))).first_sentence()
     if planned is not None and (v is None or any(runs.measured_elsewhere(planned, v))):
-        yield f"Planned for {plan.setup(planned)}."
+        yield plan.planned_for(planned)
     if v is not None:
         yield runs.measured_on(v)
     yield from map(plan.saving, planned.savings if planned else ())

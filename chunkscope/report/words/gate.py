@@ -14,7 +14,7 @@ VALUES = {  # of checks without numbers
     "this": "made from this {}",
     "another": "made from another {}",
 }
-# What a count is of, by the end of a check's name, where that does not say it.
+# The unit of a count, by the end of the check's name.
 COUNTED = {"datasets": "row", "max_model_len": "refused prompts", "as-good": "refused prompts"}
 COMMENTS = {  # of the budget that `gate --init` writes: its lines by table and key
     "head": """# What `chunkscope gate` checks: it exits 1 when one of these fails.
@@ -93,11 +93,9 @@ SENTENCES: dict[str, Template] = {
 
 
 def answer(result: GateResult) -> str:
-    checks, failed = f"{plural(len(result.checks), 'check')} in {result.budget}", len(result.failed)
-    if failed:
-        return f"{failed:,} of {checks} {'fails' if failed == 1 else 'fail'}."
-    one = len(result.checks) == 1
-    return f"{'The' if one else 'All'} {checks} {'passes' if one else 'pass'}."
+    failed, checks = len(result.failed), plural(len(result.checks), "check")
+    part, state = (f"{failed:,} of ", "failed") if failed else ("", "passed")
+    return f"{part}{checks} in {result.budget} {state}."
 
 
 def failure(result: GateResult) -> str:
@@ -117,7 +115,7 @@ def texts(check: Check) -> tuple[str, str]:
         case "allowed":
             return "", f"allowed: {value}" if check.passed else str(value)
         case "equal":
-            return _setting(limit), _setting(value)
+            return f"must be {_setting(limit)}", _setting(value)
     wanted, figure = _numbers(check)
     noun = COUNTED.get(check.name.rpartition(".")[2], "") if check.unit == "count" else ""
     return f"{relation} {wanted} {noun}".rstrip(), figure
@@ -148,7 +146,7 @@ def value_text(check: Check) -> str:
 
 def result(check: Check) -> str:
     limit = texts(check)[0]
-    return f"limit {limit}, found {value_text(check)}" if limit else value_text(check)
+    return f"{limit}, found {value_text(check)}" if limit else value_text(check)
 
 
 def remedy(*checks: Check) -> Iterator[str]:

@@ -34,12 +34,12 @@ NAMES = {
     "length-rule": "length rule",
     "best": "best found",
 }
-ORIGINS = {"asked": "--max-output", "assumed": "assumed; set --max-output"}
+ORIGINS = {"asked": "--max-output", "assumed": "assumed; --max-output"}
 _TOKENIZER = re.compile(r" (?:-[tm] ?|--(?:tokenizer|model)[= ])('[^']*'|\S+)")
 STARTED = {"serve": "vllm serve", "llm": "vLLM's LLM class", "other": "vLLM's engine"}
 _SHARED = (
-    "[prefix?all prompts are assumed to share their first {prefix} tokens|{share:%} of the prompt "
-    "tokens repeat the start of an earlier prompt][compared? (judged by {compared} prompts)]"
+    "[prefix?all prompts are assumed to share {prefix} tokens|{share:%} of the prompt tokens repeat"
+    " the start of an earlier prompt][compared? (judged by {compared} prompts)]"
 )
 
 
@@ -56,8 +56,7 @@ def _scaled(**differing: list[str]) -> str:
     return f"the calibration is for {pairs}: {taken}"
 
 
-def _unlike(nearest: str, least: float, most: float, **unlike: Any) -> str:
-    kind, gpu, gpus = (unlike[name] for name in ("kind", "gpu", "gpus"))
+def _unlike(nearest: str, least: float, most: float, kind: Any, gpu: Any, gpus: Any) -> str:
     missing = (kind and f"a model like this ({kind})", gpu, f"{gpus} GPUs" if gpus else None)
     ends = dict.fromkeys((least, most))
     off = " to ".join(f"{share(abs(e))} too {'short' if e < 0 else 'long'}" for e in ends)
@@ -68,10 +67,11 @@ def _unlike(nearest: str, least: float, most: float, **unlike: Any) -> str:
 
 
 ASSUMED = ("vllm_not_installed", "assumed_output", "gpu_unchecked")  # joined in one line
-ACCURACY = "unlike_measured"  # how far predicted times were off: in the details
+ACCURACY = "unlike_measured"  # how far predicted times were off
+BACKGROUND = (ACCURACY, "sliding_window")  # only in the details
 SENTENCES: dict[str, Template] = {
-    "vllm_not_installed": "vLLM {version} (newest known; none is installed)",
-    "assumed_output": "{tokens} tokens in each answer (--max-output)",
+    "vllm_not_installed": "vLLM {version} (newest known)",
+    "assumed_output": "{tokens} output tokens each (--max-output)",
     "gpu_unchecked": "the {figure} of {gpu}",
     # savings
     "score_contexts_once": "{dataset}[others? and {others} more]: each context is computed "
@@ -106,7 +106,7 @@ SENTENCES: dict[str, Template] = {
     # notes
     "vllm_newer": "vLLM {version} is newer than {newest}: assuming that it behaves the same",
     "vllm_development": "vLLM {version} is a development build: assuming {newest}",
-    "shared_prefixes": f"{_SHARED}; the prefix cache serves them",
+    "shared_prefixes": f"{_SHARED}; the prefix cache can serve them",
     "shared_but_not_read": f"{_SHARED}, but likelihood requests do not read the prefix cache",
     "longest_first": "requests are sent longest first",
     "other_tokenizer": lambda tokenizer, name, command=(), **_: (
@@ -145,8 +145,7 @@ SENTENCES: dict[str, Template] = {
     ),
     "refused_kv_cache": "one request of {max_model_len} tokens (max_model_len) does not fit the KV "
     "cache, which holds {tokens}: lower max_model_len[full_tp?, or set --tp {full_tp}]",
-    "refused_logprobs": "prompt_logprobs take {taken_gib:,.2f} GiB that vLLM does not set aside, "
-    "and {free_gib:,.2f} GiB are free",
+    "refused_logprobs": "prompt_logprobs need {taken_gib:,.2f} GiB more; {free_gib:,.2f} are free",
     "refused_failed": "it did not fit when it was tried: {why} ({log}, line {line})",
     # emitted forms
     "emit_spelled_out": "planned for --entry {entry}: defaults that differ here are spelled out",
@@ -162,12 +161,12 @@ SENTENCES: dict[str, Template] = {
     "--from-literal=token=$HF_TOKEN`",
     "emit_node_folder": "the node must have the folder {folder}",
     # Models, GPUs and step times.
-    "second_start": "a first start compiles, and refuses this context: then start vLLM again",
+    "second_start": "the first start compiles and refuses this context: then start vLLM again",
     "unknown_model_type": "model_type {name} is not known: its memory may be off",
     "unknown_quantization": "quantization {method} is not known: 16-bit weights assumed",
     "vision_tower": "weights for images and sound are estimated, their activations left out",
     "sliding_window": "{layers} layers attend to the last {tokens} tokens and keep only their KV",
-    "chunks_kept": "vLLM before 0.14 keeps the KV of all tokens in those {layers} layers, too",
+    "chunks_kept": "vLLM before 0.14 keeps the KV of all tokens in the {layers} window layers",
     "stateful_layers": "{layers} layers hold a state, not a KV cache[known?| (estimated)]",
     "unlike_measured": _unlike,
     "rough_gaps": "gaps measured on H200: p99 up to {p99:g}x the prediction, longest {longest:g}x",
@@ -215,24 +214,76 @@ def is_broken(plan: Plan) -> bool:
 
 
 def answer(plan: Plan) -> str:
-    choice, needed = plan.advice, listed(plan.advice.needed)
-    given = {n: v for n, v in choice.settings.given().items() if n in plan.settings.given()}
-    sets = choice.kind is AdviceKind.SET and bool(given)  # not what vLLM does by itself then
-    fixed = plan.settings.given().keys() - choice.needed.given().keys()
-    text = f"Keep vLLM's {'other ' if fixed else ''}defaults"
-    if sets:
-        text = f"Set {listed(Settings.of(given), plan.default)}"
+    """What to set, and why: the gain, what it rests on and its price."""
+    advice, run, default = plan.advice, plan.run, plan.default_run
     if is_broken(plan):
-        sent = f"with {plan.request.concurrency or 'all'} sent at once"
-        sent = f"at {plan.request.arrivals}" if plan.request.is_open else sent
-        text = f"No setting that was tried keeps {' and '.join(map(str, plan.request.slo))} {sent}"
-    elif needed:
-        text += f"{', and' if sets else ', but'} {needed} is needed for vLLM to start"
-    if choice.basis is Basis.MODE:
-        text = f"{text.removesuffix(' for vLLM to start')} (--mode {plan.request.mode})"
-    if choice.basis is Basis.LENGTHS:
-        text = f"By prompt lengths alone, {text[0].lower()}{text[1:]}"
-    return f"{text}: {because(plan)}"
+        return _limits_broken(plan)
+    change, gain = _advised(plan), advice.gain
+    if advice.basis is Basis.LENGTHS:
+        missing = " and ".join(lacking(plan)) or "a known GPU"
+        change = f"By prompt lengths alone, {change[0].lower()}{change[1:]}"
+        return f"{change}: without {missing} nothing can be simulated."
+    if advice.basis is Basis.MODE:
+        change += f" (--mode {plan.request.mode})"
+        if run is None or default is None or run is default:
+            return f"{change}: {'this mode changes nothing here' if run else 'not simulated'}."
+        gain = default.figures.makespan_s / run.figures.makespan_s - 1
+    return f"{change}: {_within_limits(plan) if plan.request.slo else _gain(plan, gain)}"
+
+
+def _advised(plan: Plan) -> str:
+    advice, given, needed = plan.advice, plan.settings.given(), plan.advice.needed.given()
+    # Settings that became vLLM's own default are no change.
+    changed = {n: v for n, v in advice.settings.given().items() if n in given}
+    text, joint = f"Keep vLLM's {'other ' * bool(given.keys() - needed.keys())}defaults", "but"
+    if advice.kind is AdviceKind.SET and changed:
+        text, joint = f"Set {listed(Settings.of(changed), plan.default)}", "and"
+    to_start = " for vLLM to start" * (advice.basis is not Basis.MODE)
+    return f"{text}, {joint} {listed(advice.needed)} is needed{to_start}" if needed else text
+
+
+def _limits_broken(plan: Plan) -> str:
+    request, advice = plan.request, plan.advice
+    sent = f" at {request.arrivals}" * request.is_open
+    state = limit_state(plan.default_run, at_a_rate=bool(advice.rate))
+    gpus = f"; {request.arrivals} needs about {advice.gpus} GPUs" if advice.gpus else ""
+    rate = f"A rate of about {per_second(advice.rate)} would do{gpus}"
+    needs = f" To start, vLLM needs {listed(advice.needed)}." if advice.needed.given() else ""
+    limits = " and ".join(map(str, request.slo))
+    broken = f"No setting that was tried keeps {limits}{sent}: with vLLM's default, {state}"
+    return f"{broken} (simulated). {rate if advice.rate else 'No lower rate helps'}.{needs}"
+
+
+def _within_limits(plan: Plan) -> str:
+    advice, default = plan.advice, plan.default_run
+    if advice.kind is AdviceKind.KEEP:
+        return f"{limit_state(default)} (simulated)."
+    gain = f"{by(advice.gain)} throughput, and " * bool(advice.gain and not plan.request.is_open)
+    is_certain = not advice.doubt or advice.least_gain
+    unless = "" if is_certain else f", though not with {VARIATIONS[advice.doubt or ''][0]}"
+    is_kept = default and default.slo and default.slo.is_met
+    instead = "" if is_kept else f"; with vLLM's default {limit_state(default)}"
+    return f"{gain}{limit_state(plan.run)}{unless}{instead} (simulated).{_price(plan)}"
+
+
+def _gain(plan: Plan, gain: float | None) -> str:
+    advice = plan.advice
+    least = f"{by(advice.least_gain)} with {VARIATIONS[advice.doubt][0]}" if advice.doubt else ""
+    if advice.kind is AdviceKind.SET:
+        return f"{throughput(gain)}{least and f', at least {least}'} (simulated).{_price(plan)}"
+    if not (least and (other := advice.alternative)):
+        return "no other setting is more than 3 % faster (simulated)."
+    return f"{listed(other)} gives {by(advice.gain)} throughput, but {least} (simulated)."
+
+
+def _price(plan: Plan) -> str:
+    """What gets worse by half or more: ` The longest gap between tokens grows from ...`"""
+    figure = TTFT_P95 if plan.request.is_open else ITL_MAX
+    both = (run.figures if run else None for run in (plan.default_run, plan.run))
+    before, after = (figure.value(figures) or 0.0 if figures else 0.0 for figures in both)
+    is_limited = figure.promise in {limit.name for limit in plan.request.slo}
+    grows = 0 < 1.5 * before <= after and not is_limited
+    return f" The {figure.title} grows from {seconds(before)} to {seconds(after)}." if grows else ""
 
 
 def flags(plan: Plan) -> str:
@@ -245,44 +296,6 @@ def flags(plan: Plan) -> str:
 
 def lacking(plan: Plan) -> list[str]:
     return [name for name, v in (("--model", plan.model), ("--gpu", plan.gpu)) if v is None]
-
-
-def because(plan: Plan) -> str:
-    """The second half of the answer: gain, basis and price of the advice."""
-    choice, ours, default, gained = plan.advice, plan.run, plan.default_run, plan.advice.gain
-    if choice.basis is Basis.MODE:
-        if ours is None or default is None or ours is default:
-            return "it changes nothing here." if ours else "whether it pays was not simulated."
-        gained = default.figures.makespan_s / ours.figures.makespan_s - 1
-    if choice.basis is Basis.LENGTHS:
-        return f"without {' and '.join(lacking(plan)) or 'a known GPU'} nothing can be simulated."
-    if is_broken(plan):
-        rate = f"About {per_second(choice.rate)} would do" if choice.rate else "No lower rate helps"
-        gpus = f"; {plan.request.arrivals} needs about {choice.gpus} GPUs" if choice.gpus else ""
-        needs = f" To start, vLLM needs {listed(choice.needed)}." if choice.needed.given() else ""
-        state = limit_state(default, at_a_rate=bool(choice.rate))
-        return f"with vLLM's default, {state} (simulated). {rate}{gpus}.{needs}"
-    doubt = VARIATIONS.get(choice.doubt or "", ("",))[0]
-    if plan.request.slo and choice.kind is AdviceKind.KEEP:
-        return f"{limit_state(default)} (simulated)."
-    figure = TTFT_P95 if (is_open := plan.request.is_open) else ITL_MAX
-    costs = [figure.value(run.figures) or 0.0 if run else 0.0 for run in (default, ours)]
-    price = f" The {figure.title} grows from {' to '.join(map(seconds, costs))}."
-    is_limited = figure.promise in {limit.name for limit in plan.request.slo}
-    price = price if 0 < 1.5 * costs[0] <= costs[1] and not is_limited else ""
-    if plan.request.slo:
-        gain = f"{by(choice.gain)} throughput, and " if choice.gain and not is_open else ""
-        unless = f", though not with {doubt}" if doubt and not choice.least_gain else ""
-        is_kept = default and default.slo and default.slo.is_met
-        default_state = "" if is_kept else f"; with vLLM's default {limit_state(default)}"
-        return f"{gain}{limit_state(ours)}{unless}{default_state} (simulated).{price}"
-    if choice.kind is AdviceKind.KEEP:
-        if doubt and choice.alternative:
-            gains = f"{by(choice.gain)}, but {by(choice.least_gain)} with {doubt}"
-            return f"{listed(choice.alternative)} may not pay ({gains}; simulated)."
-        return "no other setting is more than 3 % faster (simulated)."
-    worst = f", at least {by(choice.least_gain)} with {doubt}" if doubt else ""
-    return f"{throughput(gained)}{worst} (simulated).{price}"
 
 
 def throughput(gain: float | None) -> str:
@@ -309,7 +322,7 @@ def limit_state(run: SimulatedRun | None, *, at_a_rate: bool = True) -> str:
 # -- what it rests on ----------------------------------------------------------------------------
 
 
-def where(model: str, gpu: str | None, gpus: int = 1) -> str:
+def where(model: str, gpu: str | None, gpus: int = 1, notes: Sequence[Note] = ()) -> str:
     """
     >>> where("Qwen/Qwen3-8B", "NVIDIA H100 80GB HBM3"), where("qwen3-8b", "NVIDIA A100", 2)
     ('Qwen3-8B on one H100 80GB', 'Qwen3-8B on 2 x A100')
@@ -320,7 +333,12 @@ def where(model: str, gpu: str | None, gpus: int = 1) -> str:
         return name
     card = gpu.removeprefix("NVIDIA ").removeprefix("a ").partition(" HBM")[0]
     one = "a" if gpu.startswith("a ") else "one"
-    return f"{name} on {f'{gpus} x' if gpus > 1 else one} {card}"
+    never = " (never measured)" * any(one.code == ACCURACY for one in notes)
+    return f"{name} on {f'{gpus} x' if gpus > 1 else one} {card}{never}"
+
+
+def planned_for(plan: Plan) -> str:
+    return f"{'Predicted' if plan.memory or plan.cost else 'Planned'} for {setup(plan)}."
 
 
 def setup(plan: Plan) -> str:
@@ -336,15 +354,14 @@ def setup(plan: Plan) -> str:
     sent += f", {plan.request.concurrency:,} at once" if plan.request.concurrency else ""
     prompts = plural(plan.refused.of, "prompt") + sent
     model, gpu = plan.model.load_name if plan.model else "Any model", plan.gpu
-    place = where(model, gpu.title if gpu else None, plan.effective.parallel.gpus)
-    place += " (never measured)" * any(one.code == ACCURACY for one in plan.notes)
+    place = where(model, gpu.title if gpu else None, plan.effective.parallel.gpus, plan.notes)
     return f"{place}, {version(plan.deployment, plan.notes)}, {prompts}, {'; '.join(outputs)}"
 
 
 def version(deployment: Deployment, notes: Sequence[Note]) -> str:
-    known = " (newest known)" * any(one.code == ASSUMED[0] for one in notes)
+    newest = " (newest known)" * any(one.code == ASSUMED[0] for one in notes)
     started = "" if deployment.entry == "serve" else f", {STARTED[deployment.entry]}"
-    return f"vLLM {deployment.release.text}{known}{started}"
+    return f"vLLM {deployment.release.text}{newest}{started}"
 
 
 def facts(plan: Plan) -> Iterator[tuple[str, str, str]]:
@@ -363,14 +380,17 @@ def facts(plan: Plan) -> Iterator[tuple[str, str, str]]:
     if many and memory and is_free:
         yield "concurrency", f"{many:,}", "send at least this many at once"
     if (chunks := plan.chunks).prompts and chunks.size is not None:
-        yield "chunked", share(chunks.share), f"of the prompts are over {chunks.size:,} tokens"
+        yield "chunked", share(chunks.share), f"prompts over {chunks.size:,} tokens"
     if plan.refused.prompts and (plan.model or plan.settings.max_model_len):
-        room = f"prompts over {plan.refused.room_tokens:,} tokens leave no room for the answer"
-        room += ": a server refuses them, lm-eval cuts them, the LLM class cuts the answers"
-        yield "too long", f"{plan.refused.prompts:,}", room
+        most = f"prompts over {plan.refused.room_tokens:,} tokens"
+        yield (
+            "too long",
+            f"{plan.refused.prompts:,}",
+            f"{most}: a server refuses them, lm-eval cuts them",
+        )
     if times_preempted := plan.run.figures.preemptions if plan.run else None:
         fp8 = "" if "fp8" in str(plan.effective.kv_cache_dtype) else "; try --kv-cache-dtype fp8"
-        yield "preempted", plural(times_preempted, "time"), f"the KV cache is full{fp8}"
+        yield "preempted", plural(times_preempted, "time"), f"KV cache full{fp8}"
 
 
 def _time(plan: Plan, cost: Cost) -> tuple[str, str]:
@@ -378,11 +398,10 @@ def _time(plan: Plan, cost: Cost) -> tuple[str, str]:
     hours = (cost.hours, cost.least_hours, cost.most_hours)
     usual, least, most = (seconds(3_600 * hour, like=3_600 * cost.hours) for hour in hours)
     varied = ", ".join(dict.fromkeys(VARIATIONS[code][1] for code in cost.varied))
-    text = f"{least} to {most}, depending on {varied}; simulated"
-    if plan.request.price_per_hour is None:
+    text = f"{least.partition(' ')[0]} to {most}, depending on {varied}"
+    if (per_gpu := plan.request.price_per_hour) is None:
         return usual, text
-    per_hour = plan.request.price_per_hour * plan.effective.parallel.gpus
-    prices = [per_hour * hour for hour in hours]
+    prices = [per_gpu * plan.effective.parallel.gpus * hour for hour in hours]
     price, low, high = ("under 0.01" if one < 0.01 else f"{one:,.2f}" for one in prices)
     return usual, f"{text}; price {price} ({low} to {high})"
 
@@ -405,16 +424,16 @@ def tried_name(plan: Plan, run: SimulatedRun) -> str:
 
 
 def cautions(plan: Plan) -> Iterator[str]:
-    """The size of the sample, if not all requests were simulated; the plan's notes."""
+    """The size of the sample if there is one, then the plan's notes."""
     total = plan.refused.of - plan.refused.prompts
     if plan.tried and (sent := plan.tried[0].requests) < total:
         yield f"the table shows a sample: {sent:,} of {total:,} requests"
     shown = ASSUMED[: 1 + all(o.origin != "task" for o in plan.outputs)]  # `setup` says these
-    yield from phrases(plan.notes, *shown, ACCURACY)
+    yield from phrases(plan.notes, *shown, *BACKGROUND)
 
 
 def phrases(notes: Sequence[Note], *left_out: str) -> list[str]:
-    """A sentence for each note but those; one for all assumptions."""
+    """A sentence for each note that is not left out; one for all assumptions."""
     notes = [one for one in notes if one.code not in left_out]
     assumed = ", ".join(sentence(one) for one in notes if one.code in ASSUMED)
     others = [sentence(one) for one in notes if one.code not in ASSUMED]
@@ -435,7 +454,7 @@ def fits(footprint: Footprint) -> Iterator[str]:
             f"{many} of the full {footprint.context:,} tokens."
         )
     kib = memory.kv_cache_bytes / 1024 / memory.kv_cache_tokens if memory.kv_cache_tokens else None
-    per_token = f" A token takes {kib:,.4g} KiB of KV cache on each GPU." if kib else ""
+    per_token = f" {kib:,.4g} KiB of KV cache per token and GPU." if kib else ""
     yield (
         f"Predicted for {version(footprint.deployment, footprint.notes)}: "
         f"{number(settings.max_num_batched_tokens)} tokens per step, at most "

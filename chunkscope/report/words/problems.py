@@ -94,8 +94,7 @@ HINTS = {
     "unknown_prompt": "name it with --field, --each or --template '{{a}} {{b}}'; or --exclude it",
     "likely": "is it --field {likely}? Or put it together with --template '{{a}} {{b}}'",
     "all_bad": "is it another field (--field) or format (`chunkscope help config`)?",
-    "template_refused": "see which roles it takes, in which order (Mistral's: no answer at the "
-    "end); --model NAME counts with another, as does --chat-template FILE",
+    "template_refused": "check the order of its roles, or count with --model or --chat-template",
     "not_json": "is it cut off, or is it a web page, Python's repr or a Git LFS pointer?",
     "no_chat_template": "give --chat-template FILE, or count texts: --field 'messages[].content'",
     "template_not_jinja": "give another one with --chat-template FILE",

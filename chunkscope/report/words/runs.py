@@ -8,7 +8,7 @@ from chunkscope.artefacts.numbers import change, per_second, plural, seconds, sh
 from chunkscope.planning.plan import Plan
 from chunkscope.reference.demo import Demonstration
 from chunkscope.report.words import Template, capital, sentence
-from chunkscope.report.words.plan import NAMES, limit_state, listed, throughput, where
+from chunkscope.report.words.plan import ASSUMED, NAMES, limit_state, listed, throughput, where
 from chunkscope.simulation.result import SimulatedRun, Simulation
 from chunkscope.verification.outputs import is_noise
 from chunkscope.verification.result import DEFAULT, PLAN, Conclusion, EngineKind, Run, Verification
@@ -60,8 +60,8 @@ def run_name(run: SimulatedRun | Run) -> str:
     names = [NAMES.get(name, name) for name in (run.setting, *run.same_as)]
     if not run.setting and isinstance(run, SimulatedRun):
         most = run.settings.long_prefill_token_threshold
-        capped = f", at most {most:,} of one prompt" if most else ""
-        names[0] = f"{run.settings.step_tokens:,} tokens per step{capped}"
+        capped = f", {most:,} a prompt" if most else ""
+        names[0] = f"{run.settings.step_tokens:,} tokens a step{capped}"
     return f"{names[0]} ({', '.join(names[1:])})" if names[1:] else names[0]
 
 
@@ -136,13 +136,15 @@ def _best_of_sweep(simulation: Simulation) -> str:
 
 def simulated_setup(simulation: Simulation) -> str:
     cost, work, run = simulation.cost_model, simulation.workload, simulation.runs[0]
+    machine = where(cost.model, cost.gpu, run.settings.parallel.gpus, simulation.notes)
     order = {"longest": ", longest first", "shuffled": ", shuffled"}.get(work.order or "", "")
     cached = f" ({share(run.cached_tokens / run.input_tokens)} cached)" if run.cached_tokens else ""
+    assumed = [one.values["tokens"] for one in simulation.notes if one.code == ASSUMED[1]]
+    each = f" ({assumed[0]} each where unknown; --max-output)" if assumed else ""
     return (
-        f"{where(cost.model, cost.gpu, run.settings.parallel.gpus)}, vLLM {simulation.vllm}. "
-        f"{plural(work.requests, 'request')} from {work.source}, "
-        f"{sent_when(work.arrivals, work.concurrency)}{order}: "
-        f"{run.input_tokens:,} tokens in{cached}, {run.output_tokens:,} out."
+        f"{machine}, vLLM {simulation.vllm}. {plural(work.requests, 'request')} from "
+        f"{work.source}, {sent_when(work.arrivals, work.concurrency)}{order}: "
+        f"{run.input_tokens:,} tokens in{cached}, {run.output_tokens:,} out{each}."
     )
 
 
@@ -303,7 +305,5 @@ def demo_setup(demo: Demonstration) -> Iterator[str]:
         f"answered when {len(long)} prompts of {long[0]:,} tokens arrive, with "
         f"{len(lengths) - len(long) - early} short ones behind them."
     )
-    same, total = demo.same_answers, len(demo.requests)
-    apart = f"; rounding changed logits by up to {demo.logits_apart:.2g}"
-    many = f"All {total}" if same == total else f"{same} of {total}"
-    yield f"{many} answers are the same{', token by token' if same == total else apart}."
+    same = f"{demo.same_answers} of {len(demo.requests)} answers are the same"
+    yield f"{same}; logits differ by up to {demo.logits_apart:.2g}."
