@@ -107,7 +107,7 @@ TABLES: dict[str, Any] = {
     "settings": _table(
         "SettingsLimits",
         file=(TEXT, ...),
-        form=(Literal["vllm-args", "vllm-yaml", "lm-eval"] | None, None),
+        form=(Literal["vllm-args", "vllm-yaml", "lm-eval", "container"] | None, None),
         must_be=(Literal["equal", "as-good"], "as-good"),
         vllm_version=(TEXT | None, None),
         allow=(TEXTS, ()),

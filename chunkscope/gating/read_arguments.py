@@ -1,4 +1,5 @@
-"""Engine arguments as people commit them: words for a shell, vLLM's YAML, lm-eval's model_args.
+"""Engine arguments as people commit them: words for a shell, vLLM's YAML, a container's command,
+lm-eval's model_args.
 
 Each is read as its reader reads it, odd habits included: what vLLM would refuse, or silently drop,
 is a fault beside the values. Nothing is passed over.
@@ -20,10 +21,10 @@ from chunkscope.vllm.flags import ServeFlag, WordParser, flags_of, parse_words, 
 from chunkscope.vllm.rules import Version
 from chunkscope.vllm.settings import NAMES, OWN, Settings
 
-START = r"""(?:"[^"\s]*\bvllm"|\bvllm(?:@\S+|\.entry\S+main)?)\s+serve\b|\brun .*/vllm-openai\S*"""
+START = r"""(?:"[^"\s]*\bvllm"|'[^'\s]*\bvllm'|\bvllm(?:@\S+|\.entry\S+main)?)\s+serve\b|\brun .*/vllm-openai\S*"""
 SERVE = re.compile(START + r"|\bvllm\.entry\S+api_server\b")
 # What is printed, or looked for among processes, starts nothing.
-SAID = r"""(?:^|[;&|])[ \t@]*(?:echo|printf(?! -v)|pkill|(?:kill \$\()?pgrep) """
+SAID = r"""(?:^|[;&|])[ \t@]*(?:(?:if|while|until|then|do|else|!) +)*(?:echo|printf(?! -v)|pkill|(?:kill \$\()?pgrep) """
 SAID += r"""(?:"[^"]*"|'[^']*'|[^"';&|\n])*"""
 COMMENT = re.compile(rf"(?m)(?:^|(?<=[ \t]))#.*$|{SAID}")
 # A variable that is set to a plain value or list on lines of its own; behind what it may be set not
@@ -36,10 +37,11 @@ REDIRECT = re.compile(r"""(?<=\s)[\d&]?(?:>>?|<)(?:&\d|\s*(?:"[^"]*"|'[^']*'|[^\
 ONE = re.compile(r"""(?:\$\(\)|\(.*|\\.?|'[^']*(?:'|$)|"(?:\\.|[^"\\])*(?:"|$)|[^\\'"|;&()])*""")
 # A `vllm` that is another command; what may change memory or speed from outside of the command.
 REDEFINED = re.compile(r"\bvllm *\(\)|\b(?:alias|function) vllm\b")
-VARIABLE = re.compile(r"(?<![\w${])VLLM_(?!LOG|API_KEY|HOST|PORT)\w+|\bEnvironmentFile|\benv-file")
+VARIABLE = re.compile(r"(?<![\w${])VLLM_(?!LOG|API_KEY|HOST|PORT)\w+|\bEnvironmentFile|\benv[-_]file|\benvFrom")
 COMMAND = r"(?m)(?:^|[;&|(])\s*(\.|source|eval|xargs|env(?=.* \$\(.* vllm))"
 SOURCED = re.compile(COMMAND + r"(?![\w/.=-]|.*(?:activate|conda))")
 HARNESS_COMMAND = re.compile(r"\blm[_-]eval\s")
+MANIFEST, DOCKERFILE = re.compile(r"(?m)^(?:services|apiVersion):"), re.compile(r"(?m)^FROM \S")
 
 
 def refusal(argument: str, code: str, **values: Any) -> Refusal:
@@ -64,6 +66,7 @@ def read_arguments(path: Path, version: Version, form: str | None = None) -> Com
     text = read_text(path, "settings file", hint=hint)
     chosen = form or form_of(path, text)
     read = {"vllm-yaml": from_yaml, "vllm-args": from_words, "lm-eval": from_model_args}
+    read["container"] = from_containers
     try:
         found = read[chosen](text, version)
         names = [name for kind in (VARIABLE, SOURCED) for name in kind.findall(_commands(text))]
@@ -77,8 +80,10 @@ def read_arguments(path: Path, version: Version, form: str | None = None) -> Com
 def form_of(path: Path, text: str) -> str:
     """By its name, else by what it starts, else by how its first word looks."""
     if path.suffix.lower() in (".yaml", ".yml"):
-        return "vllm-yaml"
+        return "container" if MANIFEST.search(text) else "vllm-yaml"
     text = COMMENT.sub("", text)
+    if DOCKERFILE.search(text):
+        return "container"
     if SERVE.search(text):
         return "vllm-args"
     is_harness = HARNESS_COMMAND.search(text) or re.match(r"\s*(\{|[a-z_]+=)", text)
@@ -183,13 +188,8 @@ def _take_unknown(words: list[str], written: dict[str, str], version: Version) -
 
 def from_yaml(text: str, version: Version) -> CommittedArguments:
     """`key: value`. vLLM makes words of it: `key: true` is a switch, `key: false` is dropped."""
-    import yaml
-
-    try:
-        document = yaml.safe_load(text)
-    except (yaml.YAMLError, RecursionError) as error:
-        raise ValueError(" ".join(str(error).split())) from None
-    if not hasattr(document, "items"):
+    document, *others = _documents(text) or [None]
+    if others or not isinstance(document, dict):
         raise ValueError("it is no list of `key: value` lines for vLLM")
     words: list[str] = []
     dropped: list[Refusal] = []
@@ -207,6 +207,68 @@ def from_yaml(text: str, version: Version) -> CommittedArguments:
             single = ["{}" if isinstance(one, list | dict) else str(one) for one in several]
             words += [f"--{key}", *single]
     return _from_list(words, version, dropped)
+
+
+def _documents(text: str) -> list[Any]:
+    import yaml
+
+    try:
+        return list(yaml.safe_load_all(text))
+    except (yaml.YAMLError, RecursionError) as error:
+        raise ValueError(" ".join(str(error).split())) from None
+
+
+# -- containers ----------------------------------------------------------------------------------
+
+
+def from_containers(text: str, version: Version) -> CommittedArguments:
+    """A Kubernetes manifest, a Compose file or a Dockerfile: the one container that runs vLLM."""
+    commands = [command for command in _container_commands(text) if SERVE.search(command)]
+    if len(commands) != 1:
+        raise ValueError(f"{len(commands)} of its containers start vLLM, and it has to be one")
+    return from_words(commands[0], version)
+
+
+def _container_commands(text: str) -> Iterator[str]:
+    if DOCKERFILE.search(text):
+        lines = re.findall(r"(?m)^(FROM|ENTRYPOINT|CMD)[ \t]+(.+)$", _commands(text))
+        last = dict(lines)  # of several the last counts
+        parts = (last.get(name, "[]") for name in ("ENTRYPOINT", "CMD"))
+        yield _container_command(
+            last["FROM"], *(json.loads(x) if x[0] == "[" else ["sh", "-c", x] for x in parts)
+        )
+        return
+    for document in _documents(text):
+        is_compose = isinstance(document, dict) and "services" in document
+        names = ("entrypoint", "command") if is_compose else ("command", "args")
+        for node in _mappings(document["services"] if is_compose else document):
+            if isinstance(node.get("image"), str):
+                yield _container_command(node["image"], *map(node.get, names))
+
+
+def _container_command(image: str, *parts: Any) -> str:
+    """What a shell would be told: the entry point, the image's own if there is none, and the rest.
+
+    >>> _container_command("vllm/vllm-openai:v0.28.0", None, ["org/m", "--max-num-seqs", "8"])
+    'vllm serve org/m --max-num-seqs 8'
+    """
+    lists = (shlex.split(part) if isinstance(part, str) else part for part in parts)
+    entry, rest = ([*map(str, part)] if isinstance(part, list) else [] for part in lists)
+    words = [*(entry or ["vllm", "serve"] * ("vllm-openai" in image)), *rest]
+    is_script = len(words) == 3 and re.fullmatch(r"-\w*c", words[1])  # bash -c '...'
+    return words[2] if is_script else shlex.join(words)
+
+
+def _mappings(document: Any) -> Iterator[dict[str, Any]]:
+    """All of a YAML document; what an alias repeats counts once."""
+    nodes, seen = [document], set[int]()
+    while nodes:
+        node = nodes.pop()
+        if id(node) not in seen and isinstance(node, dict | list):
+            seen.add(id(node))
+            nodes += node.values() if isinstance(node, dict) else node
+            if isinstance(node, dict):
+                yield node
 
 
 # -- lm-eval -------------------------------------------------------------------------------------
