@@ -127,8 +127,7 @@ def _accepting(check: Check, file: BudgetFile, evidence: Evidence, commands: dic
         path, form = evidence.path(budget.settings.file), budget.settings.form
         form = form or form_of(path, read_text(path, hint=HINT))
         into = f" > {shlex.quote(str(path))}" if form == "vllm-yaml" else ""  # no script is lost
-        emitted = "vllm-args" if form == "container" else form
-        return f"{commands['recommend']} --emit {emitted}{into}"
+        return f"{commands['recommend']} --emit {form}{into}"
     by_hand = check.table in ("settings", "doctor") or check.name == "data.max_model_len"
     if by_hand or check.value is None:
         return ""  # a line for a person to write, or the reason says how to know it

@@ -21,10 +21,11 @@ from chunkscope.vllm.flags import ServeFlag, WordParser, flags_of, parse_words, 
 from chunkscope.vllm.rules import Version
 from chunkscope.vllm.settings import NAMES, OWN, Settings
 
-START = r"""(?:"[^"\s]*\bvllm"|'[^'\s]*\bvllm'|\bvllm(?:@\S+|\.entry\S+main)?)\s+serve\b|\brun .*/vllm-openai\S*"""
-SERVE = re.compile(START + r"|\bvllm\.entry\S+api_server\b")
+START = r"""(?:"[^"\s]*\bvllm"|'[^'\s]*\bvllm'|\bvllm(?:@\S+|\.entry\S+main)?)\s+serve\b"""
+SERVE = re.compile(START + r"|\brun .*/vllm-openai\S*|\bvllm\.entry\S+api_server\b")
 # What is printed, or looked for among processes, starts nothing.
-SAID = r"""(?:^|[;&|])[ \t@]*(?:(?:if|while|until|then|do|else|!) +)*(?:echo|printf(?! -v)|pkill|(?:kill \$\()?pgrep) """
+SAID = r"""(?:^|[;&|])[ \t@]*(?:(?:if|while|until|then|do|else|!) +)*"""
+SAID += r"""(?:echo|printf(?! -v)|pkill|(?:kill \$\()?pgrep) """
 SAID += r"""(?:"[^"]*"|'[^']*'|[^"';&|\n])*"""
 COMMENT = re.compile(rf"(?m)(?:^|(?<=[ \t]))#.*$|{SAID}")
 # A variable that is set to a plain value or list on lines of its own; behind what it may be set not
@@ -37,11 +38,14 @@ REDIRECT = re.compile(r"""(?<=\s)[\d&]?(?:>>?|<)(?:&\d|\s*(?:"[^"]*"|'[^']*'|[^\
 ONE = re.compile(r"""(?:\$\(\)|\(.*|\\.?|'[^']*(?:'|$)|"(?:\\.|[^"\\])*(?:"|$)|[^\\'"|;&()])*""")
 # A `vllm` that is another command; what may change memory or speed from outside of the command.
 REDEFINED = re.compile(r"\bvllm *\(\)|\b(?:alias|function) vllm\b")
-VARIABLE = re.compile(r"(?<![\w${])VLLM_(?!LOG|API_KEY|HOST|PORT)\w+|\bEnvironmentFile|\benv[-_]file|\benvFrom")
+VARIABLE = re.compile(
+    r"(?<![\w${])VLLM_(?!LOG|API_KEY|HOST|PORT)\w+|\bEnvironmentFile|\benv[-_]file|\benvFrom"
+)
 COMMAND = r"(?m)(?:^|[;&|(])\s*(\.|source|eval|xargs|env(?=.* \$\(.* vllm))"
 SOURCED = re.compile(COMMAND + r"(?![\w/.=-]|.*(?:activate|conda))")
 HARNESS_COMMAND = re.compile(r"\blm[_-]eval\s")
-MANIFEST, DOCKERFILE = re.compile(r"(?m)^(?:services|apiVersion):"), re.compile(r"(?m)^FROM \S")
+MANIFEST = re.compile(r"(?m)^(?:services|apiVersion):")
+EXEC_FORM = re.compile(r"(?m)^(ENTRYPOINT|CMD)[ \t]+(\[.*)$")  # in a Dockerfile
 
 
 def refusal(argument: str, code: str, **values: Any) -> Refusal:
@@ -66,24 +70,23 @@ def read_arguments(path: Path, version: Version, form: str | None = None) -> Com
     text = read_text(path, "settings file", hint=hint)
     chosen = form or form_of(path, text)
     read = {"vllm-yaml": from_yaml, "vllm-args": from_words, "lm-eval": from_model_args}
-    read["container"] = from_containers
     try:
         found = read[chosen](text, version)
         names = [name for kind in (VARIABLE, SOURCED) for name in kind.findall(_commands(text))]
         outside = {name.replace("-", "_"): "" for name in names}
         return replace(found, others={**outside, **found.others})
     except ValueError as error:
-        hint = "name a file of `key: value` lines, shell words or model_args; `form` says which"
+        hint = (
+            "name vLLM's YAML, a script, model_args, a manifest or Dockerfile (`form` says which)"
+        )
         raise InputError(f"{path} cannot be read as {chosen}: {error}", hint=hint) from None
 
 
 def form_of(path: Path, text: str) -> str:
     """By its name, else by what it starts, else by how its first word looks."""
     if path.suffix.lower() in (".yaml", ".yml"):
-        return "container" if MANIFEST.search(text) else "vllm-yaml"
+        return "vllm-args" if MANIFEST.search(text) else "vllm-yaml"
     text = COMMENT.sub("", text)
-    if DOCKERFILE.search(text):
-        return "container"
     if SERVE.search(text):
         return "vllm-args"
     is_harness = HARNESS_COMMAND.search(text) or re.match(r"\s*(\{|[a-z_]+=)", text)
@@ -110,8 +113,9 @@ def _commands(text: str) -> str:
 
 
 def from_words(text: str, version: Version) -> CommittedArguments:
-    """Flags and values; or a script, of which the command that starts vLLM is read."""
-    text = _commands(text)
+    """Flags and values; or of a script or a container the command that starts vLLM."""
+    is_script = not (MANIFEST.search(text) or EXEC_FORM.search(text))
+    text = _commands(text if is_script else _container_command(text))
     before, *started = SERVE.split(text)
     is_quoted = any(before.rpartition("\n")[2].count(quote) % 2 for quote in "'\"")
     if len(started) > 1 or (started and is_quoted):
@@ -221,54 +225,39 @@ def _documents(text: str) -> list[Any]:
 # -- containers ----------------------------------------------------------------------------------
 
 
-def from_containers(text: str, version: Version) -> CommittedArguments:
-    """A Kubernetes manifest, a Compose file or a Dockerfile: the one container that runs vLLM."""
-    commands = [command for command in _container_commands(text) if SERVE.search(command)]
+def _container_command(text: str) -> str:
+    """Of a Kubernetes manifest, a Compose file or a Dockerfile: what its one vLLM starts with."""
+    commands = [c for parts in _containers(text) if SERVE.search(c := _command_of(*parts))]
     if len(commands) != 1:
         raise ValueError(f"{len(commands)} of its containers start vLLM, and it has to be one")
-    return from_words(commands[0], version)
+    return commands[0]
 
 
-def _container_commands(text: str) -> Iterator[str]:
-    if DOCKERFILE.search(text):
-        lines = re.findall(r"(?m)^(FROM|ENTRYPOINT|CMD)[ \t]+(.+)$", _commands(text))
-        last = dict(lines)  # of several the last counts
-        parts = (last.get(name, "[]") for name in ("ENTRYPOINT", "CMD"))
-        yield _container_command(
-            last["FROM"], *(json.loads(x) if x[0] == "[" else ["sh", "-c", x] for x in parts)
-        )
+def _containers(text: str) -> Iterator[tuple[str, Any, Any]]:
+    """Image, entry point and arguments of each."""
+    if EXEC_FORM.search(text):
+        last = dict(EXEC_FORM.findall(_commands(text)))  # of several the last counts
+        entry, rest = (json.loads(last.get(name, "[]")) for name in ("ENTRYPOINT", "CMD"))
+        yield text, entry, rest
         return
     for document in _documents(text):
         is_compose = isinstance(document, dict) and "services" in document
         names = ("entrypoint", "command") if is_compose else ("command", "args")
-        for node in _mappings(document["services"] if is_compose else document):
-            if isinstance(node.get("image"), str):
-                yield _container_command(node["image"], *map(node.get, names))
+        nodes = [document["services"] if is_compose else document]
+        for node in nodes:
+            if isinstance(node, dict | list) and len(nodes) < 100_000:  # aliases may have no end
+                nodes += node.values() if isinstance(node, dict) else node
+            if isinstance(node, dict) and "image" in node:
+                yield str(node["image"]), node.get(names[0]), node.get(names[1])
 
 
-def _container_command(image: str, *parts: Any) -> str:
-    """What a shell would be told: the entry point, the image's own if there is none, and the rest.
-
-    >>> _container_command("vllm/vllm-openai:v0.28.0", None, ["org/m", "--max-num-seqs", "8"])
-    'vllm serve org/m --max-num-seqs 8'
-    """
+def _command_of(image: str, *parts: Any) -> str:
+    """What a shell would be told; without an entry point the image's own starts."""
     lists = (shlex.split(part) if isinstance(part, str) else part for part in parts)
     entry, rest = ([*map(str, part)] if isinstance(part, list) else [] for part in lists)
-    words = [*(entry or ["vllm", "serve"] * ("vllm-openai" in image)), *rest]
+    words = [*(entry or ["vllm", "serve"] * ("/vllm-openai" in image)), *rest]
     is_script = len(words) == 3 and re.fullmatch(r"-\w*c", words[1])  # bash -c '...'
     return words[2] if is_script else shlex.join(words)
-
-
-def _mappings(document: Any) -> Iterator[dict[str, Any]]:
-    """All of a YAML document; what an alias repeats counts once."""
-    nodes, seen = [document], set[int]()
-    while nodes:
-        node = nodes.pop()
-        if id(node) not in seen and isinstance(node, dict | list):
-            seen.add(id(node))
-            nodes += node.values() if isinstance(node, dict) else node
-            if isinstance(node, dict):
-                yield node
 
 
 # -- lm-eval -------------------------------------------------------------------------------------

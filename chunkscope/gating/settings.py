@@ -14,7 +14,7 @@ from chunkscope.artefacts.note import note
 from chunkscope.artefacts.numbers import exceeds
 from chunkscope.errors import InputError, UsageError
 from chunkscope.gating.check import Check, Relation
-from chunkscope.gating.checks import Evidence, served_check
+from chunkscope.gating.checks import Evidence, refused_prompts_check
 from chunkscope.gating.read_arguments import CommittedArguments, read_arguments
 from chunkscope.lengths.profile import Profile
 from chunkscope.planning.choose import WORTH
@@ -149,7 +149,7 @@ def _as_good(evidence: Evidence, there: Deployment, actual: Settings) -> Iterato
     limit = plan.refused.prompts if room else 0
     context = actual.max_model_len or (0 if room else sys.maxsize)  # not known: none is served
     about = {"subject": "max_model_len", "key": ("settings", "must_be")}
-    yield served_check("settings.as-good", context, outputs, datasets, limit, **about)
+    yield refused_prompts_check("settings.as-good", context, outputs, datasets, limit, **about)
     yield _held(plan, there, actual)
     if (same := planned == actual) or not plan.tried:
         reason = None if same else note("gate_not_simulated")

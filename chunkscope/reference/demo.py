@@ -14,25 +14,12 @@ from chunkscope.artefacts.artefact import now
 from chunkscope.errors import EngineError, InputError, UsageError
 from chunkscope.hardware.gpus import GIB
 from chunkscope.reference.attention import not_taken
-from chunkscope.reference.engine import (
-    ReferenceRun,
-    TokenRequest,
-    context_of,
-    generate,
-    settings_for,
-)
-from chunkscope.reference.models import TINY, load_model, load_torch, tiny_model
+from chunkscope.reference.engine import ReferenceRun, TokenRequest, generate, settings_for
+from chunkscope.reference.models import TINY, context_of, load_model, load_torch, tiny_model
 from chunkscope.simulation.workload import GIVEN, Workload
 from chunkscope.verification.engine_run import machine_of
 from chunkscope.verification.latencies import distribution_of, figures_of
-from chunkscope.verification.result import (
-    EngineKind,
-    PromptSource,
-    Run,
-    Subject,
-    Verification,
-    WorkerMemory,
-)
+from chunkscope.verification.result import EngineKind, Run, Subject, Verification, WorkerMemory
 from chunkscope.vllm.enums import Task
 from chunkscope.vllm.log.failures import Status
 
@@ -111,7 +98,6 @@ def demo(
         ),
         measured=EngineKind.DEMO,
         workload=workload,
-        source=PromptSource(),
         repeats=1,
         runs=tuple(rows),
         machine=machine_of([machine()]),

@@ -16,6 +16,7 @@ from chunkscope.hardware.step_time import StepModel
 from chunkscope.models.shape import BLOCK_TOKENS
 from chunkscope.reference.attention import by_piece
 from chunkscope.reference.batch import BatchPiece, LiveRequest
+from chunkscope.reference.models import context_of
 from chunkscope.simulation.loop import Scenario, run_setting
 from chunkscope.simulation.requests import Step
 from chunkscope.simulation.result import SimulatedRun
@@ -175,12 +176,6 @@ def generate(
         peak_bytes=peak,
         beyond_weights_bytes=beyond,
     )
-
-
-def context_of(model: Any) -> int | None:
-    """How many tokens a request may have in all, if the model says so."""
-    most = getattr(model.config.get_text_config(), "max_position_embeddings", None)
-    return most if isinstance(most, int) and most > 0 else None
 
 
 def settings_for(model: Any, requests: Sequence[TokenRequest], *, chunk: int | None) -> Settings:

@@ -73,9 +73,10 @@ COMPOSE = "x: &x {image: a/vllm-openai, command: org/m --max-num-seqs 8}\nservic
 CONTAINERS = {
     "args.yaml": POD % "{image: vllm/vllm-openai, args: [org/m, --max-num-seqs, '8']}",
     "command.yml": POD % "{image: a, command: [vllm, serve, org/m], args: [--max-num-seqs, 8]}",
-    "script.yaml": POD % "{image: a, command: [sh, -ec], args: ['vllm serve org/m --max-num-seqs=8']}",
+    "script.yaml": POD
+    % "{image: a, command: [sh, -ec], args: ['vllm serve org/m --max-num-seqs=8']}",
     "compose.yaml": COMPOSE % "",
-    "entry.yaml": "services: [{image: a, entrypoint: vllm serve, command: [org/m, --max-num-seqs, 8]}]",
+    "entry.yaml": "services: [{image: a, entrypoint: vllm serve, command: org/m --max-num-seqs 8}]",
     "Dockerfile": 'FROM a\nCMD x\nFROM b/vllm-openai\nCMD ["org/m", \\\n "--max-num-seqs", "8"]',
     "b.Dockerfile": 'FROM a\nENTRYPOINT ["vllm", "serve"]\nCMD ["org/m", "--max-num-seqs", "8"]',
     "c.Dockerfile": "FROM a\nENTRYPOINT exec vllm serve org/m --max-num-seqs 8",
@@ -191,7 +192,11 @@ YAML = (
 TEXT = (b"--x 'open", b"a=1,b", b"a=1,=2", b"{", b"\xff\xfe\x00", None, b"lm_eval --tasks t")
 TEXT += (b"vllm serve a\nvllm serve b", b"sh -c 'vllm serve a'", b"vllm() { :; }\nvllm serve a")
 TEXT += (b"vllm serve a \\\r\n--seed 1", b"alias vllm=x\nvllm serve a", b"lm_eval -M hf -a a=1")
-TEXT += (b'CMD ["vllm", "serve", "m"]', b"FROM a\nCMD [", b"FROM a/vllm-openai\nENTRYPOINT x", b"from vllm import LLM\nLLM('m', seed=1)")
+TEXT += (
+    b"FROM a\nCMD [",
+    b'FROM a/vllm-openai\nENTRYPOINT ["x"]',
+    b"from vllm import LLM\nLLM('m', seed=1)",
+)
 TEXT += (b"cd b && vllm serve a; vllm serve b", b"lm_eval -M vllm -a a=1\nlm_eval -M vllm -a a=2")
 
 
