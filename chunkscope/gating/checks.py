@@ -74,10 +74,7 @@ def _limit_checks(
     key: Key = (),
     subject: str = ALL,
 ) -> Iterator[Check]:
-    """A check for each of these limits that the budget's table sets.
-
-    A value that is not known fails; `unknown` says why nobody knows it.
-    """
+    """A check for each limit that is set. A value that is not known fails; `unknown` is why."""
     for spec in limits:
         limit, value = getattr(budget, spec.key), values.get(spec.key)
         if limit is None:

@@ -281,10 +281,7 @@ HARNESS: Any = {"entry": Entry.LLM, "defaults": Settings(gpu_memory_utilization=
 
 
 def from_model_args(text: str, version: Version) -> CommittedArguments:
-    """`pretrained=M,max_model_len=4096,...`, the same as a JSON object, or a command with it.
-
-    What lm-eval hands on to vLLM's `LLM` class are the engine's arguments, written out.
-    """
+    """`pretrained=M,max_model_len=4096,...`, a JSON object of it, or an lm-eval command."""
     text, options = _harness_command(_commands(text).strip())
     pairs = (json.loads(text) if text.startswith("{") else _pairs(text)) | options
     words: list[str] = []

@@ -26,6 +26,7 @@ from chunkscope.vllm.log.failures import Status
 OUTPUT_TOKENS = 24
 EARLY, LATE = (60, 100), (40, 60, 80, 100, 120, 140)  # tokens of the short prompts
 MOST_APART = 0.25  # of the largest logit, where 16 bits and experts round otherwise
+TINY_DUMMY = (TINY, "dummy")
 LATER_S = 0.001  # while the first step is computed
 # Of the settings of a run, what says nothing about chunks.
 NOT_TOLD = ("max_model_len", "enable_chunked_prefill", "enable_prefix_caching")
@@ -72,7 +73,6 @@ def demo(
     check_lengths(loaded, long)
     requests = tuple(demo_requests(loaded, long, seed))
     _warm_up(loaded, requests[: len(EARLY)])
-    runs, rows = {}, []
     workload = Workload(
         requests=tuple(request.size for request in requests),
         seed=seed,
@@ -80,22 +80,20 @@ def demo(
         task=Task.GENERATE,
         long_over=max(*EARLY, *LATE),
     )
+    runs, rows = {}, []
     for size in chunks:
         name = f"with chunks of {size:,}" if size else "without chunks"
         answering(name)
-        settings, started = settings_for(loaded, requests, chunk=size), now()
+        started, settings = now(), settings_for(loaded, requests, chunk=size)
         try:
             runs[name] = generate(loaded, requests, settings)
         except (RuntimeError, MemoryError) as error:  # torch's own, of whatever the model provokes
             first = next(iter(str(error).splitlines()), type(error).__name__)
             raise EngineError(f"the model failed {name}: {first}") from error
         rows.append(_run(name, runs[name], workload, started, loaded))
+    name, load_format = (Path(model).expanduser().resolve().name, "auto") if model else TINY_DUMMY
     measured = Verification(
-        model=Subject(
-            name=Path(model).expanduser().resolve().name if model else TINY,
-            load_format="auto" if model else "dummy",
-            parameters=loaded.num_parameters(),
-        ),
+        model=Subject(name=name, load_format=load_format, parameters=loaded.num_parameters()),
         measured=EngineKind.DEMO,
         workload=workload,
         repeats=1,

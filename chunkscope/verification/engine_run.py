@@ -102,11 +102,7 @@ class EngineRecord:
 def measure(
     row: SettingRow, job: EngineJob, log: Path, listener: Progress
 ) -> tuple[Run, EngineRecord]:
-    """Run one engine to its end.
-
-    Until requests are measured an engine has a lot to do that it does not report: then its log is
-    the sign of life.
-    """
+    """Run one engine to its end. While it does not report progress, a growing log is enough."""
     record = EngineRecord()
     if row.refused:
         return _run(row, record, Status.REFUSED, row.refused), record

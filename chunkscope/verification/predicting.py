@@ -31,10 +31,7 @@ def with_prediction(
     request: PlanRequest,
     entry: Entry = Entry.SERVE,
 ) -> Run:
-    """Nothing is predicted before vLLM said what it runs with; on a CPU or an unknown GPU, hits.
-
-    On the plan's machine the figures are those of `chunkscope simulate`, to the last digit.
-    """
+    """As `chunkscope simulate` predicts it; on a CPU or an unknown GPU only the cache's hits."""
     if machine is None or machine.vllm is None:
         return run
     gpu = None

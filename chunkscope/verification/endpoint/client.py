@@ -49,10 +49,7 @@ def measure_endpoint(
     listener: Progress,
     slo: Slo = (),
 ) -> tuple[Machine, Subject, Run]:
-    """Send the workload to the server at `url`, `repeats` times.
-
-    An error is raised for what makes no sense to send; what happens once it is sent is a result.
-    """
+    """Send the workload, `repeats` times; whatever happens once it is sent is a result."""
     listener.setting(SETTING, 1, 1)
 
     async def measure() -> tuple[Machine, Subject, Run]:

@@ -61,10 +61,7 @@ def key_for(address: str) -> str | None:
 
 
 class RequestFailed(Exception):  # noqa: N818  (it is what happened)
-    """A request came to nothing; the message continues "the server ...".
-
-    `code` is the HTTP status, None where there was no answer.
-    """
+    """The message continues "the server ..."; `code` is the HTTP status of an answer."""
 
     def __init__(self, message: str, code: int | None = None) -> None:
         super().__init__(message)
