@@ -128,7 +128,8 @@ class Connection:
         except aiohttp.ClientPayloadError:
             raise RequestFailed("broke off its answer") from None
         except (aiohttp.ClientError, OSError) as error:
-            detail = self.safe(str(error)) or type(error).__name__
+            text = str(error).replace(" ssl:default", "")  # which is http, too
+            detail = self.safe(text) or type(error).__name__
             raise RequestFailed(f"cannot be reached: {detail}") from None
 
     async def metrics(self) -> Metrics | None:
