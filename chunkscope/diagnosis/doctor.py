@@ -136,8 +136,8 @@ def _deployment(facts: EngineFacts, context: Context) -> Deployment | None:
             return None
         shape = plan.model if plan and plan.model and not context.model else None
         shape = shape or (find_model(name) if name else None)
-        found = facts.found_compiled is not None
-        there = Deployment(release=release(facts.version), gpu=gpu, compiled_before=found)
+        compiled = facts.found_compiled is not None
+        there = Deployment(release=release(facts.version), gpu=gpu, compiled_before=compiled)
         return replace(there, shape=shape) if shape else None
     except ChunkscopeError:
         if context.model:

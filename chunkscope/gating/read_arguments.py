@@ -71,10 +71,10 @@ def read_arguments(path: Path, version: Version, form: str | None = None) -> Com
     chosen = form or form_of(path, text)
     read = {"vllm-yaml": from_yaml, "vllm-args": from_words, "lm-eval": from_model_args}
     try:
-        found = read[chosen](text, version)
+        arguments = read[chosen](text, version)
         names = [name for kind in (VARIABLE, SOURCED) for name in kind.findall(_commands(text))]
-        outside = {name.replace("-", "_"): "" for name in names}
-        return replace(found, others={**outside, **found.others})
+        environment = {name.replace("-", "_"): "" for name in names}
+        return replace(arguments, others={**environment, **arguments.others})
     except ValueError as error:
         hint = (
             "name vLLM's YAML, a script, model_args, a manifest or Dockerfile (`form` says which)"
@@ -99,9 +99,9 @@ def _commands(text: str) -> str:
     if "\\\r\n" in text or REDEFINED.search(text):
         raise ValueError("a `\\` stands before a Windows line end, or it redefines `vllm`")
     text = COMMENT.sub("", text).replace("\\\n", " ")
-    for found in re.finditer(SET + PLAIN, text):
-        before, itself, after = text.partition(found[0])
-        name, *values = found.groups("")
+    for setting in re.finditer(SET + PLAIN, text):
+        before, itself, after = text.partition(setting[0])
+        name, *values = setting.groups("")
         use = rf'"?\${{{name}\[@]}}"?' if values[-1] else rf"(?<!\\)\$(?:{name}\b|{{{name}}})"
         after, uses = re.subn(use, " ".join("".join(values).split()), after)
         names = re.findall(rf"(?<![\w-]){name}\b", text)
@@ -133,7 +133,7 @@ def _from_list(
     # The model is the one word that may stand without a flag, unless one names it.
     model = words[0] if words and not words[0].startswith(("-", "$@")) else None
     words = words[1:] if model and "--model" not in {w.partition("=")[0] for w in words} else words
-    known, faults = flags_of(version), list(refusals)
+    flags, faults = flags_of(version), list(refusals)
     values: dict[str, Any] = {}
     written: dict[str, str] = {}  # as they stand there
     try:
@@ -150,15 +150,15 @@ def _from_list(
         # `--served-model-name a $MORE` may be flags.
         faults += [refusal(w, "argument_stray", word=w) for w in several[1:] if w[:1] == "$"]
         # Whatever a variable is, it matters only where the value does.
-        for word in several if "$" not in str(value) or not known[name].harmless else ():
+        for word in several if "$" not in str(value) or not flags[name].harmless else ():
             try:
-                values[name] = known[name].read(word)
+                values[name] = flags[name].read(word)
             except ValueError as error:
                 faults.append(refusal(name, "argument_refused", why=str(error)))
     faults += _take_unknown(unknown, written, version)
     others = {name: text for name, text in written.items() if name not in (*NAMES, "model")}
-    for name in known.keys() & others.keys():  # of no effect, or what is done anyway
-        if known[name].harmless or others[name].lower() == (known[name].default or None):
+    for name in flags.keys() & others.keys():  # of no effect, or what is done anyway
+        if flags[name].harmless or others[name].lower() == (flags[name].default or None):
             del others[name]
     return CommittedArguments(
         settings=Settings.of(values),
