@@ -26,7 +26,6 @@ from chunkscope.vllm.log.failures import Status
 OUTPUT_TOKENS = 24
 EARLY, LATE = (60, 100), (40, 60, 80, 100, 120, 140)  # tokens of the short prompts
 MOST_APART = 0.25  # of the largest logit, where 16 bits and experts round otherwise
-TINY_DUMMY = (TINY, "dummy")
 LATER_S = 0.001  # while the first step is computed
 # Of the settings of a run, what says nothing about chunks.
 NOT_TOLD = ("max_model_len", "enable_chunked_prefill", "enable_prefix_caching")
@@ -91,7 +90,8 @@ def demo(
             first = next(iter(str(error).splitlines()), type(error).__name__)
             raise EngineError(f"the model failed {name}: {first}") from error
         rows.append(_run(name, runs[name], workload, started, loaded))
-    name, load_format = (Path(model).expanduser().resolve().name, "auto") if model else TINY_DUMMY
+    name = Path(model).expanduser().resolve().name if model else TINY
+    load_format = "auto" if model else "dummy"
     measured = Verification(
         model=Subject(name=name, load_format=load_format, parameters=loaded.num_parameters()),
         measured=EngineKind.DEMO,
