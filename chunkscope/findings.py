@@ -74,20 +74,20 @@ def load_findings(folder: Path = DEFAULT_FOLDER) -> Findings:
         usual = "run `chunkscope analyze data/` first"
         hint = f"give its folder: {folder.parent}" if folder.is_file() else usual
         raise InputError(f"no such folder: {folder}", hint=hint)
-    found: dict[str, Any] = {}
+    artefacts: dict[str, Any] = {}
     digests: dict[str, str] = {}
     for name, kind in KINDS.items():
         path = folder / kind.default_path.name
         if path.exists():
-            found[name] = kind.load(path)
-            digests[path.name] = found[name].digest()
-    if "plan" in found and (several := found["plan"].profile_files(folder)):
-        found["profile"] = joined(several)
-        digests["profile.json"] = found["profile"].digest()
-    if not found:
+            artefacts[name] = kind.load(path)
+            digests[path.name] = artefacts[name].digest()
+    if "plan" in artefacts and (several := artefacts["plan"].profile_files(folder)):
+        artefacts["profile"] = joined(several)
+        digests["profile.json"] = artefacts["profile"].digest()
+    if not artefacts:
         raise InputError(
             f"there are no results in {folder}",
             hint="run `chunkscope analyze data/` first; they are called profile.json, plan.json, "
             "simulation.json, verify.json and doctor.json",
         )
-    return Findings(folder=folder, digests=digests, **found)
+    return Findings(folder=folder, digests=digests, **artefacts)

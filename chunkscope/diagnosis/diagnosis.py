@@ -34,8 +34,7 @@ class Difference:
 
 @dataclass(slots=True, kw_only=True)
 class EngineReport(EngineStart):
-    """One engine, from its start to the next or to the end of the log (`last_line` 0: a server),
-    and what is made of it."""
+    """One engine's start in a log (`last_line` 0: a server), and what is made of it."""
 
     source: str
     differences: tuple[Difference, ...]

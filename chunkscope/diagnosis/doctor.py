@@ -87,8 +87,8 @@ def report_of(
     """`finished`: the requests that a server says it has answered."""
     if mismatch(context.plan, start.facts):
         context = replace(context, plan=None)
-    there = _deployment(start.facts, context)
-    default = there.effective() if there else OWN
+    deployment = _deployment(start.facts, context)
+    default = deployment.effective() if deployment else OWN
     seqs = start.arguments.get("max_num_seqs") or default.max_num_seqs
     engine = Engine(
         start=start,
@@ -101,8 +101,8 @@ def report_of(
         **{field.name: getattr(start, field.name) for field in fields(EngineStart)},
         source=source,
         differences=_differences(start, context.plan),
-        predicted=there.memory(start.settings) if there else None,
-        gpu=there.gpu.title if there and there.gpu else None,
+        predicted=deployment.memory(start.settings) if deployment else None,
+        gpu=deployment.gpu.title if deployment and deployment.gpu else None,
         phases=engine.phases,
         symptoms=find_symptoms(engine),
     )
@@ -136,9 +136,9 @@ def _deployment(facts: EngineFacts, context: Context) -> Deployment | None:
             return None
         shape = plan.model if plan and plan.model and not context.model else None
         shape = shape or (find_model(name) if name else None)
-        found = facts.found_compiled is not None
-        there = Deployment(release=release(facts.version), gpu=gpu, compiled_before=found)
-        return replace(there, shape=shape) if shape else None
+        compiled = facts.found_compiled is not None
+        deployment = Deployment(release=release(facts.version), gpu=gpu, compiled_before=compiled)
+        return replace(deployment, shape=shape) if shape else None
     except ChunkscopeError:
         if context.model:
             raise  # it was asked for by name

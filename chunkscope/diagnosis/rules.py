@@ -175,8 +175,8 @@ def _seqs_bound(engine: Engine) -> Symptom | None:
 
 def _queue_bound(engine: Engine) -> Symptom | None:
     # A budget that is not known may be what makes them wait: then it is not said to be fine.
-    told = engine.lines("max_num_batched_tokens", "arguments")
-    change = "change_queue" if told else "change_queue_budget_unknown"
+    is_known = engine.lines("max_num_batched_tokens", "arguments")
+    change = "change_queue" if is_known else "change_queue_budget_unknown"
     if engine.small_steps or max(map(engine.share_of, (Bound.KV, Bound.SEQS))) >= LITTLE:
         change = "change_queue_last"
     between = all(phase.burst for phase in engine.phases if phase.bound is Bound.PREFILL)

@@ -67,13 +67,13 @@ def reading_of(
     windows = [_window(one, other) for one, other in pairwise(readings)]
     before, after = readings[0][1], readings[-1][1]
     cache = metrics.kv_cache(after, server.max_model_len)
-    told = Settings.of({**cache.engine, "max_model_len": server.max_model_len})
+    settings = Settings.of({**cache.engine, "max_model_len": server.max_model_len})
     facts = EngineFacts(
         version=server.version,
         model=server.model,
         kv_cache_tokens=cache.tokens,
         kv_concurrency=cache.concurrency,
-        settings=told,
+        settings=settings,
     )
     rate = metrics.prefix_hit_rate(before, after)
     if windows and rate is not None:

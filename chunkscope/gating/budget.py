@@ -76,20 +76,20 @@ class _Table(pydantic.BaseModel):
     model_config = pydantic.ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
-def _table(name: str, *limits: Limit, **fields: Any) -> Any:
+def _table(*limits: Limit, **fields: Any) -> Any:
     for limit in limits:
         fields[limit.key] = (Annotated[Any, pydantic.PlainValidator(limit.read)], None)
-    return pydantic.create_model(name, __base__=_Table, **fields)
+    return pydantic.create_model("Table", __base__=_Table, **fields)
 
 
 TEXT = Annotated[str, pydantic.Field(min_length=1)]
 TEXTS = Annotated[tuple[TEXT, ...], pydantic.Strict(False)]  # TOML has only lists
 SWITCH, PLAN = (bool, False), (TEXT, "plan")
-LengthLimits = _table("LengthLimits", *LENGTHS)
-MemoryLimits = _table("MemoryLimits", *MEMORY)
+LengthLimits = _table(*LENGTHS)
+MemoryLimits = _table(*MEMORY)
+MEMORY_LIMITS = (MemoryLimits | None, None)
 TABLES: dict[str, Any] = {
     "data": _table(
-        "DataLimits",
         *LENGTHS,
         datasets=(TEXTS, ()),
         max_model_len=(Annotated[Any, pydantic.PlainValidator(TOKENS.read)], None),
@@ -97,7 +97,6 @@ TABLES: dict[str, Any] = {
         of=(GenericAlias(dict, (str, LengthLimits)), {}),
     ),
     "drift": _table(
-        "DriftLimits",
         *MOVES,
         *DATASETS,
         baseline=(TEXT, ...),
@@ -105,30 +104,23 @@ TABLES: dict[str, Any] = {
         allow_sample=SWITCH,
     ),
     "settings": _table(
-        "SettingsLimits",
         file=(TEXT, ...),
         form=(Literal["vllm-args", "vllm-yaml", "lm-eval"] | None, None),
         must_be=(Literal["equal", "as-good"], "as-good"),
         vllm_version=(TEXT | None, None),
         allow=(TEXTS, ()),
     ),
-    "memory": _table(
-        "MemoryTables",
-        setting=PLAN,
-        predicted=(MemoryLimits | None, None),
-        measured=(MemoryLimits | None, None),
-    ),
-    "slo": _table("SloLimits", *SPEED),  # on the plan's predicted figures
-    "speed": _table("SpeedLimits", *SPEED, setting=PLAN),
-    "outputs": _table("OutputLimits", *OUTPUTS, setting=PLAN),
-    "doctor": _table("DoctorLimits", *LOG),
+    "memory": _table(setting=PLAN, predicted=MEMORY_LIMITS, measured=MEMORY_LIMITS),
+    "slo": _table(*SPEED),  # on the plan's predicted figures
+    "speed": _table(*SPEED, setting=PLAN),
+    "outputs": _table(*OUTPUTS, setting=PLAN),
+    "doctor": _table(*LOG),
     "freshness": _table(
-        "FreshnessLimits",
         **dict.fromkeys(("data", "plan", "verification"), SWITCH),
         not_checked=(TEXTS, ()),
     ),
 }
-Budget = _table("Budget", **{name: (table | None, None) for name, table in TABLES.items()})
+Budget = _table(**{name: (table | None, None) for name, table in TABLES.items()})
 KEYS = {f"{name}.{key}" for name, table in TABLES.items() for key in table.model_fields}
 KEYS |= {*TABLES, *(f"memory.predicted.{key}" for key in MemoryLimits.model_fields)}
 

@@ -6,6 +6,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import chdir
 from dataclasses import asdict, dataclass, fields, replace
 from glob import has_magic
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -62,30 +63,27 @@ class Evidence:
         return Path(os.path.normpath(self.folder / name))
 
 
-def _compared(
+def _limit_checks(
     table: str,
-    specs: Iterable[Limit],
-    limits: Any,
+    limits: Iterable[Limit],
+    budget: Any,
     values: Values,
     *,
-    why: Note | None = None,
+    unknown: Note | None = None,
     reasons: Mapping[str, Note] | None = None,
     key: Key = (),
     subject: str = ALL,
 ) -> Iterator[Check]:
-    """A check for each limit that is set: passed when the value is not worse than it.
-
-    What is not known does not pass; `why` it is missing is its reason, unless it has its own.
-    """
-    for spec in specs:
-        limit, value = getattr(limits, spec.key), values.get(spec.key)
+    """A check for each limit that is set. A value that is not known fails; `unknown` is why."""
+    for spec in limits:
+        limit, value = getattr(budget, spec.key), values.get(spec.key)
         if limit is None:
             continue
-        at_least, name = spec.relation is Relation.AT_LEAST, f"{table}.{spec.key}"
+        name, at_least = f"{table}.{spec.key}", spec.relation is Relation.AT_LEAST
         if at_least and limit <= 0:
             raise InputError(f"{name}: at least {spec.unit.brief(limit)} is always true")
-        passed = value is not None and not exceeds(
-            *((limit, value) if at_least else (abs(value), limit))
+        passed = value is not None and not (
+            exceeds(limit, value) if at_least else exceeds(abs(value), limit)
         )
         yield Check(
             name=name,
@@ -96,36 +94,38 @@ def _compared(
             value=value,
             unit=next(name for name, unit in UNITS.items() if unit is spec.unit),
             key=(*key, spec.key) if key else (),
-            reason=(reasons or {}).get(spec.key, why if value is None else None),
+            reason=(reasons or {}).get(spec.key, unknown if value is None else None),
         )
 
 
 # -- [gate.data] -----------------------------------------------------------------------------------
 
 
-def check_data(limits: Any, evidence: Evidence) -> Iterator[Check]:
+def check_data(budget: Any, evidence: Evidence) -> Iterator[Check]:
     """How long the prompts are, how many, and whether all of them can be served."""
-    datasets = evidence.need(Profile).datasets
-    yield from _lengths(limits, datasets, limits)
-    if limits.max_model_len is not None:
-        about = (limits.max_model_len, evidence.outputs(datasets), datasets)
-        yield _doubted(served_check("data.max_model_len", *about), datasets, limits)
-    for name in limits.datasets:
-        yield _present(name, datasets)
-    for name, some_limits in limits.of.items():
-        key, some = ("data", "of", name), [d for d in datasets if d.name == name]
-        if some:
-            yield from _lengths(some_limits, some, limits, subject=name, key=key)
+    datasets, samples = evidence.need(Profile).datasets, budget.allow_sample
+    yield from _length_checks(budget, datasets, samples)
+    if (context := budget.max_model_len) is not None:
+        outputs = evidence.outputs(datasets)
+        served = refused_prompts_check("data.max_model_len", context, outputs, datasets)
+        yield _of_all_data(served, datasets, samples)
+    for name in budget.datasets:
+        yield _has_rows(name, datasets)
+    for name, own_limits in budget.of.items():
+        key, named = ("data", "of", name), [d for d in datasets if d.name == name]
+        if named:
+            yield from _length_checks(own_limits, named, samples, subject=name, key=key)
         else:
-            yield _present(name, datasets, key)
+            yield _has_rows(name, datasets, key)
 
 
-def _lengths(
-    limits: Any, datasets: Sequence[DatasetProfile], allowed: Any, **about: Any
+def _length_checks(
+    budget: Any, datasets: Sequence[DatasetProfile], allow_sample: bool, **options: Any
 ) -> Iterator[Check]:
-    for check in _compared("data", LENGTHS, limits, length_values(datasets), **about):
-        is_sure = check.name == "data.min_rows"  # a sample does not make the data smaller
-        yield check if is_sure else _doubted(check, datasets, allowed)
+    for check in _limit_checks("data", LENGTHS, budget, length_values(datasets), **options):
+        # How many rows there are is known of a sample, too.
+        is_sure = check.name == "data.min_rows"
+        yield check if is_sure else _of_all_data(check, datasets, allow_sample)
 
 
 def length_values(datasets: Sequence[DatasetProfile]) -> Values:
@@ -144,27 +144,27 @@ def length_values(datasets: Sequence[DatasetProfile]) -> Values:
     }
 
 
-def _doubted(check: Check, datasets: Iterable[DatasetProfile], limits: Any) -> Check:
-    """A figure of a part of the data is no evidence about the whole."""
+def _of_all_data(check: Check, datasets: Iterable[DatasetProfile], allow_sample: bool) -> Check:
+    """The same check; failed if the profile has only a part of a dataset."""
     for dataset in datasets:
         if dataset.failure:
-            doubt = note("gate_unread_dataset", dataset=dataset.name)
-        elif dataset.sample and not limits.allow_sample:
+            reason = note("gate_unread_dataset", dataset=dataset.name)
+        elif dataset.sample and not allow_sample:
             rows, out_of = dataset.sample.rows, dataset.sample.out_of
-            doubt = note("gate_sample_only", dataset=dataset.name, rows=rows, out_of=out_of)
+            reason = note("gate_sample_only", dataset=dataset.name, rows=rows, out_of=out_of)
         else:
             continue
-        return replace(check, passed=False, reason=doubt, of_a_part=True)
+        return replace(check, passed=False, reason=reason, of_a_part=True)
     return check
 
 
-def served_check(
+def refused_prompts_check(
     name: str,
     context: int,
     outputs: Sequence[DatasetOutput],
     datasets: Sequence[DatasetProfile],
     limit: int = 0,
-    **more: Any,
+    **options: Any,
 ) -> Check:
     """How many prompts a server with this context refuses."""
     lengths, most = together(datasets), max((out.tokens for out in outputs), default=0)
@@ -178,50 +178,51 @@ def served_check(
         value=refused,
         unit="count",
         reason=note("gate_refused_prompts", longest=lengths.max, **values),
-        **more,
+        **options,
     )
 
 
-def _present(name: str, datasets: Sequence[DatasetProfile], key: Key = ()) -> Check:
+def _has_rows(name: str, datasets: Sequence[DatasetProfile], key: Key = ()) -> Check:
     rows = {dataset.name: dataset.rows for dataset in datasets}.get(name)
-    about: dict[str, Any] = {"relation": Relation.AT_LEAST, "limit": 1, "unit": "count", "key": key}
-    about["reason"] = note("gate_no_such_dataset") if rows is None else None
-    return Check(name="data.datasets", subject=name, passed=bool(rows), value=rows or 0, **about)
+    limit: Any = {"relation": Relation.AT_LEAST, "limit": 1, "unit": "count", "key": key}
+    limit["reason"] = note("gate_no_such_dataset") if rows is None else None
+    return Check(name="data.datasets", subject=name, passed=bool(rows), value=rows or 0, **limit)
 
 
 # -- [gate.drift] ----------------------------------------------------------------------------------
 
 
-def check_drift(limits: Any, evidence: Evidence) -> Iterator[Check]:
+def check_drift(budget: Any, evidence: Evidence) -> Iterator[Check]:
     """How far lengths and rows have moved from those of a committed profile."""
-    now, before = evidence.need(Profile), _baseline(limits.baseline, evidence)
-    cause = _counted_differently(now, before)
-    yield from (replace(check, cause=cause) for check in drift(limits, now, before))
+    now, before = evidence.need(Profile), _baseline(budget.baseline, evidence)
+    cause = _changed_options(before, now)
+    yield from (replace(check, cause=cause) for check in drift(budget, now, before))
 
 
-def drift(limits: Any, now: Profile, before: Profile) -> Iterator[Check]:
-    # One without rows is as good as gone.
-    today, then = ({d.name: d for d in p.datasets if d.rows} for p in (now, before))
-    both = [name for name in today if name in then]
-    pairs = {ALL: (now.datasets, before.datasets)}
-    if not len(today) == len(then) == 1:
-        pairs |= {name: ((today[name],), (then[name],)) for name in both}
-    for subject, (some, others) in pairs.items():
-        new, old = length_values(some), length_values(others)
-        values = {spec.key: _change(old[spec.key], new[spec.key]) for spec in MOVES}
-        reasons = {key: note("gate_moved", before=old[key], now=new[key]) for key in values}
-        for check in _compared("drift", MOVES, limits, values, reasons=reasons, subject=subject):
-            yield _doubted(check, (*some, *others), limits)
-    if limits.content == "same":
-        yield from (_same_rows(then[name], today[name]) for name in both)
+def drift(budget: Any, now: Profile, before: Profile) -> Iterator[Check]:
+    # A dataset without rows is as good as gone.
+    new, old = ({d.name: d for d in p.datasets if d.rows} for p in (now, before))
+    both = [name for name in new if name in old]
+    compared = {ALL: (before.datasets, now.datasets)}
+    if not len(new) == len(old) == 1:
+        compared |= {name: ((old[name],), (new[name],)) for name in both}
+    for subject, pair in compared.items():
+        was, is_now = map(length_values, pair)
+        moves = {spec.key: _relative(was[spec.key], is_now[spec.key]) for spec in MOVES}
+        reasons = {key: note("gate_moved", before=was[key], now=is_now[key]) for key in moves}
+        options: Any = {"reasons": reasons, "subject": subject}
+        for check in _limit_checks("drift", MOVES, budget, moves, **options):
+            yield _of_all_data(check, chain(*pair), budget.allow_sample)
+    if budget.content == "same":
+        yield from (_same_rows(old[name], new[name]) for name in both)
     names = {
-        "new_datasets": [name for name in today if name not in then],
-        "vanished_datasets": [name for name in then if name not in today],
+        "new_datasets": [name for name in new if name not in old],
+        "vanished_datasets": [name for name in old if name not in new],
     }
     for spec in DATASETS:
         subject = ", ".join(names[spec.key]) or ALL
         count: Values = {spec.key: len(names[spec.key])}
-        yield from _compared("drift", (spec,), limits, count, subject=subject)
+        yield from _limit_checks("drift", (spec,), budget, count, subject=subject)
 
 
 def _same_rows(before: DatasetProfile, now: DatasetProfile) -> Check:
@@ -236,15 +237,16 @@ def _same_rows(before: DatasetProfile, now: DatasetProfile) -> Check:
     return _unchanged("drift.content", now.name, value, reason)
 
 
-def _counted_differently(now: Profile, before: Profile) -> Note | None:
+def _changed_options(before: Profile, now: Profile) -> Note | None:
     """What was taken for the prompt, and the options, where they are not as for the baseline."""
-    old, new = _how_counted(before), _how_counted(now)
+    old, new = _options_of(before), _options_of(now)
     names = [name for name in new if old.get(name, new[name]) != new[name]]
-    then, today = ([*dict.fromkeys(f"{n[0]} {how[n]}" for n in names)] for how in (old, new))
+    then, today = ([*dict.fromkeys(f"{n[0]} {of[n]}" for n in names)] for of in (old, new))
     return note("gate_counted_differently", before=then, now=today) if names else None
 
 
-def _how_counted(profile: Profile) -> dict[tuple[str, str], str]:
+def _options_of(profile: Profile) -> dict[tuple[str, str], str]:
+    """As text, by name and (of the field of the prompt) dataset."""
     values = asdict(profile.options)
     options = values.pop("select") | values.pop("read") | values.pop("render") | values
     texts = {(n, ""): str(v or "none").strip("(,)") for n, v in options.items()}
@@ -274,28 +276,29 @@ def _baseline(name: str, evidence: Evidence) -> Profile:
     return before
 
 
-def _change(before: float | None, now: float | None) -> float | None:
-    """As a share of what it was."""
+def _relative(before: float | None, now: float | None) -> float | None:
+    """The change, as a share of what it was."""
     return 0.0 if before == now else (now - before) / before if before and now is not None else None
 
 
 # -- [gate.memory], [gate.slo], [gate.speed], [gate.outputs] ---------------------------------------
 
 
-def check_memory(limits: Any, evidence: Evidence) -> Iterator[Check]:
+def check_memory(budget: Any, evidence: Evidence) -> Iterator[Check]:
     """What is predicted and what was measured, each against its own limits."""
-    if limits.predicted:
-        plan, why = evidence.need(Plan), note("gate_no_memory_model")
-        about: Any = {"values": predicted_memory(plan), "why": why, "subject": _machine(plan)}
-        yield from _compared("memory.predicted", MEMORY, limits.predicted, **about)
-    if limits.measured:
-        run, about = _run_of(evidence.need(Verification), limits.setting)
+    if (limits := budget.predicted) is not None:
+        plan, unknown = evidence.need(Plan), note("gate_no_memory_model")
+        options: Any = {"unknown": unknown, "subject": _predicted_for(plan)}
+        values = predicted_memory(plan)
+        yield from _limit_checks("memory.predicted", MEMORY, limits, values, **options)
+    if (limits := budget.measured) is not None:
+        run, options = _measured_run(evidence.need(Verification), budget.setting)
         values = figure_values(MEMORY, run)
-        yield from _compared("memory.measured", MEMORY, limits.measured, values, **about)
+        yield from _limit_checks("memory.measured", MEMORY, limits, values, **options)
 
 
-def _machine(plan: Plan) -> str:
-    """What the plan's figures are predicted for; they may be of one dataset of several."""
+def _predicted_for(plan: Plan) -> str:
+    """The plan's model and GPU; its figures may be of one dataset of several."""
     where = " on ".join(one.name for one in (plan.model, plan.gpu) if one) or "plan"
     return f"{where}, {plan.request.dataset} alone" if plan.request.dataset else where
 
@@ -322,28 +325,29 @@ def figure_values(limits: Iterable[Limit], run: Run | SimulatedRun | None) -> Va
     return {key: one.value(run if one.once else whole) for key, one in figures.items()}
 
 
-def check_slo(limits: Any, evidence: Evidence) -> Iterator[Check]:
-    """What is predicted of the plan, against limits."""
+def check_slo(budget: Any, evidence: Evidence) -> Iterator[Check]:
+    """What is predicted of the plan."""
     plan = evidence.need(Plan)
-    values, why = figure_values(SPEED, plan.run), note("gate_not_simulated")
-    subject = f"{_machine(plan)}, predicted"
-    yield from _compared("slo", SPEED, limits, values, why=why, subject=subject)
+    values, unknown = figure_values(SPEED, plan.run), note("gate_not_simulated")
+    subject = f"{_predicted_for(plan)}, predicted"
+    yield from _limit_checks("slo", SPEED, budget, values, unknown=unknown, subject=subject)
 
 
-def check_speed(limits: Any, evidence: Evidence) -> Iterator[Check]:
+def check_speed(budget: Any, evidence: Evidence) -> Iterator[Check]:
     """What was measured."""
-    run, about = _run_of(evidence.need(Verification), limits.setting)
-    yield from _compared("speed", SPEED, limits, figure_values(SPEED, run), **about)
+    run, options = _measured_run(evidence.need(Verification), budget.setting)
+    yield from _limit_checks("speed", SPEED, budget, figure_values(SPEED, run), **options)
 
 
-def check_outputs(limits: Any, evidence: Evidence) -> Iterator[Check]:
+def check_outputs(budget: Any, evidence: Evidence) -> Iterator[Check]:
     """Are answers the same? `verify --check-outputs` compares them."""
     verification = evidence.need(Verification)
-    run, about = _run_of(verification, limits.setting)
+    run, options = _measured_run(verification, budget.setting)
     if run is not None:
         dummy = run.outputs and verification.model.dummy
-        about["why"] = note("gate_random_weights" if dummy else "gate_outputs_not_compared")
-    yield from _compared("outputs", OUTPUTS, limits, output_values(verification, run), **about)
+        options["unknown"] = note("gate_random_weights" if dummy else "gate_outputs_not_compared")
+    values = output_values(verification, run)
+    yield from _limit_checks("outputs", OUTPUTS, budget, values, **options)
 
 
 def output_values(verification: Verification, run: Run | None) -> Values:
@@ -351,23 +355,23 @@ def output_values(verification: Verification, run: Run | None) -> Values:
     return {"equal": None if verification.model.dummy else BY_KEY["outputs.equal"].value(run)}
 
 
-def _run_of(verification: Verification, setting: str) -> tuple[Run | None, dict[str, Any]]:
-    """The row of that name if it was measured; and what a check says of it where it is silent."""
-    rows = [run for run in verification.runs if run.is_called(setting)]
-    if len(rows) != 1:
-        names = ", ".join(run.setting for run in verification.runs)
-        why = note("gate_no_such_run", count=len(rows), setting=setting, names=names)
-        return None, {"why": why, "subject": setting}
-    (run,) = rows
-    failed = run.failure or note("gate_run_failed", status=str(run.status))
-    why = note("gate_not_measured") if run.ok else failed
-    return run if run.ok else None, {"why": why, "subject": setting}
+def _measured_run(v: Verification, setting: str) -> tuple[Run | None, dict[str, Any]]:
+    """The run of that setting if it was measured; and why else its figures are not known."""
+    runs = [run for run in v.runs if run.is_called(setting)]
+    if len(runs) != 1:
+        names = ", ".join(run.setting for run in v.runs)
+        unknown = note("gate_no_such_run", count=len(runs), setting=setting, names=names)
+    elif runs[0].ok:
+        return runs[0], {"unknown": note("gate_not_measured"), "subject": setting}
+    else:
+        unknown = runs[0].failure or note("gate_run_failed", status=str(runs[0].status))
+    return None, {"unknown": unknown, "subject": setting}
 
 
 # -- [gate.doctor] ---------------------------------------------------------------------------------
 
 
-def check_doctor(limits: Any, evidence: Evidence) -> Iterator[Check]:
+def check_doctor(budget: Any, evidence: Evidence) -> Iterator[Check]:
     """What an engine's log says of its run."""
     diagnosis = evidence.need(Diagnosis)
     uses = [e.peak_kv_use for e in diagnosis.engines if e.peak_kv_use is not None]
@@ -379,49 +383,49 @@ def check_doctor(limits: Any, evidence: Evidence) -> Iterator[Check]:
         "kv_use": max(uses, default=None),
         "prefix_hit_rate": min(rates, default=None),
     }
-    about: dict[str, Any] = {"why": note("gate_log_silent"), "subject": "the log"}
-    about["reasons"] = {"findings": note("gate_rules", rules=rules)} if rules else {}
-    yield from _compared("doctor", LOG, limits, values, **about)
+    reasons = {"findings": note("gate_rules", rules=rules)} if rules else {}
+    options: Any = {"unknown": note("gate_log_silent"), "reasons": reasons, "subject": "the log"}
+    yield from _limit_checks("doctor", LOG, budget, values, **options)
 
 
 # -- [gate.freshness] ------------------------------------------------------------------------------
 
 
-def check_freshness(limits: Any, evidence: Evidence) -> Iterator[Check]:
+def check_freshness(budget: Any, evidence: Evidence) -> Iterator[Check]:
     """Do the artefacts belong to the data, and to each other?"""
-    if limits.data:
-        with chdir(_analyzed_from(evidence)):
-            checks = list(_data_files(evidence.need(Profile), limits.not_checked))
+    if budget.data:
+        with chdir(_folder_of_data(evidence)):
+            checks = list(_file_checks(evidence.need(Profile), budget.not_checked))
         yield from checks
     findings = evidence.findings
-    if limits.plan and evidence.need(Plan) and evidence.need(Profile):
-        yield _belongs("plan", "profile.json", findings.plan_is_of_this_profile)
-    if limits.verification and evidence.need(Verification) and evidence.need(Plan):
-        yield _belongs("verification", "plan.json", findings.verification_is_of_this_plan)
+    if budget.plan and evidence.need(Plan) and evidence.need(Profile):
+        yield _made_from("profile.json", "plan", findings.plan_is_of_this_profile)
+    if budget.verification and evidence.need(Verification) and evidence.need(Plan):
+        yield _made_from("plan.json", "verification", findings.verification_is_of_this_plan)
 
 
-def _analyzed_from(evidence: Evidence) -> Path:
-    """The first folder from which the profile's paths lead anywhere, wherever the gate runs."""
+def _folder_of_data(evidence: Evidence) -> Path:
+    """The first folder in which one of the profile's paths exists."""
     folders = (evidence.findings.folder.resolve().parent, evidence.folder.resolve(), Path.cwd())
     paths = evidence.need(Profile).paths
-    leading = (one for one in folders for path in paths if os.path.lexists(one / path))
-    return next(leading, folders[0])
+    having = (folder for folder in folders for path in paths if os.path.lexists(folder / path))
+    return next(having, folders[0])
 
 
-def _data_files(profile: Profile, not_checked: Container[str]) -> Iterator[Check]:
-    """The files that the same paths lead to today, beside those that were counted."""
+def _file_checks(profile: Profile, not_checked: Container[str]) -> Iterator[Check]:
+    """The files at the profile's paths today against those that were counted."""
     options, problem = profile.options, None
     paths = [path for path in profile.paths if os.path.lexists(path) or has_magic(path)]
-    how: Any = {"options": options.read, "include": options.include, "exclude": options.exclude}
+    chosen: Any = {"include": options.include, "exclude": options.exclude}
     try:
-        sources = discover(paths, **how)[0] if paths else []
+        sources = discover(paths, options=options.read, **chosen)[0] if paths else []
     except ChunkscopeError as error:
         sources, problem = [], note("gate_cannot_look", why=error.message)
     files = {source.path: source.file for source in sources}
     for dataset in profile.datasets:
         if dataset.name not in not_checked:
-            value, reason = _state_of(dataset, files.get(dataset.path))
-            reason = (value is None and problem) or reason
+            value, reason = _file_state(dataset, files.get(dataset.path))
+            reason = problem if value is None and problem else reason
             yield _unchanged("freshness.data", dataset.name, value, reason)
     counted = {dataset.path for dataset in profile.datasets}
     for source in sources:
@@ -429,8 +433,8 @@ def _data_files(profile: Profile, not_checked: Container[str]) -> Iterator[Check
             yield _unchanged("freshness.data", source.path, "new")  # `analyze` would count it
 
 
-def _state_of(dataset: DatasetProfile, file: Path | None) -> tuple[str | None, Note | None]:
-    """Whether its file is the one that was counted; None where nobody can say, and why."""
+def _file_state(dataset: DatasetProfile, file: Path | None) -> tuple[str | None, Note | None]:
+    """Is its file the one that was counted? None where that is not known, and why."""
     if dataset.digest is None:
         return None, note("gate_no_file")
     if file is None:
@@ -443,12 +447,12 @@ def _state_of(dataset: DatasetProfile, file: Path | None) -> tuple[str | None, N
 
 
 def _unchanged(name: str, subject: str, value: str | None, reason: Note | None = None) -> Check:
-    about: dict[str, Any] = {"value": value, "reason": reason, "relation": Relation.UNCHANGED}
-    return Check(name=name, subject=subject, passed=value == "same", **about)
+    result: dict[str, Any] = {"passed": value == "same", "value": value, "reason": reason}
+    return Check(name=name, subject=subject, relation=Relation.UNCHANGED, **result)
 
 
-def _belongs(what: str, name: str, belongs: bool | None) -> Check:
-    """Was this artefact made from the file of that name, as it is today? None: nobody knows."""
-    value = None if belongs is None else "this" if belongs else "another"
-    about: dict[str, Any] = {"relation": Relation.MADE_FROM, "limit": name, "value": value}
-    return Check(name=f"freshness.{what}", passed=belongs is True, **about)
+def _made_from(source: str, artefact: str, is_so: bool | None) -> Check:
+    """Was the artefact made from this file, as it is today? None: not known."""
+    value = None if is_so is None else "this" if is_so else "another"
+    result: dict[str, Any] = {"passed": is_so is True, "limit": source, "value": value}
+    return Check(name=f"freshness.{artefact}", relation=Relation.MADE_FROM, **result)

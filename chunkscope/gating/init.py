@@ -106,10 +106,7 @@ def other_tables(text: str, path: Path) -> str:
 def starting_text(
     findings: Findings, path: Path, comments: Mapping[str, str], others: str = ""
 ) -> tuple[str, list[str]]:
-    """A budget for that path, behind other tables, and what was left out: it fails today.
-
-    What it names is looked for beside it. The comments are those of its lines, by table and key.
-    """
+    """A budget for that path, behind other tables, and the limits left out: they fail today."""
     place = path.with_name("chunkscope.toml")  # tables are called [gate], whatever its name
     lines: list[BudgetLine] = []
     failing: list[str] = []

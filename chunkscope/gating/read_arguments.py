@@ -1,4 +1,5 @@
-"""Engine arguments as people commit them: words for a shell, vLLM's YAML, lm-eval's model_args.
+"""Engine arguments as people commit them: words for a shell, vLLM's YAML, a container's command,
+lm-eval's model_args.
 
 Each is read as its reader reads it, odd habits included: what vLLM would refuse, or silently drop,
 is a fault beside the values. Nothing is passed over.
@@ -20,10 +21,11 @@ from chunkscope.vllm.flags import ServeFlag, WordParser, flags_of, parse_words, 
 from chunkscope.vllm.rules import Version
 from chunkscope.vllm.settings import NAMES, OWN, Settings
 
-START = r"""(?:"[^"\s]*\bvllm"|\bvllm(?:@\S+|\.entry\S+main)?)\s+serve\b|\brun .*/vllm-openai\S*"""
-SERVE = re.compile(START + r"|\bvllm\.entry\S+api_server\b")
+START = r"""(?:"[^"\s]*\bvllm"|'[^'\s]*\bvllm'|\bvllm(?:@\S+|\.entry\S+main)?)\s+serve\b"""
+SERVE = re.compile(START + r"|\brun .*/vllm-openai\S*|\bvllm\.entry\S+api_server\b")
 # What is printed, or looked for among processes, starts nothing.
-SAID = r"""(?:^|[;&|])[ \t@]*(?:echo|printf(?! -v)|pkill|(?:kill \$\()?pgrep) """
+SAID = r"""(?:^|[;&|])[ \t@]*(?:(?:if|while|until|then|do|else|!) +)*"""
+SAID += r"""(?:echo|printf(?! -v)|pkill|(?:kill \$\()?pgrep) """
 SAID += r"""(?:"[^"]*"|'[^']*'|[^"';&|\n])*"""
 COMMENT = re.compile(rf"(?m)(?:^|(?<=[ \t]))#.*$|{SAID}")
 # A variable that is set to a plain value or list on lines of its own; behind what it may be set not
@@ -36,10 +38,14 @@ REDIRECT = re.compile(r"""(?<=\s)[\d&]?(?:>>?|<)(?:&\d|\s*(?:"[^"]*"|'[^']*'|[^\
 ONE = re.compile(r"""(?:\$\(\)|\(.*|\\.?|'[^']*(?:'|$)|"(?:\\.|[^"\\])*(?:"|$)|[^\\'"|;&()])*""")
 # A `vllm` that is another command; what may change memory or speed from outside of the command.
 REDEFINED = re.compile(r"\bvllm *\(\)|\b(?:alias|function) vllm\b")
-VARIABLE = re.compile(r"(?<![\w${])VLLM_(?!LOG|API_KEY|HOST|PORT)\w+|\bEnvironmentFile|\benv-file")
+VARIABLE = re.compile(
+    r"(?<![\w${])VLLM_(?!LOG|API_KEY|HOST|PORT)\w+|\bEnvironmentFile|\benv[-_]file|\benvFrom"
+)
 COMMAND = r"(?m)(?:^|[;&|(])\s*(\.|source|eval|xargs|env(?=.* \$\(.* vllm))"
 SOURCED = re.compile(COMMAND + r"(?![\w/.=-]|.*(?:activate|conda))")
 HARNESS_COMMAND = re.compile(r"\blm[_-]eval\s")
+MANIFEST = re.compile(r"(?m)^(?:services|apiVersion):")
+EXEC_FORM = re.compile(r"(?m)^(ENTRYPOINT|CMD)[ \t]+(\[.*)$")  # in a Dockerfile
 
 
 def refusal(argument: str, code: str, **values: Any) -> Refusal:
@@ -65,19 +71,21 @@ def read_arguments(path: Path, version: Version, form: str | None = None) -> Com
     chosen = form or form_of(path, text)
     read = {"vllm-yaml": from_yaml, "vllm-args": from_words, "lm-eval": from_model_args}
     try:
-        found = read[chosen](text, version)
+        arguments = read[chosen](text, version)
         names = [name for kind in (VARIABLE, SOURCED) for name in kind.findall(_commands(text))]
-        outside = {name.replace("-", "_"): "" for name in names}
-        return replace(found, others={**outside, **found.others})
+        environment = {name.replace("-", "_"): "" for name in names}
+        return replace(arguments, others={**environment, **arguments.others})
     except ValueError as error:
-        hint = "name a file of `key: value` lines, shell words or model_args; `form` says which"
+        hint = (
+            "name vLLM's YAML, a script, model_args, a manifest or Dockerfile (`form` says which)"
+        )
         raise InputError(f"{path} cannot be read as {chosen}: {error}", hint=hint) from None
 
 
 def form_of(path: Path, text: str) -> str:
     """By its name, else by what it starts, else by how its first word looks."""
     if path.suffix.lower() in (".yaml", ".yml"):
-        return "vllm-yaml"
+        return "vllm-args" if MANIFEST.search(text) else "vllm-yaml"
     text = COMMENT.sub("", text)
     if SERVE.search(text):
         return "vllm-args"
@@ -91,9 +99,9 @@ def _commands(text: str) -> str:
     if "\\\r\n" in text or REDEFINED.search(text):
         raise ValueError("a `\\` stands before a Windows line end, or it redefines `vllm`")
     text = COMMENT.sub("", text).replace("\\\n", " ")
-    for found in re.finditer(SET + PLAIN, text):
-        before, itself, after = text.partition(found[0])
-        name, *values = found.groups("")
+    for setting in re.finditer(SET + PLAIN, text):
+        before, itself, after = text.partition(setting[0])
+        name, *values = setting.groups("")
         use = rf'"?\${{{name}\[@]}}"?' if values[-1] else rf"(?<!\\)\$(?:{name}\b|{{{name}}})"
         after, uses = re.subn(use, " ".join("".join(values).split()), after)
         names = re.findall(rf"(?<![\w-]){name}\b", text)
@@ -105,8 +113,9 @@ def _commands(text: str) -> str:
 
 
 def from_words(text: str, version: Version) -> CommittedArguments:
-    """Flags and values; or a script, of which the command that starts vLLM is read."""
-    text = _commands(text)
+    """Flags and values; or of a script or a container the command that starts vLLM."""
+    is_script = not (MANIFEST.search(text) or EXEC_FORM.search(text))
+    text = _commands(text if is_script else _container_command(text))
     before, *started = SERVE.split(text)
     is_quoted = any(before.rpartition("\n")[2].count(quote) % 2 for quote in "'\"")
     if len(started) > 1 or (started and is_quoted):
@@ -124,7 +133,7 @@ def _from_list(
     # The model is the one word that may stand without a flag, unless one names it.
     model = words[0] if words and not words[0].startswith(("-", "$@")) else None
     words = words[1:] if model and "--model" not in {w.partition("=")[0] for w in words} else words
-    known, faults = flags_of(version), list(refusals)
+    flags, faults = flags_of(version), list(refusals)
     values: dict[str, Any] = {}
     written: dict[str, str] = {}  # as they stand there
     try:
@@ -141,15 +150,15 @@ def _from_list(
         # `--served-model-name a $MORE` may be flags.
         faults += [refusal(w, "argument_stray", word=w) for w in several[1:] if w[:1] == "$"]
         # Whatever a variable is, it matters only where the value does.
-        for word in several if "$" not in str(value) or not known[name].harmless else ():
+        for word in several if "$" not in str(value) or not flags[name].harmless else ():
             try:
-                values[name] = known[name].read(word)
+                values[name] = flags[name].read(word)
             except ValueError as error:
                 faults.append(refusal(name, "argument_refused", why=str(error)))
     faults += _take_unknown(unknown, written, version)
     others = {name: text for name, text in written.items() if name not in (*NAMES, "model")}
-    for name in known.keys() & others.keys():  # of no effect, or what is done anyway
-        if known[name].harmless or others[name].lower() == (known[name].default or None):
+    for name in flags.keys() & others.keys():  # of no effect, or what is done anyway
+        if flags[name].harmless or others[name].lower() == (flags[name].default or None):
             del others[name]
     return CommittedArguments(
         settings=Settings.of(values),
@@ -183,13 +192,8 @@ def _take_unknown(words: list[str], written: dict[str, str], version: Version) -
 
 def from_yaml(text: str, version: Version) -> CommittedArguments:
     """`key: value`. vLLM makes words of it: `key: true` is a switch, `key: false` is dropped."""
-    import yaml
-
-    try:
-        document = yaml.safe_load(text)
-    except (yaml.YAMLError, RecursionError) as error:
-        raise ValueError(" ".join(str(error).split())) from None
-    if not hasattr(document, "items"):
+    document, *others = _documents(text) or [None]
+    if others or not isinstance(document, dict):
         raise ValueError("it is no list of `key: value` lines for vLLM")
     words: list[str] = []
     dropped: list[Refusal] = []
@@ -207,6 +211,53 @@ def from_yaml(text: str, version: Version) -> CommittedArguments:
             single = ["{}" if isinstance(one, list | dict) else str(one) for one in several]
             words += [f"--{key}", *single]
     return _from_list(words, version, dropped)
+
+
+def _documents(text: str) -> list[Any]:
+    import yaml
+
+    try:
+        return list(yaml.safe_load_all(text))
+    except (yaml.YAMLError, RecursionError) as error:
+        raise ValueError(" ".join(str(error).split())) from None
+
+
+# -- containers ----------------------------------------------------------------------------------
+
+
+def _container_command(text: str) -> str:
+    """Of a Kubernetes manifest, a Compose file or a Dockerfile: what its one vLLM starts with."""
+    commands = [c for parts in _containers(text) if SERVE.search(c := _command_of(*parts))]
+    if len(commands) != 1:
+        raise ValueError(f"{len(commands)} of its containers start vLLM, and it has to be one")
+    return commands[0]
+
+
+def _containers(text: str) -> Iterator[tuple[str, Any, Any]]:
+    """Image, entry point and arguments of each."""
+    if EXEC_FORM.search(text):
+        last = dict(EXEC_FORM.findall(_commands(text)))  # of several the last counts
+        entry, rest = (json.loads(last.get(name, "[]")) for name in ("ENTRYPOINT", "CMD"))
+        yield text, entry, rest
+        return
+    for document in _documents(text):
+        is_compose = isinstance(document, dict) and "services" in document
+        names = ("entrypoint", "command") if is_compose else ("command", "args")
+        nodes = [document["services"] if is_compose else document]
+        for node in nodes:
+            if isinstance(node, dict | list) and len(nodes) < 100_000:  # aliases may have no end
+                nodes += node.values() if isinstance(node, dict) else node
+            if isinstance(node, dict) and "image" in node:
+                yield str(node["image"]), node.get(names[0]), node.get(names[1])
+
+
+def _command_of(image: str, *parts: Any) -> str:
+    """What a shell would be told; without an entry point the image's own starts."""
+    lists = (shlex.split(part) if isinstance(part, str) else part for part in parts)
+    entry, rest = ([*map(str, part)] if isinstance(part, list) else [] for part in lists)
+    words = [*(entry or ["vllm", "serve"] * ("/vllm-openai" in image)), *rest]
+    is_script = len(words) == 3 and re.fullmatch(r"-\w*c", words[1])  # bash -c '...'
+    return words[2] if is_script else shlex.join(words)
 
 
 # -- lm-eval -------------------------------------------------------------------------------------
@@ -230,10 +281,7 @@ HARNESS: Any = {"entry": Entry.LLM, "defaults": Settings(gpu_memory_utilization=
 
 
 def from_model_args(text: str, version: Version) -> CommittedArguments:
-    """`pretrained=M,max_model_len=4096,...`, the same as a JSON object, or a command with it.
-
-    What lm-eval hands on to vLLM's `LLM` class are the engine's arguments, written out.
-    """
+    """`pretrained=M,max_model_len=4096,...`, a JSON object of it, or an lm-eval command."""
     text, options = _harness_command(_commands(text).strip())
     pairs = (json.loads(text) if text.startswith("{") else _pairs(text)) | options
     words: list[str] = []

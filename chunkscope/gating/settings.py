@@ -14,7 +14,7 @@ from chunkscope.artefacts.note import note
 from chunkscope.artefacts.numbers import exceeds
 from chunkscope.errors import InputError, UsageError
 from chunkscope.gating.check import Check, Relation
-from chunkscope.gating.checks import Evidence, served_check
+from chunkscope.gating.checks import Evidence, refused_prompts_check
 from chunkscope.gating.read_arguments import CommittedArguments, read_arguments
 from chunkscope.lengths.profile import Profile
 from chunkscope.planning.choose import WORTH
@@ -28,27 +28,27 @@ from chunkscope.vllm.rules import NEWEST
 from chunkscope.vllm.settings import NAMES, UNUSUAL, Settings
 
 
-def check_settings(limits: Any, evidence: Evidence) -> Iterator[Check]:
+def check_settings(budget: Any, evidence: Evidence) -> Iterator[Check]:
     plan, _ = evidence.need(Plan), evidence.need(Profile)
-    there = plan.deployment
+    deployment = plan.deployment
     try:
-        if limits.vllm_version:
-            there = replace(there, release=release(limits.vllm_version))
+        if budget.vllm_version:
+            deployment = replace(deployment, release=release(budget.vllm_version))
     except UsageError as error:  # it stands in a file, not on the command line
         raise InputError(f"settings.vllm_version: {error.message}") from None
-    committed = read_arguments(evidence.path(limits.file), there.release.version, limits.form)
-    there = replace(there, entry=committed.entry)
-    actual = there.effective(committed.settings.over(committed.defaults))
-    yield from _accepted(committed, actual, there, limits.file)
-    yield from _unjudged(committed, plan, limits.allow)
+    committed = read_arguments(evidence.path(budget.file), deployment.release.version, budget.form)
+    deployment = replace(deployment, entry=committed.entry)
+    actual = deployment.effective(committed.settings.over(committed.defaults))
+    yield from _accepted(committed, actual, deployment, budget.file)
+    yield from _unjudged(committed, plan, budget.allow)
     if not evidence.findings.plan_is_of_this_profile:
         # Advice about other data is not what `recommend` says today.
         stale = {"relation": Relation.MADE_FROM, "limit": "profile.json", "value": "another"}
-        yield _check(limits.must_be, "plan", passed=False, **stale)
-    elif limits.must_be == "equal":
+        yield _check(budget.must_be, "plan", passed=False, **stale)
+    elif budget.must_be == "equal":
         yield from _equal(committed, plan.effective, actual)
     else:
-        yield from _as_good(evidence, there, actual)
+        yield from _as_good(evidence, deployment, actual)
 
 
 def _check(must_be: str, subject: str, *, passed: bool, **more: Any) -> Check:
@@ -60,13 +60,13 @@ def _check(must_be: str, subject: str, *, passed: bool, **more: Any) -> Check:
 
 
 def _accepted(
-    committed: CommittedArguments, actual: Settings, there: Deployment, file: str
+    committed: CommittedArguments, actual: Settings, deployment: Deployment, file: str
 ) -> Iterator[Check]:
-    refusals = [*_refusals(committed, there.release), *there.refusals(actual)]
+    refusals = [*_refusals(committed, deployment.release), *deployment.refusals(actual)]
     about: dict[str, Any] = {
         "name": "settings.accepted",
         "relation": Relation.ACCEPTED,
-        "limit": there.release.text,
+        "limit": deployment.release.text,
         "key": ("settings", "file"),
     }
     yield from (Check(subject=x.argument, passed=False, reason=x, **about) for x in refusals)
@@ -131,7 +131,7 @@ def _equal(committed: CommittedArguments, planned: Settings, actual: Settings) -
 # -- is it as good? ------------------------------------------------------------------------------
 
 
-def _as_good(evidence: Evidence, there: Deployment, actual: Settings) -> Iterator[Check]:
+def _as_good(evidence: Evidence, deployment: Deployment, actual: Settings) -> Iterator[Check]:
     plan, profile = evidence.need(Plan), evidence.need(Profile)
     planned = plan.effective
     gpus, split = (planned.parallel.gpus, actual.parallel.gpus), planned.parallel == actual.parallel
@@ -149,8 +149,8 @@ def _as_good(evidence: Evidence, there: Deployment, actual: Settings) -> Iterato
     limit = plan.refused.prompts if room else 0
     context = actual.max_model_len or (0 if room else sys.maxsize)  # not known: none is served
     about = {"subject": "max_model_len", "key": ("settings", "must_be")}
-    yield served_check("settings.as-good", context, outputs, datasets, limit, **about)
-    yield _held(plan, there, actual)
+    yield refused_prompts_check("settings.as-good", context, outputs, datasets, limit, **about)
+    yield _memory_check(plan, deployment, actual)
     if (same := planned == actual) or not plan.tried:
         reason = None if same else note("gate_not_simulated")
         about = {"relation": Relation.ACCEPTED, "reason": reason}
@@ -158,14 +158,14 @@ def _as_good(evidence: Evidence, there: Deployment, actual: Settings) -> Iterato
         return
     contexts = [s.max_model_len for s in (planned, actual) if s.max_model_len]
     room = min(contexts, default=1)  # what either of them takes
-    workload = draw(plan.request, there, datasets, room)
-    simulator = Simulator(request=plan.request, deployment=there, workload=workload)
-    yield _simulated(simulator, planned, actual)
+    workload = draw(plan.request, deployment, datasets, room)
+    simulator = Simulator(request=plan.request, deployment=deployment, workload=workload)
+    yield _simulation_check(simulator, planned, actual)
 
 
-def _held(plan: Plan, there: Deployment, actual: Settings) -> Check:
+def _memory_check(plan: Plan, deployment: Deployment, actual: Settings) -> Check:
     """Larger steps and more requests cost KV cache: one request of full length must still fit."""
-    memory, context = there.memory(actual, longest=plan.decision.longest), actual.max_model_len
+    memory, context = deployment.memory(actual, longest=plan.decision.longest), actual.max_model_len
     about: dict[str, Any] = {"relation": Relation.AT_LEAST, "limit": context or 1, "unit": "tokens"}
     if memory is None or context is None:
         about["reason"] = note("gate_no_memory_model")
@@ -176,7 +176,7 @@ def _held(plan: Plan, there: Deployment, actual: Settings) -> Check:
     return _check("as-good", "memory", passed=memory.holds(context) and memory.starts, **about)
 
 
-def _simulated(simulator: Simulator, planned: Settings, actual: Settings) -> Check:
+def _simulation_check(simulator: Simulator, planned: Settings, actual: Settings) -> Check:
     """By what `recommend` weighs settings with; and a limit that the plan keeps may not break."""
     about: dict[str, Any] = {"relation": Relation.AT_MOST, "limit": 1 + WORTH, "unit": "share"}
     if simulator.attempt(actual) is None:

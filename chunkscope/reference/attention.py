@@ -22,10 +22,7 @@ NAME = "chunkscope_pieces"
 
 @contextmanager
 def by_piece(model: Any) -> Iterator[str]:
-    """A transformers model whose attention takes pieces of requests, for as long as this lasts.
-
-    What it attended with before, "sdpa" or "eager", is what `batch_attention` calls.
-    """
+    """Let a model's attention take pieces of requests; gives what it attends by otherwise."""
     from transformers import AttentionInterface
 
     config, before = model.config.get_text_config(), model.config._attn_implementation
@@ -59,10 +56,7 @@ def batch_attention(
     attends_by: str = "sdpa",
     **options: Any,
 ) -> "tuple[torch.Tensor, None]":
-    """Called by every layer with the queries, keys and values of the batch: [1, heads, tokens, .]
-
-    The keys and values are kept with their requests; a piece's queries see those of its request.
-    """
+    """Called by every layer with what the batch asks and keeps: each [1, heads, tokens, .]."""
     import torch
 
     if not pieces:

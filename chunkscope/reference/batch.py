@@ -26,10 +26,7 @@ class LiveRequest:
     def keep(
         self, layer: int, start: int, keys: "torch.Tensor", values: "torch.Tensor"
     ) -> "list[torch.Tensor]":
-        """Put those of a piece behind those of earlier ones; all of them, up to its end.
-
-        Room for all tokens is taken with the first piece, so that nothing is copied later.
-        """
+        """Put those of a piece behind the earlier ones, for which the first took room; all."""
         both, end = (keys, values), start + keys.shape[2]
         if layer not in self._kept:
             room = [(*new.shape[:2], self._room, new.shape[3]) for new in both]

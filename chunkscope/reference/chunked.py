@@ -84,15 +84,6 @@ class ChunkingStats:
     chunks_processed: int = 0
     seconds: float = 0.0  # of all chunks
 
-    @property
-    def chunking_rate(self) -> float | None:
-        """The share of sequences that were chunked; None before the first."""
-        return self.chunked_sequences / self.total_sequences if self.total_sequences else None
-
-    @property
-    def seconds_per_chunk(self) -> float | None:
-        return self.seconds / self.chunks_processed if self.chunks_processed else None
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ChunkedMemory:

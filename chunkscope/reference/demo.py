@@ -14,25 +14,12 @@ from chunkscope.artefacts.artefact import now
 from chunkscope.errors import EngineError, InputError, UsageError
 from chunkscope.hardware.gpus import GIB
 from chunkscope.reference.attention import not_taken
-from chunkscope.reference.engine import (
-    ReferenceRun,
-    TokenRequest,
-    context_of,
-    generate,
-    settings_for,
-)
-from chunkscope.reference.models import TINY, load_model, load_torch, tiny_model
+from chunkscope.reference.engine import ReferenceRun, TokenRequest, generate, settings_for
+from chunkscope.reference.models import TINY, context_of, load_model, load_torch, tiny_model
 from chunkscope.simulation.workload import GIVEN, Workload
 from chunkscope.verification.engine_run import machine_of
 from chunkscope.verification.latencies import distribution_of, figures_of
-from chunkscope.verification.result import (
-    EngineKind,
-    PromptSource,
-    Run,
-    Subject,
-    Verification,
-    WorkerMemory,
-)
+from chunkscope.verification.result import EngineKind, Run, Subject, Verification, WorkerMemory
 from chunkscope.vllm.enums import Task
 from chunkscope.vllm.log.failures import Status
 
@@ -85,7 +72,6 @@ def demo(
     check_lengths(loaded, long)
     requests = tuple(demo_requests(loaded, long, seed))
     _warm_up(loaded, requests[: len(EARLY)])
-    runs, rows = {}, []
     workload = Workload(
         requests=tuple(request.size for request in requests),
         seed=seed,
@@ -93,25 +79,23 @@ def demo(
         task=Task.GENERATE,
         long_over=max(*EARLY, *LATE),
     )
+    runs, rows = {}, []
     for size in chunks:
         name = f"with chunks of {size:,}" if size else "without chunks"
         answering(name)
-        settings, started = settings_for(loaded, requests, chunk=size), now()
+        started, settings = now(), settings_for(loaded, requests, chunk=size)
         try:
             runs[name] = generate(loaded, requests, settings)
         except (RuntimeError, MemoryError) as error:  # torch's own, of whatever the model provokes
             first = next(iter(str(error).splitlines()), type(error).__name__)
             raise EngineError(f"the model failed {name}: {first}") from error
         rows.append(_run(name, runs[name], workload, started, loaded))
+    name = Path(model).expanduser().resolve().name if model else TINY
+    load_format = "auto" if model else "dummy"
     measured = Verification(
-        model=Subject(
-            name=Path(model).expanduser().resolve().name if model else TINY,
-            load_format="auto" if model else "dummy",
-            parameters=loaded.num_parameters(),
-        ),
+        model=Subject(name=name, load_format=load_format, parameters=loaded.num_parameters()),
         measured=EngineKind.DEMO,
         workload=workload,
-        source=PromptSource(),
         repeats=1,
         runs=tuple(rows),
         machine=machine_of([machine()]),

@@ -16,6 +16,7 @@ from chunkscope.hardware.step_time import StepModel
 from chunkscope.models.shape import BLOCK_TOKENS
 from chunkscope.reference.attention import by_piece
 from chunkscope.reference.batch import BatchPiece, LiveRequest
+from chunkscope.reference.models import context_of
 from chunkscope.simulation.loop import Scenario, run_setting
 from chunkscope.simulation.requests import Step
 from chunkscope.simulation.result import SimulatedRun
@@ -51,10 +52,7 @@ class TokenRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReferenceRun:
-    """What one setting did to the requests. All times are measured, those of `run` as well.
-
-    `outputs`, `answers` (when each token came) and `first_logits` are by request, in their order.
-    """
+    """What one setting did to the requests, which are in their order; all times are measured."""
 
     run: SimulatedRun
     outputs: tuple[tuple[int, ...], ...]
@@ -96,10 +94,7 @@ class ModelRunner:
         return time.perf_counter() - began, 0.0, 0.0, 0.0
 
     def _pieces(self, step: Step) -> list[BatchPiece]:
-        """All of a step, one behind the other without padding.
-
-        The scheduler has counted these tokens as computed already, and the next one as there.
-        """
+        """All of a step. The scheduler has counted their tokens, and the next, as computed."""
         pieces, place = [], 0
         for state, tokens in step.num_scheduled_tokens.items():
             piece = BatchPiece(
@@ -140,11 +135,7 @@ def generate(
     *,
     kv_cache_tokens: int | None = None,
 ) -> ReferenceRun:
-    """Answer all requests greedily with one setting of the engine, and measure it.
-
-    `settings` may not ask for prefix caching: each request keeps its own keys and values. Unless
-    `kv_cache_tokens` are given there is room for all at once.
-    """
+    """Answer all requests greedily, and measure it. By default all of them fit at once."""
     from chunkscope.verification.inside.chunkscope_probe import PeakMemory
 
     if settings.enable_prefix_caching:
@@ -175,12 +166,6 @@ def generate(
         peak_bytes=peak,
         beyond_weights_bytes=beyond,
     )
-
-
-def context_of(model: Any) -> int | None:
-    """How many tokens a request may have in all, if the model says so."""
-    most = getattr(model.config.get_text_config(), "max_position_embeddings", None)
-    return most if isinstance(most, int) and most > 0 else None
 
 
 def settings_for(model: Any, requests: Sequence[TokenRequest], *, chunk: int | None) -> Settings:

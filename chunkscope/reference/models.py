@@ -78,6 +78,12 @@ def _placed(model: Any) -> Any:
     return model.to("cuda" if torch.cuda.is_available() else "cpu").eval()
 
 
+def context_of(model: Any) -> int | None:
+    """How many tokens a request may have in all, if the model says so."""
+    most = getattr(model.config.get_text_config(), "max_position_embeddings", None)
+    return most if isinstance(most, int) and most > 0 else None
+
+
 def why_whole(model: Any) -> str | None:
     """What keeps prompts of this model from being read in chunks; None: nothing does."""
     config = model.config

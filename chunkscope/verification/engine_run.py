@@ -102,11 +102,7 @@ class EngineRecord:
 def measure(
     row: SettingRow, job: EngineJob, log: Path, listener: Progress
 ) -> tuple[Run, EngineRecord]:
-    """Run one engine to its end.
-
-    Until requests are measured an engine has a lot to do that it does not report: then its log is
-    the sign of life.
-    """
+    """Run one engine to its end. While it does not report progress, a growing log is enough."""
     record = EngineRecord()
     if row.refused:
         return _run(row, record, Status.REFUSED, row.refused), record
@@ -258,8 +254,8 @@ def _workers(record: EngineRecord, logged: EngineFacts) -> tuple[WorkerMemory, .
     peaks = {memory["rank"]: memory for memory in record.memory}
     workers = []
     for worker in record.workers:
-        told = {**worker, **peaks.get(worker["rank"], {})}
-        sizes = {name: told.get(f"{name}_bytes") for name in MEMORY_SIZES}
+        reported = {**worker, **peaks.get(worker["rank"], {})}
+        sizes = {name: reported.get(f"{name}_bytes") for name in MEMORY_SIZES}
         gib = {f"{name}_gib": size / GIB if size else None for name, size in sizes.items()}
         gib["weights_gib"] = gib["weights_gib"] or logged.weights_gib
         gib["kv_cache_gib"] = gib["kv_cache_gib"] or logged.kv_cache_gib

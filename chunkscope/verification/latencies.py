@@ -99,10 +99,7 @@ def distribution_of(answers: Sequence[Answer]) -> Distribution | None:
 
 
 def median_of(values: Sequence[Any]) -> Any:
-    """Of numbers, or figure by figure of what holds numbers; of those that are known.
-
-    Counts stay whole numbers: the lower of two in the middle.
-    """
+    """Of the numbers that are known, field by field of a dataclass; of two counts the lower."""
     numbers = [value for value in values if value is not None]
     if not numbers:
         return None

@@ -32,8 +32,7 @@ def equal_share(some: Sequence[Sequence[int]], others: Sequence[Sequence[int]]) 
 
 
 def with_outputs_compared(v: Verification) -> Verification:
-    """Every run's answers beside those without chunks, else of vLLM's default, else of the first,
-    as far as runs are there."""
+    """Every run's answers against those without chunks, else vLLM's default, else the first."""
     runs, having = list(v.runs), [run for run in v.runs if run.outputs]
     named = (run for name in (OFF, DEFAULT) for run in having if run.is_called(name))
     reference = next(named, having[0] if having else None)

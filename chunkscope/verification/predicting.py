@@ -31,16 +31,13 @@ def with_prediction(
     request: PlanRequest,
     entry: Entry = Entry.SERVE,
 ) -> Run:
-    """Nothing is predicted before vLLM said what it runs with; on a CPU or an unknown GPU, hits.
-
-    On the plan's machine the figures are those of `chunkscope simulate`, to the last digit.
-    """
+    """As `chunkscope simulate` predicts it; on a CPU or an unknown GPU only the cache's hits."""
     if machine is None or machine.vllm is None:
         return run
     gpu = None
     with suppress(ChunkscopeError):
         gpu = find_gpu(machine.gpu) if machine.gpu else None
-    there = Deployment(
+    deployment = Deployment(
         release=release(machine.vllm),
         shape=shape,
         gpu=gpu,
@@ -48,7 +45,7 @@ def with_prediction(
         logprobs=bool(workload.likelihoods),
         cuda_graphs=not run.engine.get("enforce_eager"),
     )
-    simulator = Simulator(request=request, deployment=there, workload=workload)
+    simulator = Simulator(request=request, deployment=deployment, workload=workload)
     with suppress(ChunkscopeError):  # what the simulator would refuse, an engine may have taken
         simulated = simulated_as_measured(run, simulator)
         # Of models that keep less than every token vLLM finds another part.
@@ -90,12 +87,12 @@ def prompt_steps(run: SimulatedRun) -> list[tuple[int, list[tuple[int, int]]]]:
 
 def _with_memory(run: Run, simulator: Simulator, settings: Settings) -> Run:
     """The peak is that of the warm-up, when all requests are there at once."""
-    there = replace(simulator.deployment, compiled_before=run.compiled_before)
+    deployment = replace(simulator.deployment, compiled_before=run.compiled_before)
     requests = tuple(replace(one, arrival_s=0.0) for one in simulator.workload.requests)
     at_once = replace(simulator.workload, requests=requests, concurrency=None)
     warm_up = simulated_as_measured(run, replace(simulator, workload=at_once), EVERY_STEP)
-    memory = there.memory(settings, longest=simulator.workload.longest)
-    model = there.memory_model(settings)
+    memory = deployment.memory(settings, longest=simulator.workload.longest)
+    model = deployment.memory_model(settings)
     if warm_up is None or memory is None or model is None:
         return run
     peak = model.running_peak_gib(prompt_steps(warm_up), running=warm_up.most_running)

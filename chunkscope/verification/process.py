@@ -41,10 +41,7 @@ class EngineProcess:
             yield from (json.loads(line) for line in lines)
 
     def exit_code(self) -> int:
-        """Wait for the end; like Python's, negative for a signal.
-
-        The guard spells a signal as a shell does, 128 above it; other codes up there are codes.
-        """
+        """Wait for the end. Negative for a signal, which the guard gives as 128 and the signal."""
         try:
             code = self._guard.wait(GOODBYE_S)
         except subprocess.TimeoutExpired:

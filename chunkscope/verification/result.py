@@ -178,7 +178,7 @@ class Verification(Artefact):
 
     model: Subject
     workload: Workload
-    source: PromptSource
+    source: PromptSource = PromptSource()
     repeats: int
     runs: tuple[Run, ...]
     slo: Slo = ()  # the limits that figures and verdict are about

@@ -105,48 +105,35 @@ def verify(
     report: Report | None = None,
     resume: Verification | Name | None = None,
 ) -> Verification:
-    """Measure the plan and what it is compared to, each in a fresh engine.
-
-    The artefact is written after each row; `resume` keeps the rows that are there already. It
-    needs vLLM and, for most models, a GPU.
-    """
+    """Measure the plan and what it is compared to, each in a fresh engine; saved after each."""
     report = report or Report()
     rows = rows_of(plan, options.against, options.also)  # a wrong word needs no vLLM
     installed = _installed(options.python)
-    name = model or (plan.model and plan.model.load_name)
-    if not name:
-        raise UsageError("the plan names no model", hint="pass --model PATH_OR_ID")
-    if (replicas := plan.settings.parallel.data) > 1:
-        raise UsageError(
-            f"the plan is for {replicas} replicas, and verify starts one engine",
-            hint="measure a server that runs them with --endpoint, or plan without --dp",
-        )
-    fresh, prompts = begun(plan, profile, options, report.listener)
-    workload = fresh.workload
-    longest = max(r.prompt_tokens + r.output_tokens for r in workload.requests)
+    name = _model_name(plan, model)
+    blank, prompts = blank_verification(plan, profile, options, report.listener)
+    longest = max(r.prompt_tokens + r.output_tokens for r in blank.workload.requests)
     rows = [row.checked(installed, longest) for row in rows]
     engine_model, shape = model_for_engine(name, options.load_format)
     check_vocabulary(prompts, shape)
-    subject = replace(fresh.model, name=name, parameters=shape.parameters.total)
-    fresh = replace(fresh, model=subject, options=options.engine_args)
+    subject = replace(blank.model, name=name, parameters=shape.parameters.total)
+    verification = replace(blank, model=subject, options=options.engine_args)
     if resume is not None:
-        fresh = resumed(fresh, Verification.load(resume), rows)
+        verification = resumed(verification, Verification.load(resume), rows)
+    loaded = {"model": engine_model, "load_format": options.load_format}
     job = EngineJob(
         python=options.python,
-        engine={"model": engine_model, "load_format": options.load_format}
-        | ALWAYS
-        | options.engine_args,
+        engine={**loaded, **ALWAYS, **options.engine_args},
         entry=plan.deployment.entry,
-        workload=workload,
-        request=replace(plan.request, slo=fresh.slo),
-        warm_up=warm_up(workload, plan, profile),
+        workload=blank.workload,
+        request=replace(plan.request, slo=blank.slo),
+        warm_up=warm_up(blank.workload, plan, profile),
         repeats=options.repeats,
         timeout_s=options.timeout_s,
         prompts=[prompt.ids for prompt in prompts] or None,
-        output_places=sample_places(workload) if options.check_outputs else (),
+        output_places=sample_places(blank.workload) if options.check_outputs else (),
         bursts=bursts_for(_max_model_len(plan)),
     )
-    return measure_rows(fresh, rows, job, shape, report)
+    return measure_rows(verification, rows, job, shape, report)
 
 
 def verify_endpoint(
@@ -158,29 +145,40 @@ def verify_endpoint(
     model: str | None = None,
     report: Report | None = None,
 ) -> Verification:
-    """One row: the server as it is, asked greedily. The key of the environment is sent to it and
-    kept nowhere."""
+    """One row: the server as it is, asked greedily."""
     report = report or Report()
     if options.check_outputs or options.also:
         raise UsageError(
             "--also and --check-outputs compare settings, and a server has one",
             hint="leave --endpoint out, or those",
         )
-    fresh, prompts = begun(plan, profile, options, report.listener)
+    blank, prompts = blank_verification(plan, profile, options, report.listener)
     machine, subject, run = measure_endpoint(
         url,
-        fresh.workload,
+        blank.workload,
         repeats=options.repeats,
         model=model,
         prompts=prompts,
         timeout_s=options.timeout_s,
         listener=report.listener,
-        slo=fresh.slo,
+        slo=blank.slo,
     )
-    kind = EngineKind.SERVER
-    measured = replace(fresh, model=subject, runs=(run,), measured=kind, machine=machine)
-    measured.save(report.output)
-    return measured
+    verification = replace(blank, model=subject, machine=machine, runs=(run,))
+    verification = replace(verification, measured=EngineKind.SERVER)
+    verification.save(report.output)
+    return verification
+
+
+def _model_name(plan: Plan, model: str | None) -> str:
+    """An error where there is none, or one engine cannot run the plan."""
+    if (replicas := plan.settings.parallel.data) > 1:
+        raise UsageError(
+            f"the plan is for {replicas} replicas, and verify starts one engine",
+            hint="measure a server that runs them with --endpoint, or plan without --dp",
+        )
+    if name := model or (plan.model and plan.model.load_name):
+        return name
+    raise UsageError("the plan names no model", hint="pass --model PATH_OR_ID")
 
 
 def _installed(python: str) -> Release:
@@ -200,15 +198,14 @@ def _installed(python: str) -> Release:
 # -- the rows ------------------------------------------------------------------------------------
 
 
-def resumed(fresh: Verification, old: Verification, rows: Sequence[SettingRow]) -> Verification:
-    """With the finished rows of an earlier try at the same thing. The machine is compared later,
-    when an engine has started."""
+def resumed(new: Verification, old: Verification, rows: Sequence[SettingRow]) -> Verification:
+    """With the finished rows of an earlier try. The machine is compared when an engine starts."""
     differs = {
-        "model": fresh.model != old.model,
-        "workload": fresh.workload != old.workload or fresh.source != old.source,
-        "limits": fresh.slo != old.slo,
-        "number of repeats": fresh.repeats != old.repeats,
-        "engine options": fresh.options != old.options,
+        "model": new.model != old.model,
+        "workload": new.workload != old.workload or new.source != old.source,
+        "limits": new.slo != old.slo,
+        "number of repeats": new.repeats != old.repeats,
+        "engine options": new.options != old.options,
     }
     if what := next((name for name, is_so in differs.items() if is_so), None):
         raise InputError(
@@ -222,7 +219,7 @@ def resumed(fresh: Verification, old: Verification, rows: Sequence[SettingRow]) 
         for row in rows
         if (run := final.get(row.name)) and run.settings == row.settings
     ]
-    return replace(fresh, runs=tuple(runs), machine=old.machine if runs else None)
+    return replace(new, runs=tuple(runs), machine=old.machine if runs else None)
 
 
 def measure_rows(
@@ -238,9 +235,7 @@ def measure_rows(
     calibrated = any(run.ok for run in verification.runs)
     folder, runs = report.output.parent, {run.setting: run for run in verification.runs}
     for number, row in enumerate(rows, start=1):
-        run = runs.get(row.name)
-        otherwise = run and run.engine.get("entry", job.entry) != job.entry  # it was started
-        if run is None or otherwise or (job.output_places and run.ok and run.outputs is None):
+        if not _is_done(runs.get(row.name), job):
             report.listener.setting(row.name, number, len(rows))
             # One row with bursts is enough: all of them share the model and the GPU.
             bursts = () if calibrated or any(r.bursts for _, r in measured) else job.bursts
@@ -254,8 +249,7 @@ def measure_rows(
             if not run.ok:
                 report.on_failure(run, record.log_text)
         ordered = tuple(runs[one.name] for one in rows if one.name in runs)
-        verification = with_outputs_compared(replace(verification, runs=ordered))
-        verification = judged(verification)
+        verification = judged(with_outputs_compared(replace(verification, runs=ordered)))
         verification.save(report.output)
         calibration = calibration_of(measured, shape, job.workload)
         if calibration is not None and not calibrated:
@@ -263,12 +257,18 @@ def measure_rows(
     return verification
 
 
+def _is_done(run: Run | None, job: EngineJob) -> bool:
+    """Was it measured before, as this job would?"""
+    if run is None or run.engine.get("entry", job.entry) != job.entry:
+        return False
+    return not (job.output_places and run.ok and run.outputs is None)
+
+
 # -- the model -----------------------------------------------------------------------------------
 
 
 def model_for_engine(name: str, load_format: str) -> tuple[str, ModelShape]:
-    """The engine's `model` (a folder, a hub id, or a folder made from the built-in table), and
-    the shape of it for what is predicted."""
+    """The engine's `model` (a folder or a hub id), and its shape."""
     shape = find_model(name)
     path = Path(name).expanduser()
     if path.exists():
@@ -291,23 +291,24 @@ def has_weights(folder: Path) -> bool:
 # -- what is sent --------------------------------------------------------------------------------
 
 
-def begun(
+def blank_verification(
     plan: Plan, profile: Profile, options: VerifyOptions, listener: Progress
 ) -> tuple[Verification, Sequence[RealPrompt]]:
-    """Without a model or a run; and the prompts, where they are real.
-
-    Lengths are as in the profile, or those of the data that is given.
-    """
+    """What is to be sent, without a model or a run; and the prompts where they are real."""
     if plan.source.profile_digest != profile.digest():
         raise InputError(
             "the plan was made from another profile",
             hint="make both again: `chunkscope analyze`, then `chunkscope recommend`",
         )
-    request, source = plan.request.asked_as(options), PromptSource()
+    request = plan.request.asked_as(options)
     datasets = chosen_datasets(profile, plan.request.dataset)
-    workload = draw(request, plan.deployment, datasets, _max_model_len(plan))
     long_over = plan.decision.threshold or plan.request.rule.conservative_threshold
-    workload, prompts = replace(workload, long_over=long_over), list[RealPrompt]()
+    drawn = draw(request, plan.deployment, datasets, _max_model_len(plan))
+    workload, prompts, source = (
+        replace(drawn, long_over=long_over),
+        list[RealPrompt](),
+        PromptSource(),
+    )
     if options.data:
         workload, prompts, source = real_prompts(
             options.data,
@@ -318,7 +319,7 @@ def begun(
             seed=options.seed,
             listener=listener,
         )
-    fresh = Verification(
+    return Verification(
         model=Subject(name="", load_format=options.load_format),
         workload=workload,
         source=source,
@@ -327,8 +328,7 @@ def begun(
         slo=options.slo or plan.request.slo,
         plan_digest=plan.digest(),
         command=tuple(options.command),
-    )
-    return fresh, prompts
+    ), prompts
 
 
 def check_vocabulary(prompts: Sequence[RealPrompt], shape: ModelShape) -> None:

@@ -47,6 +47,7 @@ def test_words_are_read_as_vllm_reads_them(text, values):
         "{ . /v/bin/activate; vllm serve org/m --served-model-name '&x' --max-num-seqs 8; }",
         "vllm serve org/m --api-key $(cat a | cut -c 9) --max-num-seqs 8& wait",
         "vllm serve org/m > log 2>&1 --max-num-seqs 8 --port $((80 + N)) </dev/null &",
+        "if ! pgrep -f 'vllm serve'; then\n  '/v/vllm' serve org/m --max-num-seqs 8 &\nfi",
         'echo "1. vllm serve" m; vllm serve org/m --max-num-seqs 8 --host $H --port=${PORT:-80}',
         'M=org/m\nexport S="8"  # few\nvllm serve "$M" --max-num-seqs ${S} &\nuntil x; do y; done',
         "A=(--max-num-seqs 8 # few\n --api-key '|x')\nseqs=org/m\nvllm serve $seqs \"${A[@]}\" ",
@@ -64,6 +65,28 @@ def test_of_a_start_script_the_command_that_starts_vllm_is_read(tmp_path, script
     path = tmp_path / "start.sh"
     path.write_text(script)
     read = read_arguments(path, V28)
+    assert (read.model, read.settings.given(), read.refusals) == ("org/m", {"max_num_seqs": 8}, ())
+
+
+POD = "---\napiVersion: v1\n---\napiVersion: v1\nspec: {containers: [{image: logger}, %s]}\n"
+COMPOSE = "x: &x {image: a/vllm-openai, command: org/m --max-num-seqs 8}\nservices: {a: {<<: *x}%s}"
+CONTAINERS = {
+    "args.yaml": POD % "{image: vllm/vllm-openai, args: [org/m, --max-num-seqs, '8']}",
+    "command.yml": POD % "{image: a, command: [vllm, serve, org/m], args: [--max-num-seqs, 8]}",
+    "script.yaml": POD
+    % "{image: a, command: [sh, -ec], args: ['vllm serve org/m --max-num-seqs=8']}",
+    "compose.yaml": COMPOSE % "",
+    "entry.yaml": "services: [{image: a, entrypoint: vllm serve, command: org/m --max-num-seqs 8}]",
+    "Dockerfile": 'FROM a\nCMD x\nFROM b/vllm-openai\nCMD ["org/m", \\\n "--max-num-seqs", "8"]',
+    "b.Dockerfile": 'FROM a\nENTRYPOINT ["vllm", "serve"]\nCMD ["org/m", "--max-num-seqs", "8"]',
+    "c.Dockerfile": "FROM a\nENTRYPOINT exec vllm serve org/m --max-num-seqs 8",
+}
+
+
+@pytest.mark.parametrize("name", CONTAINERS)
+def test_of_a_manifest_or_dockerfile_the_container_that_runs_vllm_is_read(tmp_path, name):
+    (tmp_path / name).write_text(CONTAINERS[name])
+    read = read_arguments(tmp_path / name, V28)
     assert (read.model, read.settings.given(), read.refusals) == ("org/m", {"max_num_seqs": 8}, ())
 
 
@@ -158,15 +181,22 @@ YAML = (
     b"- 1",
     b"",
     b"services: {a: 1}",
+    b"services: &a {b: *a}",
+    b"apiVersion: v1",
+    (COMPOSE % ", b: {<<: *x}").encode(),
     b"args: [{a: 1}]",
     b"a: [",
-    b"a: " + b"[" * 5000,
+    b"a: " + b"[" * 1000,
     b"!!python/object:os.system {}",
 )
 TEXT = (b"--x 'open", b"a=1,b", b"a=1,=2", b"{", b"\xff\xfe\x00", None, b"lm_eval --tasks t")
 TEXT += (b"vllm serve a\nvllm serve b", b"sh -c 'vllm serve a'", b"vllm() { :; }\nvllm serve a")
 TEXT += (b"vllm serve a \\\r\n--seed 1", b"alias vllm=x\nvllm serve a", b"lm_eval -M hf -a a=1")
-TEXT += (b'CMD ["vllm", "serve", "m"]', b"from vllm import LLM\nLLM('m', seed=1)")
+TEXT += (
+    b"FROM a\nCMD [",
+    b'FROM a/vllm-openai\nENTRYPOINT ["x"]',
+    b"from vllm import LLM\nLLM('m', seed=1)",
+)
 TEXT += (b"cd b && vllm serve a; vllm serve b", b"lm_eval -M vllm -a a=1\nlm_eval -M vllm -a a=2")
 
 
@@ -188,6 +218,7 @@ def test_the_form_can_be_said_and_what_the_environment_sets_has_to_be_allowed(tm
     for script, names in (
         ("# VLLM_A=1\nexport VLLM_B VLLM_LOGGING_LEVEL=INFO\nvllm serve $VLLM_M", ["VLLM_B"]),
         ("docker run --env-file x vllm/vllm-openai --model m", ["env_file"]),
+        ("FROM a\nENV VLLM_C 1\nCMD vllm serve m", ["VLLM_C"]),
         ("EnvironmentFile=/etc/x\nExecStart=/bin/vllm serve m", ["EnvironmentFile"]),
         ("set -a; . ./x; source y\nvllm serve m", [".", "source"]),
         ('eval "$(cat x)"; echo --seed 1 | xargs vllm serve m', ["eval", "xargs"]),

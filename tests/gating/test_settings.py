@@ -46,7 +46,10 @@ def about(place, subject, name=AS_GOOD):
 @pytest.mark.parametrize("lengths", [SHORT, MIXED, LONG], ids=["short", "mixed", "long"])
 @pytest.mark.parametrize(
     ("target", "name"),
-    [(Target.VLLM_YAML, "vllm.yaml"), (Target.VLLM_ARGS, "a.txt"), (Target.LM_EVAL, "b.txt")],
+    [
+        *((Target.VLLM_YAML, "vllm.yaml"), (Target.VLLM_ARGS, "a.txt"), (Target.LM_EVAL, "b.txt")),
+        *((Target.KUBERNETES, "c.yaml"), (Target.DOCKER_COMPOSE, "d.yml")),
+    ],
 )
 def test_what_was_recommended_passes(place, lengths, must_be, target, name):
     plan = place.save_plan(place.save_profile(data=lengths))

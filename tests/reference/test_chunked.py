@@ -53,8 +53,7 @@ def test_logits_and_greedy_tokens_stay_the_same(family: str) -> None:
         assert torch.equal(model.generate(ids, **greedy), answer)
     stats = model.chunking.stats
     assert (stats.total_sequences, stats.chunked_sequences, stats.chunks_processed) == (8, 8, 12)
-    assert stats.chunking_rate == 1
-    assert stats.seconds_per_chunk > 0
+    assert stats.seconds > 0
 
 
 @given(length=st.integers(2, 120), chunk=st.integers(1, 130), threshold=st.integers(1, 130))
@@ -110,7 +109,7 @@ def test_short_prompts_pass_and_are_counted_but_steps_are_not() -> None:
         model(ids_of(1))
     stats = model.chunking.stats
     assert (stats.total_sequences, stats.chunked_sequences, stats.chunks_processed) == (3, 0, 0)
-    assert (stats.chunking_rate, stats.seconds_per_chunk) == (0, None)
+    assert (stats.chunked_sequences, stats.seconds) == (0, 0)
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from chunkscope.simulation.workload import Workload
 from chunkscope.verification.endpoint import server as http
 from chunkscope.verification.endpoint.client import RANDOM_IDS, measure_endpoint
 from chunkscope.verification.endpoint.server import key_for, parse_address
+from chunkscope.verification.prompts import RealPrompt
 from chunkscope.verification.result import Run
 from chunkscope.vllm.enums import Task
 from chunkscope.vllm.log.failures import Status
@@ -198,10 +199,14 @@ def test_a_connection_that_was_idle_for_long_is_not_used_again(monkeypatch):
     assert len(came_from) == 5  # to try it out, to warm it up, three repeats
 
 
-def test_a_server_without_token_ids_gets_a_hint():
-    with pytest.raises(InputError) as raised:
-        run_of(says(422, {"detail": [{"msg": "Input should be a valid string"}]}))
-    assert "--data" in raised.value.hint
+@pytest.mark.parametrize(
+    ("prompts", "kind", "hint"),
+    [((), "token ids", "send real texts"), ([RealPrompt("a", [7], False)] * 3, "texts", "leave")],
+)
+def test_of_a_server_that_takes_no_such_prompts_the_other_kind_is_named(prompts, kind, hint):
+    with pytest.raises(InputError, match=f"refuses {kind} at") as raised:
+        run_of(says(422, {"detail": [{"msg": "Tokenizer not available"}]}), prompts=prompts)
+    assert raised.value.hint.startswith(hint)
 
 
 def test_what_does_not_fit_is_not_sent():

@@ -52,15 +52,17 @@ def test_the_longest_prompt_and_the_requests_with_short_answers_warm_an_engine_u
 
 def test_the_workload_fits_the_plans_context_and_keeps_its_concurrency() -> None:
     planned, data = plan(MIXED, concurrency=9), profile(data=MIXED)
-    workload = verify.begun(planned, data, VerifyOptions(requests=500), Progress())[0].workload
+    workload = verify.blank_verification(planned, data, VerifyOptions(requests=500), Progress())[
+        0
+    ].workload
     room = planned.effective.max_model_len
     assert max(r.prompt_tokens + r.output_tokens for r in workload.requests) <= room
     assert (workload.long_over, workload.concurrency) == (planned.decision.threshold, 9)
-    kept, _ = verify.begun(planned, data, VerifyOptions(concurrency=3), Progress())
+    kept, _ = verify.blank_verification(planned, data, VerifyOptions(concurrency=3), Progress())
     assert kept.workload.concurrency == 3
     rated = replace(planned, request=replace(planned.request, arrivals="4/s"))
     for given, arrivals in ((None, "4/s"), ("batch", "batch")):
-        sent, _ = verify.begun(rated, data, VerifyOptions(arrivals=given), Progress())
+        sent, _ = verify.blank_verification(rated, data, VerifyOptions(arrivals=given), Progress())
         assert sent.workload.arrivals == arrivals
 
 

@@ -25,7 +25,7 @@ from chunkscope.verification.endpoint.server import Connection, RequestFailed, S
 from chunkscope.verification.endpoint.stream import Received
 from chunkscope.verification.inside.chunkscope_prompts import SharingIds
 from chunkscope.verification.latencies import Answer, distribution_of, figures_of, median_of
-from chunkscope.verification.prompts import RealPrompt
+from chunkscope.verification.prompts import RANDOM_INSTEAD, RealPrompt
 from chunkscope.verification.result import Machine, Run, Subject
 from chunkscope.vllm.log.failures import Status
 from chunkscope.vllm.settings import Settings
@@ -49,10 +49,7 @@ def measure_endpoint(
     listener: Progress,
     slo: Slo = (),
 ) -> tuple[Machine, Subject, Run]:
-    """Send the workload to the server at `url`, `repeats` times.
-
-    An error is raised for what makes no sense to send; what happens once it is sent is a result.
-    """
+    """Send the workload, `repeats` times; whatever happens once it is sent is a result."""
     listener.setting(SETTING, 1, 1)
 
     async def measure() -> tuple[Machine, Subject, Run]:
@@ -151,13 +148,12 @@ class _Client:
             await self._exchange(body, time.perf_counter(), is_scored=place in scored)
         except RequestFailed as failure:
             # vLLM says 400; others have no such prompts, and some of them break on it.
-            if not self.real and failure.code in (400, 415, 422, 500, 501):
-                raise InputError(
-                    f"{self.connection.address} refuses token ids at {COMPLETIONS}: it "
-                    f"{failure.message}",
-                    hint="send real texts: name the datasets with --data",
-                ) from None
-            raise self.connection.unusable(failure) from None
+            if failure.code not in (400, 415, 422, 500, 501):
+                raise self.connection.unusable(failure) from None
+            kind, hint = "token ids", "send real texts: name the datasets with --data"
+            kind, hint = ("texts", RANDOM_INSTEAD) if self.real else (kind, hint)
+            what = f"{self.connection.address} refuses {kind} at {COMPLETIONS}"
+            raise InputError(f"{what}: it {failure.message}", hint=hint) from None
 
     async def _warm_up(self) -> None:
         """The longest prompt and a few others: what is slow the first time is slow here."""

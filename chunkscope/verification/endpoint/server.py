@@ -61,10 +61,7 @@ def key_for(address: str) -> str | None:
 
 
 class RequestFailed(Exception):  # noqa: N818  (it is what happened)
-    """A request came to nothing; the message continues "the server ...".
-
-    `code` is the HTTP status, None where there was no answer.
-    """
+    """The message continues "the server ..."; `code` is the HTTP status of an answer."""
 
     def __init__(self, message: str, code: int | None = None) -> None:
         super().__init__(message)
@@ -131,7 +128,8 @@ class Connection:
         except aiohttp.ClientPayloadError:
             raise RequestFailed("broke off its answer") from None
         except (aiohttp.ClientError, OSError) as error:
-            detail = self.safe(str(error)) or type(error).__name__
+            text = str(error).replace(" ssl:default", "")  # which is http, too
+            detail = self.safe(text) or type(error).__name__
             raise RequestFailed(f"cannot be reached: {detail}") from None
 
     async def metrics(self) -> Metrics | None:

@@ -83,8 +83,8 @@ class Measurement:
             answers = await sender.send(requests, str(repeat), self._counting(len(requests)), most)
             steps = await self._steps()
             memory = await self._ask("chunkscope_memory")
-            told = {"answers": answers, "steps": steps, "memory": memory, "held": sender.held}
-            self._tell("repeat", repeat=repeat, emptied=emptied, **told)
+            results = {"answers": answers, "steps": steps, "memory": memory, "held": sender.held}
+            self._tell("repeat", repeat=repeat, emptied=emptied, **results)
             emptied = await self._forget()
         await self._check_outputs(sender, config.model_config.max_model_len)
         self._tell("measured")

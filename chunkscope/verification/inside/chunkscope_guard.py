@@ -63,7 +63,7 @@ def leave_nothing(engine: "subprocess.Popen[bytes]") -> None:
 
 def others_in_group(spared: "bytes | None" = None) -> list[int]:
     """Live members of this process group besides this process, and those called like that."""
-    group, found = os.getpgid(0), []
+    group, processes = os.getpgid(0), []
     for name in os.listdir("/proc"):
         if not name.isdecimal() or int(name) == os.getpid():
             continue
@@ -73,8 +73,8 @@ def others_in_group(spared: "bytes | None" = None) -> list[int]:
             with open(f"/proc/{name}/cmdline", "rb") as file:
                 is_spared = spared is not None and spared in file.read()
             if int(member_of) == group and state not in "ZX" and not is_spared:
-                found.append(int(name))
-    return found
+                processes.append(int(name))
+    return processes
 
 
 if __name__ == "__main__":

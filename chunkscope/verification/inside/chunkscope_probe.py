@@ -66,10 +66,7 @@ def profiled(worker: Any) -> "dict[str, Any]":
 
 
 class PeakMemory:
-    """The most memory from when this is made until it is asked.
-
-    Torch's own account on a GPU; on a CPU the resident memory of the process, known on Linux.
-    """
+    """The most memory since this was made: torch's on a GPU, else the process's (on Linux)."""
 
     def __init__(self) -> None:
         self.on_gpu = torch.cuda.is_available()

@@ -57,10 +57,7 @@ class Sender:
     async def outputs(
         self, tell: "Callable[[], None]", *, max_model_len: int, again: bool
     ) -> "list[Any]":
-        """The tokens answered to the sample: all at once, or in the opposite order, half under way.
-
-        The second way makes other batches of the same prompts, those of the first repeat.
-        """
+        """The tokens answered to the sample; `again`: in other batches, the last prompt first."""
         sample, turned = self._task["outputs"], slice(None, None, -1 if again else 1)
         sent = []
         for place in sample["places"]:
@@ -90,9 +87,6 @@ class Sender:
         Those that are to be sent at once all wait in the engine when the clock starts. A client
         that keeps some under way sends the next when one of them ends.
         """
-        from vllm import SamplingParams
-        from vllm.sampling_params import RequestOutputKind
-
         places = asyncio.Semaphore(most or len(requests))
         at_once = not most and not any(when for _, _, when, _ in requests)
         self.held = at_once and await self._hold()
@@ -104,23 +98,9 @@ class Sender:
             if (wait := begin + when - time.perf_counter()) > 0:
                 await asyncio.sleep(wait)
             async with places:
-                sent, cached, tokens = time.perf_counter(), None, []
-                params = SamplingParams(
-                    temperature=0.0,
-                    max_tokens=output,
-                    ignore_eos=True,
-                    detokenize=False,
-                    prompt_logprobs=1 if is_scored else None,
-                    output_kind=RequestOutputKind.FINAL_ONLY,
-                )
-                known = f"{name}.{number}"
-                async for answer in self._engine.generate({"prompt_token_ids": ids}, params, known):
-                    tokens += answer.outputs[0].token_ids
-                    cached = getattr(answer, "num_cached_tokens", None)
+                answer = await self._answer(f"{name}.{number}", ids, output, is_scored)
             tell()
-            times, counts = self._tokens.take(known)
-            told = {"sent": sent, "times": times, "counts": counts}
-            return {**told, "cached": cached, "tokens": tokens}
+            return answer
 
         tasks = [asyncio.create_task(one(n, *request)) for n, request in enumerate(requests)]
         start = await self._let_go(tasks) if self.held else begin
@@ -132,11 +112,30 @@ class Sender:
             answer["times"] = [when - start for when in answer["times"]]
         return list(answers)
 
-    async def _hold(self) -> bool:
-        """The engine takes requests up and begins none of them; False where it cannot.
+    async def _answer(
+        self, request_id: str, ids: "list[int]", output: int, is_scored: bool
+    ) -> "dict[str, Any]":
+        """One request: when it was sent, when its tokens came, and which they are."""
+        from vllm import SamplingParams
+        from vllm.sampling_params import RequestOutputKind
 
-        Older versions have no such thing, or hold requests back before they reach the engine.
-        """
+        sent, cached, tokens = time.perf_counter(), None, []
+        params = SamplingParams(
+            temperature=0.0,
+            max_tokens=output,
+            ignore_eos=True,
+            detokenize=False,
+            prompt_logprobs=1 if is_scored else None,
+            output_kind=RequestOutputKind.FINAL_ONLY,
+        )
+        async for answer in self._engine.generate({"prompt_token_ids": ids}, params, request_id):
+            tokens += answer.outputs[0].token_ids
+            cached = getattr(answer, "num_cached_tokens", None)
+        times, counts = self._tokens.take(request_id)
+        return {"sent": sent, "times": times, "counts": counts, "cached": cached, "tokens": tokens}
+
+    async def _hold(self) -> bool:
+        """Let the engine take requests and begin none; False in versions that cannot."""
         pause = getattr(self._engine, "pause_generation", None)
         in_engine = hasattr(self._engine.engine_core, "pause_scheduler_async")
         if pause is None or not in_engine or "mode" not in inspect.signature(pause).parameters:
@@ -155,10 +154,7 @@ class Sender:
 
 
 class Tokens:
-    """When the tokens of each request came, noted where all those of a step come by.
-
-    To wake up one task per token, as streaming does, would slow down what is measured.
-    """
+    """When the tokens of each request came. To stream them would slow down what is measured."""
 
     def __init__(self, processor: Any) -> None:
         self._of: dict[str, tuple[list[float], list[int]]] = {}
