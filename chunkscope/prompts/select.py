@@ -153,7 +153,13 @@ def select(head: Sequence[Any], options: SelectOptions, *, prefix: str = "") -> 
         prefix, choices = "", ()
     elif choices:
         selection = with_choices(selection, choices)
-    elif names and not options.template and used is not None and not used & {*names}:
+    elif (
+        names
+        and not options.template
+        and used is not None
+        and not used & {*names}
+        and not (_holds_choices(selection, unasked, head))
+    ):
         uncounted.append(note("choices_uncounted", fields=",".join(names)))
     selection = replace(selection, prefix=prefix, output=[selection.output, *output][-1])
     if options.task == "loglikelihood" and choices:
@@ -166,6 +172,16 @@ def select(head: Sequence[Any], options: SelectOptions, *, prefix: str = "") -> 
     return replace(
         selection, label=label, lists=tuple(lists), notes=tuple(notes), uncounted=tuple(uncounted)
     )
+
+
+def _holds_choices(selection: Selection, choices: Choices, head: Sequence[Any]) -> bool:
+    """Whether most prompts hold the choices already, as a set of formatted questions does."""
+    count = 0
+    for record in head:
+        with suppress(DataError, RecursionError):
+            prompt = selection.prompt(record)
+            count += all(text in prompt for _, text in labelled(choices, record))
+    return count * 2 > len(head)
 
 
 def _chosen(head: Sequence[Any], options: SelectOptions, answers: Sequence[Steps]) -> Selection:
@@ -185,9 +201,10 @@ def _chosen(head: Sequence[Any], options: SelectOptions, answers: Sequence[Steps
         chats = sum(begins_a_chat(json_in(path.find(record))) for record in head)
         if chats * 2 > len(head):
             return chat_of(path, vllm)
-        columns = trace_columns(head)
-        if columns and (columns.prompt,) == path.steps:
-            return lengths_of(columns, head)
+        *above, name = path.steps
+        columns = trace_columns([as_dict(FieldPath((*above,)).find(record)) for record in head])
+        if columns and columns.prompt == name:
+            return lengths_of(columns, head, (*above,))
     return text_of(*fields)
 
 
@@ -235,6 +252,7 @@ _PROMPT_WORDS = {*_QUESTIONS, "task", "intent", "statement", "input", "user", "q
 # A part of the name of what is sent with a question, however short.
 _GIVEN = {"context", "contexts", "passage", "history", "body", "sentence", "pre", "post", "suffix"}
 _GIVEN |= {"rule", "rules", "requirements", "interface", "starter_code", "cropped_code"}
+_GIVEN |= {"options", "choices", "all_answers"}
 _MEDIA = r"(?i)(question_)?(image|img|audio|video)s?(_?(\d+|path|url|file))?|involved_classes"
 _DOCKER = re.compile(r"[\w.-]+(:\d+)?(/[\w.-]+)*(:[\w.-]+|@sha256:\w+)")  # an image of a machine
 _RUNS = {"traj", "trajectory", "trajectories", "messages", "chat"}  # whatever stands beside them
@@ -246,9 +264,9 @@ _NOT_PROMPT = re.compile(
     "|highlight|critique|feedback|file(name)?|path|uri|sha|md5|digest|date|timestamp|version|type"
     "|difficulty|title|editorial|tag|author|license|log|observation|concept|name|format|template"
     "|bot|assistant|gpt.*|truth|replie|error|continuation|pass|fail|ori(g(inal)?)?|seed|analysis"
-    "|reason(ing)?|rubric|criteri(on|a)|checklist|grading|thinking|thought|proof|attempt|judge)s?"
+    "|reason(ing)?|rubric|criteri(on|a)|checklist|grading|thinking|thought|proof|attempt|judge)s?\\d*"
 )
-_shape = partial(re.sub, r"\d+", "#")  # the same of `sentence1` and `sentence2`: one prompt
+_shape = partial(re.sub, r"\d+\b", "#")  # the same of `sentence1` and `sentence2`: one prompt
 _WORD = re.compile(r"[\w./:@#~%&=+-]+", re.ASCII)
 _MARK = re.compile(r"[\d_/]|::|\.\w{1,5}$", re.ASCII)
 _MOMENT_OR_PLACE = re.compile(r"\d{4}-\d\d-\d\d[ T][\d:.+Z-]+|\w+://\S+")
@@ -258,7 +276,8 @@ _MOMENT_OR_PLACE = re.compile(r"\d{4}-\d\d-\d\d[ T][\d:.+Z-]+|\w+://\S+")
 def _name_parts(name: str) -> list[str]:
     """`"longAnswer_text"` -> `["long", "answer", "text"]`."""
     spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", name)
-    return re.findall(r"(?:starter|cropped)_code|responses_create|[a-z]+\d*", spaced.lower())
+    whole = r"(?:starter|cropped)_code|responses_create|all_answers"
+    return re.findall(rf"{whole}|[a-z]+\d*", spaced.lower())
 
 
 @lru_cache(4096)
@@ -419,7 +438,7 @@ class _Guess:
         self.longer = [name] if long * 2 > len(head) else []
         # Columns in which most records have a text, and those of them that ask something.
         columns = [leaf for leaf in self.leaves.values() if len(leaf.path.steps) == 1]
-        self.common = [leaf for leaf in columns if len(leaf.texts) * 2 > len(head)]
+        self.common = [leaf for leaf in columns if sum(map(bool, leaf.texts)) * 2 > len(head)]
         names = [leaf.path.text for leaf in self.common if not is_no_prompt(leaf.path.text)]
         self.asks = {part for name in names for part in _name_parts(name)} & {*_QUESTIONS, "input"}
         texts = (
@@ -446,10 +465,12 @@ class _Guess:
         if not any(self.leaves):
             raise DataError("no_fields")
         table = field_table([*self.leaves.values()])
-        for path in (leaf.path for leaf in (self.likely or self.prose)[:1]):
-            rows = _lists_in(path.steps[:-1]) if len(self.head) == 1 else ()  # of a document
-            parts = [_of_one(path.steps, path.steps), *rows] if rows else [path]
-            likely = " --each ".join(shlex.quote(printable(part.text)) for part in parts)
+        for leaf in (self.likely or self.prose)[:1]:
+            steps = leaf.path.steps
+            rows = _lists_in(steps[:-1]) if len(self.head) == 1 else ()  # of a document
+            parts = [_of_one(steps, steps), *rows]
+            names = [part.text for part in parts] if rows else [self._option(leaf, is_chat=True)]
+            likely = " --each ".join(shlex.quote(printable(name)) for name in names)
             raise DataError("unknown_prompt", **table, cause="likely", likely=likely)
         raise DataError("unknown_prompt", **table)
 
@@ -597,6 +618,13 @@ class _Guess:
         longest = [max(map(len, self.leaves[one].texts), default=0) for one in (text, questions)]
         return longest[0] > longest[1] and (not asks or text[:place] == questions[:place])
 
+    def _option(self, leaf: Leaf, *, is_chat: bool = False) -> str:
+        """What counts it: as JSON a chat beside a text, or a list whose elements may lack it."""
+        path, text = leaf.path, printable(leaf.path.text)
+        if ... in path.steps and sum(map(bool, map(path.find, self.head))) * 2 <= len(self.head):
+            return text[: text.index("[]")] + "|json"
+        return text.removesuffix("[0]") + "|json" * bool(leaf.chats and not is_chat)
+
     def _companions(
         self, own: Sequence[FieldPath], others: Sequence[Steps] = (), *, is_chat: bool = False
     ) -> tuple[list[str], list[Note]]:
@@ -610,17 +638,16 @@ class _Guess:
         names = set() if is_chat else {*chat.SYSTEMS, "instructions", *_GIVEN}
         companions, prompts = dict[str, str](), list[str]()
         for leaf in self.likely:
-            text = printable(leaf.path.text).removesuffix("[0]")  # of a list of chats all
-            steps, place = leaf.path.steps, len(above)
+            text, steps, place = self._option(leaf, is_chat=is_chat), leaf.path.steps, len(above)
             name = str([*steps, ""][place if steps[:place] == above else 0])
             parts = [name.lower(), *_name_parts(name)]
-            is_apart = any(steps[: len(one)] == one for one in apart) or (is_chat and "[]." in text)
+            is_inner = is_chat and "[]." in leaf.path.text
+            is_apart = is_inner or any(steps[: len(one)] == one for one in apart)
             start = next(filter(None, map(str.strip, leaf.texts)), "")
             if is_apart or any(start and start in text for text in texts):
                 continue
             is_longer = leaf.chars > chars and not companions and not are_labels(leaf.texts)
             if is_longer or not names.isdisjoint(parts):
-                text += "|json" if leaf.chats and not is_chat else ""
                 companions.setdefault(name, text)
             elif name == text and bool(leaf.chats) == is_chat and not are_labels(leaf.texts):
                 prompts += [text] if _sounds_like_a_prompt(leaf) else []

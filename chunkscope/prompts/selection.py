@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import takewhile
 from string import ascii_uppercase
 from typing import Any, Literal, NamedTuple
 
@@ -62,7 +63,7 @@ class SelectOptions:
 _LIST_NAMES = {"choices", "options", "answer_choices", "answer_options", "alternatives", "endings"}
 # `A`, `choice_a`, `option1`, `opa`: one column for each. A bare letter has to be a capital.
 _COLUMN = re.compile(
-    r"(?P<name>(?:choice|option|opt?|(?:mc_)?answer|ans|sol|ending|holding)[_ ]?)[a-jA-J0-9]|[A-J]"
+    r"(?P<name>(?i:choice|option|opt?|(?:mc_)?answer|ans|sol|ending|holding)[_ ]?)[a-jA-J0-9]|[A-J]"
 )
 # GPQA's and SciQ's: the right one and the others, which an evaluation shuffles.
 _RIGHT_OR_WRONG = re.compile(r"(?:in)?correct[_ ]answer[_ ]?\d?|distractor[_ ]?\d", re.IGNORECASE)
@@ -119,7 +120,8 @@ def find_choices(head: Sequence[Any]) -> Choices:
     """
     objects = [record for record in head if isinstance(record, dict)]
     keys = list(dict.fromkeys(key for record in objects for key in record))
-    likely = [[FieldPath((key,))] for key in keys if key.lower() in _LIST_NAMES]
+    lists = _LIST_NAMES | ({"answers"} if "label" in keys else set())  # ReClor's
+    likely = [[FieldPath((key,))] for key in keys if key.lower() in lists]
     for key, inner in objects[0].items() if objects else ():
         # ARC's own files: the question is an object that has them.
         likely += [[FieldPath((key, name))] for name in as_dict(inner) if name in _LIST_NAMES]
@@ -334,9 +336,10 @@ class Selection:
 
 def text_of(*fields: FieldPath, asks: int = -1, **more: Any) -> Selection:
     """The fields one after the other; a row may lack any but the one that asks."""
+    wholes = {p: FieldPath(tuple(takewhile(lambda step: step is not ..., p.steps))) for p in fields}
 
     def prompt(record: Any) -> str:
-        present = [path for path in fields if path is fields[asks] or path.find(record) is not None]
+        present = [p for p in fields if p is fields[asks] or wholes[p].find(record) is not None]
         return JOINER.join(filter(None, (text_at(record, path) for path in present)))
 
     return Selection(

@@ -23,6 +23,7 @@ from chunkscope.artefacts.note import Note, note
 from chunkscope.console import Tell
 from chunkscope.errors import InputError, UsageError
 from chunkscope.sources.base import (
+    DataError,
     ReadOptions,
     Source,
     cannot_read,
@@ -280,6 +281,8 @@ class _Search:
             return
         self.taken.add(identity)
         sizes = open_archive(archive).sizes
+        if not sizes.keys().isdisjoint(("[Content_Types].xml", "mimetype")):
+            raise DataError("unknown_data", path=archive.path, kind="a workbook or a text document")
         for one in FORMATS:
             if one.claims_members and one.claims_members(sizes):
                 if self._is_wanted(below):

@@ -153,6 +153,18 @@ SETS: dict[str, tuple[Callable[[int], Row], str, tuple[str, ...]]] = {
                    "context": {"title": ["A b"], "sentences": [[LONG], ["Two of them."]]}},
         "question", ("left_out --field=context.sentences[][] --field=question",),
     ),
+    "NATURAL PLAN": (
+        lambda n: {"prompt_0shot": f"Plan {n} days.", "prompt_5shot": f"{LONG} Plan {n} days."},
+        "prompt_5shot", (),  # which holds the other
+    ),
+    "WildBench": (
+        lambda n: {"conversation_input": [user(n)], "intent": "To know why.", "user_prompt": ""},
+        "conversation_input (chat)", (),
+    ),
+    "HelpSteer3": (
+        lambda n: {"context": [user(n)], "response1": LONG, "response2": LONG},
+        "context (chat)", (),
+    ),
     "COPA": (
         lambda n: {"premise": f"My body cast {n} shadows.", "choice1": "The sun rose.",
                    "choice2": "The grass was cut.", "question": ("cause", "effect")[n % 2]},
@@ -314,9 +326,15 @@ def test_alpaca_rows_may_have_no_input() -> None:
     ):
         notes = choose({"question": "Who is it?"} | beside).uncounted
         assert [note.values["use"] for note in notes] == [[f"--field={u}" for u in use]][: len(use)]
-    more = dict.fromkeys(("system", "context", "body", "sentence"), "Be kind.")
+    names = ("system", "context", "body", "sentence", "options", "all_answers")  # Ada-LEval's last
+    more = dict.fromkeys(names, "Be kind.")
     (note,) = choose(rows[0] | more | {"history": [["Hi, you.", "Hi, too."]]}).uncounted
-    assert note.values["beside"] == ["history[][]", "system", "context", "body", "sentence"]
+    assert note.values["beside"] == ["history[][]", *names]
+    lacking = rows[0] | {"parts": [{"about": LONG}, {"step": LONG}]}
+    (note,) = choose(lacking).uncounted
+    assert note.values["beside"] == ["parts|json"]
+    named = choose(lacking, {"parts": [{"about": "a b"}]}, fields=("parts[].about", "instruction"))
+    assert extract(named, lacking)[1] == [1]  # never without what it has
 
 
 @pytest.mark.parametrize(
@@ -341,11 +359,12 @@ def test_alpaca_rows_may_have_no_input() -> None:
         ([{"say": "a b", "data": {"rows": [{"q": LONG}]}}], "--field data.rows.q --each data.rows"),
         ([{"runs": [{"sent": {"ok": [{"prompt": LONG, "output": LONG}] * 2}}] * 2}],
          "--field runs.sent.ok.prompt --each runs --each runs.sent.ok"),
+        ([{"talk": [{"text": LONG}, {"said": "a b"}]}] * 2, "--field 'talk|json'"),
         ([{"error": "The set does not exist, or not for you."}], "--field error"),
         ([{"generated_texts": [LONG], "errors": ["It is gone."]}] * 2, "--field 'errors[]'"),
     ],
-    ids=["NoLiMa", "tau2", "preferences", "MT-Bench-101", "splits", "rows", "nested", "error",
-         "bench"],
+    ids=["NoLiMa", "tau2", "preferences", "MT-Bench-101", "splits", "rows", "nested", "lacking",
+         "error", "bench"],
 )  # fmt: skip
 def test_what_cannot_be_guessed_comes_with_the_likely_options(rows: list[Any], likely: str) -> None:
     with pytest.raises(InputError) as caught:
