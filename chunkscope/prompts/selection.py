@@ -8,19 +8,17 @@ import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import takewhile
-from string import ascii_uppercase
 from typing import Any, Literal, NamedTuple
 
 import orjson
 
-from chunkscope.artefacts.files import several
 from chunkscope.artefacts.note import Note
 from chunkscope.errors import UsageError
 from chunkscope.prompts import chat
-from chunkscope.prompts.harness.log import HarnessLog, SentRequest, as_dict, as_list, rows_in
+from chunkscope.prompts.harness.log import HarnessLog, SentRequest, as_dict, as_list
 from chunkscope.prompts.paths import (
     JOINER,
     FieldPath,
@@ -37,199 +35,6 @@ from chunkscope.sources.base import Chunk, DataError, Problems
 # Of requests to /v1/chat/completions and /v1/responses, as vLLM's server reads them.
 BATCH_MESSAGES, BATCH_INPUT = ("body", "messages"), ("body", "input")
 Kind = Literal["text", "chat", "lengths", "requests"]
-PER_DATASET = ("fields", "each", "template", "choices", "output_field")  # or NAME=... for one
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SelectOptions:
-    """What the command line says about the prompt."""
-
-    fields: tuple[str, ...] = ()
-    each: tuple[str, ...] = ()  # lists that stand for so many prompts
-    template: tuple[str, ...] | None = None  # the last one counts, as of output_field
-    choices: tuple[str, ...] = ()
-    task: Literal["generate", "loglikelihood"] = "generate"
-    output_field: tuple[str, ...] | None = None
-    vllm_version: str | None = None  # whose server writes the tools of a chat
-
-    def __post_init__(self) -> None:
-        for name in PER_DATASET:
-            if (value := getattr(self, name)) is not None:
-                object.__setattr__(self, name, several(value))
-
-
-# --- choices --------------------------------------------------------------------------------------
-
-_LIST_NAMES = {"choices", "options", "answer_choices", "answer_options", "alternatives", "endings"}
-# `A`, `choice_a`, `option1`, `opa`: one column for each. A bare letter has to be a capital.
-_COLUMN = re.compile(
-    r"(?P<name>(?i:choice|option|opt?|(?:mc_)?answer|ans|sol|ending|holding)[_ ]?)[a-jA-J0-9]|[A-J]"
-)
-# GPQA's and SciQ's: the right one and the others, which an evaluation shuffles.
-_RIGHT_OR_WRONG = re.compile(r"(?:in)?correct[_ ]answer[_ ]?\d?|distractor[_ ]?\d", re.IGNORECASE)
-_SURE_NAMES = {"choice", "option", "sol", "ending"}  # two columns of another name may be anything
-# Beside answers that are choices: which of them is right. FreshQA's `answer_0` are all right.
-_SAYS_WHICH = re.compile(r"label|correct|gold|right|target|answer([_ ]?(key|idx|index))?$", re.I)
-
-# The fields that hold the choices of a question: one with all of them, or one for each.
-Choices = tuple[FieldPath, ...]
-
-
-def choice_lines(choices: Choices, record: Any) -> str:
-    """What comes after the question, as MMLU's own evaluation, lm-eval and OpenCompass write it.
-    Raises DataError.
-
-    >>> choice_lines((FieldPath(("choices",)),), {"choices": ["yes", "no"]})
-    '\\nA. yes\\nB. no\\nAnswer:'
-    """
-    pairs = labelled(choices, record)
-    has_labels = all(re.match(rf"\s*\(?{re.escape(a)}[).:]", text) for a, text in pairs)
-    lines = (text if has_labels else f"{label}. {text}" for label, text in pairs)
-    return "".join(f"\n{line}" for line in lines) + "\nAnswer:"
-
-
-def labelled(choices: Choices, record: Any) -> list[tuple[str, str]]:
-    """Each choice after its letter, which is what a model is asked for: of a list, of ARC's
-    {text, label}, of [{text, label}], of {A: ...}, or of a field for each."""
-    values = [path.get(record) for path in choices]
-    texts: Any = [v for v in values if v not in (None, "")] if choices[1:] else json_in(values[0])
-    labels: Any = None
-    if isinstance(texts, dict) and isinstance(texts.get("text"), list):
-        texts, labels = texts["text"], texts.get("label")
-    elif isinstance(texts, dict):
-        texts, labels = list(texts.values()), list(texts)
-    elif isinstance(texts, list) and all(isinstance(choice, dict) for choice in texts):
-        texts, labels = ([choice.get(key) for choice in texts] for key in ("text", "label"))
-    fields = ",".join(path.text for path in choices)
-    if not isinstance(texts, list):
-        raise wrong_type(texts, fields, "list")
-    if not isinstance(labels, list) or len(labels) != len(texts) or None in labels:
-        labels = [*ascii_uppercase[: len(texts)]]
-    for odd in (x for x in (*labels, *texts) if isinstance(x, bool | list | dict) or x is None):
-        raise wrong_type(odd, f"{fields}[]", "text")
-    if not 2 <= len(texts) == len(labels):
-        raise DataError("choices", field=fields, count=len(texts))
-    return [(str(label), str(text)) for label, text in zip(labels, texts, strict=True)]
-
-
-def find_choices(head: Sequence[Any]) -> Choices:
-    """The fields that look like the choices of the question beside them; none if there are none.
-
-    >>> [path.text for path in find_choices([{"A": "x", "B": "y", "C": "z", "answer": "B"}])]
-    ['A', 'B', 'C']
-    """
-    objects = [record for record in head if isinstance(record, dict)]
-    keys = list(dict.fromkeys(key for record in objects for key in record))
-    lists = _LIST_NAMES | ({"answers"} if "label" in keys else set())  # ReClor's
-    likely = [[FieldPath((key,))] for key in keys if key.lower() in lists]
-    for key, inner in objects[0].items() if objects else ():
-        # ARC's own files: the question is an object that has them.
-        likely += [[FieldPath((key, name))] for name in as_dict(inner) if name in _LIST_NAMES]
-    # MMLU's own files have no header: a question, its choices, and the letter of the answer.
-    letters = [*ascii_uppercase[: len(keys) - 2]]
-    is_bare = len(keys) > 2 and keys == [f"column{place}" for place in range(len(keys))]
-    has_letters = is_bare and all(record.get(keys[-1]) in letters for record in objects)
-    columns = {
-        "right or wrong": list(filter(_RIGHT_OR_WRONG.fullmatch, keys)),
-        "no header": keys[1:-1] if has_letters else [],
-    }
-    for key in keys:
-        if match := _COLUMN.fullmatch(key):
-            columns.setdefault(match["name"] or "", []).append(key)
-    for name, names in columns.items():
-        if name.lower().startswith("ans") and not any(map(_SAYS_WHICH.match, keys)):
-            continue
-        if len(names) >= (2 if name.lower().rstrip("_ ") in _SURE_NAMES else 3):
-            likely.append([FieldPath((key,)) for key in names])
-    for choices in map(tuple, likely):
-        count = 0
-        for record in objects:
-            with suppress(DataError):
-                count += bool(labelled(choices, record))
-        if count * 2 > len(head):
-            return choices
-    return ()
-
-
-# --- traces, which hold lengths in tokens: there is nothing to tokenize ---------------------------
-
-# Prompt and output columns of traces (Azure's, Mooncake's, Vidur's, BurstGPT's) and usage logs.
-_bare = lru_cache(lambda name: re.sub(r".*\.|[\s_-]+", "", name).lower())
-_PAIRS = {
-    "contexttokens": "generatedtokens",
-    "inputlength": "outputlength",
-    "numprefilltokens": "numdecodetokens",
-    "requesttokens": "responsetokens",
-    "prompttokens": "completiontokens",
-    "inputtokens": "outputtokens",
-    "inputtokencount": "outputtokencount",
-    "prompttokencount": "candidatestokencount",  # Gemini's
-    "tokensprompt": "tokenscompletion",
-    "promptlen": "outputlen",
-    "prompttokenids": "outputtokenids",
-    "inputids": "outputids",
-    "inputsequencelength": "outputsequencelength",  # aiperf's: objects with a value and a unit
-    "inputlens": "outputlens",  # lists, in the results of `vllm bench`
-}
-_BLOCKS = "hashids"  # Mooncake's: numbers that stand for blocks of a prompt's tokens
-
-# No prompt is longer; a number beyond is a time stamp or an id.
-MOST_TOKENS = 10**12
-
-
-class TraceColumns(NamedTuple):
-    prompt: str
-    output: str | None = None
-    blocks: str | None = None
-
-
-def trace_columns(head: Sequence[Any]) -> TraceColumns | None:
-    """The length columns of a trace, when most records have them."""
-    objects = [record for record in head if isinstance(record, dict)]
-    # `Context Tokens`, `context_tokens` and `ContextTokens` are one name.
-    keys = {_bare(key): key for record in objects for key in record}
-    for prompt, output in _PAIRS.items():
-        names: list[str | None] = []
-        for name in (prompt, output, _BLOCKS):
-            values = [record[keys[name]] for record in objects if record.get(keys.get(name))]
-            fits = sum(
-                are_blocks(v) if name == _BLOCKS else _number(v, name) is not None for v in values
-            )
-            names.append(keys[name] if fits * 2 > len(values) else None)
-        if names[0]:
-            return TraceColumns(names[0], *names[1:])
-    return None
-
-
-def _number(value: Any, name: str) -> float | None:
-    if name.endswith(("ids", "lens")) and are_blocks(ids := json_in(value)):
-        return len(ids)  # the tokens themselves, or the requests
-    value = as_dict(value).get("value", value)
-    with suppress(ValueError):
-        value = float(value) if isinstance(value, str) else value
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
-
-
-def are_blocks(value: Any) -> bool:
-    """Whole numbers of 64 bits."""
-    if not isinstance(value, list) or not {*map(type, value)} <= {int}:
-        return False
-    return not value or (min(value) >= -(1 << 63) and max(value) < 1 << 63)
-
-
-def trace_length(value: Any, name: str) -> int:
-    """One value as a length. Raises DataError, naming the field.
-
-    >>> trace_length("4808", "ContextTokens")
-    4808
-    """
-    number = _number(value, name.lower())
-    if number is None or not 0 <= number <= MOST_TOKENS or number != int(number):
-        raise DataError("not_a_length", field=name, given=shorten(value))
-    return int(number)
-
-
-# --- selections -----------------------------------------------------------------------------------
 
 
 class Prompts(NamedTuple):
@@ -391,14 +196,82 @@ def chat_of(path: FieldPath, vllm: chat.Release, **more: Any) -> Selection:
     )
 
 
-def with_choices(question: Selection, choices: Choices) -> Selection:
-    return replace(
-        question,
-        label=f"{question.label} + choices",
-        paths=(*question.paths, *choices),
-        prompt=lambda record: question.prompt(record).strip() + choice_lines(choices, record),
-        is_plain=False,
-    )
+# --- traces, which hold lengths in tokens: there is nothing to tokenize ---------------------------
+
+# Prompt and output columns of traces (Azure's, Mooncake's, Vidur's, BurstGPT's) and usage logs.
+_bare = lru_cache(lambda name: re.sub(r".*\.|[\s_-]+", "", name).lower())
+_PAIRS = {
+    "contexttokens": "generatedtokens",
+    "inputlength": "outputlength",
+    "numprefilltokens": "numdecodetokens",
+    "requesttokens": "responsetokens",
+    "prompttokens": "completiontokens",
+    "inputtokens": "outputtokens",
+    "inputtokencount": "outputtokencount",
+    "prompttokencount": "candidatestokencount",  # Gemini's
+    "tokensprompt": "tokenscompletion",
+    "promptlen": "outputlen",
+    "prompttokenids": "outputtokenids",
+    "inputids": "outputids",
+    "inputsequencelength": "outputsequencelength",  # aiperf's: objects with a value and a unit
+    "inputlens": "outputlens",  # lists, in the results of `vllm bench`
+}
+_BLOCKS = "hashids"  # Mooncake's: numbers that stand for blocks of a prompt's tokens
+
+# No prompt is longer; a number beyond is a time stamp or an id.
+MOST_TOKENS = 10**12
+
+
+class TraceColumns(NamedTuple):
+    prompt: str
+    output: str | None = None
+    blocks: str | None = None
+
+
+def trace_columns(head: Sequence[Any]) -> TraceColumns | None:
+    """The length columns of a trace, when most records have them."""
+    objects = [record for record in head if isinstance(record, dict)]
+    # `Context Tokens`, `context_tokens` and `ContextTokens` are one name.
+    keys = {_bare(key): key for record in objects for key in record}
+    for prompt, output in _PAIRS.items():
+        names: list[str | None] = []
+        for name in (prompt, output, _BLOCKS):
+            values = [record[keys[name]] for record in objects if record.get(keys.get(name))]
+            fits = sum(
+                are_blocks(v) if name == _BLOCKS else _number(v, name) is not None for v in values
+            )
+            names.append(keys[name] if fits * 2 > len(values) else None)
+        if names[0]:
+            return TraceColumns(names[0], *names[1:])
+    return None
+
+
+def _number(value: Any, name: str) -> float | None:
+    if name.endswith(("ids", "lens")) and are_blocks(ids := json_in(value)):
+        return len(ids)  # the tokens themselves, or the requests
+    value = as_dict(value).get("value", value)
+    with suppress(ValueError):
+        value = float(value) if isinstance(value, str) else value
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def are_blocks(value: Any) -> bool:
+    """Whole numbers of 64 bits."""
+    if not isinstance(value, list) or not {*map(type, value)} <= {int}:
+        return False
+    return not value or (min(value) >= -(1 << 63) and max(value) < 1 << 63)
+
+
+def trace_length(value: Any, name: str) -> int:
+    """One value as a length. Raises DataError, naming the field.
+
+    >>> trace_length("4808", "ContextTokens")
+    4808
+    """
+    number = _number(value, name.lower())
+    if number is None or not 0 <= number <= MOST_TOKENS or number != int(number):
+        raise DataError("not_a_length", field=name, given=shorten(value))
+    return int(number)
 
 
 def lengths_of(columns: TraceColumns, head: Sequence[Any], above: Steps = ()) -> Selection:
@@ -423,7 +296,11 @@ def lengths_of(columns: TraceColumns, head: Sequence[Any], above: Steps = ()) ->
     )
 
 
-# --- one prompt for each element of a list --------------------------------------------------------
+# --- the rows of a record: one prompt for each element of a list, or the entries of a log ---------
+
+# Beside a list of questions: the choices of each.
+CHOICE_LISTS = {"choices", "options", "answer_choices", "answer_options", "alternatives", "endings"}
+_LABEL = "label: "  # of an answer whose likelihood OpenCompass asked for
 
 
 def spread(record: Any, lists: Sequence[FieldPath], answers: Steps = ()) -> Iterator[Any]:
@@ -439,7 +316,7 @@ def spread(record: Any, lists: Sequence[FieldPath], answers: Steps = ()) -> Iter
     elements = json_in(path.get(record))
     if not isinstance(elements, list):
         raise wrong_type(elements, path.text, "list")
-    names = (answers, *((name,) for name in _LIST_NAMES))
+    names = (answers, *((name,) for name in CHOICE_LISTS))
     beside = {one: as_list(FieldPath(one).find(record)) for one in names if one != path.steps}
     for place, element in enumerate(elements):
         single = _with(record, path.steps, element)
@@ -459,7 +336,27 @@ def _with(value: Any, steps: Steps, element: Any) -> Any:
     return {**value, step: _with(value[step], steps[1:], element)}
 
 
-# --- characters -----------------------------------------------------------------------------------
+def rows_in(record: Any) -> list[Any]:
+    """The rows of a document that holds all of them, in one form; of anything else, itself.
+
+    >>> rows_in({"0": {"origin_prompt": "Why?"}, "1": {"label: A": {}, "label: B": {}}})
+    [{'origin_prompt': 'Why?'}, {'labels': [{}, {}]}]
+    """
+    rows: Any = [record]
+    if isinstance(record, dict) and record:
+        if record.keys() >= {"adapter_spec", "request_states"}:  # HELM
+            rows = record["request_states"]
+        elif record.keys() >= {"score", "htmls", "convos"}:  # simple-evals
+            rows = [{"convo": convo} for convo in as_list(record["convos"])]
+        elif isinstance(results := record.get("results"), dict) and "results" in results:
+            rows = results["results"]  # promptfoo
+        elif all(key.isdecimal() for key in record):  # OpenCompass
+            rows = list(record.values())
+    rows = [*rows] if isinstance(rows, list) else []
+    for place, row in enumerate(rows):
+        if isinstance(row, dict) and any(key.startswith(_LABEL) for key in row):
+            rows[place] = {"labels": [v for key, v in row.items() if key.startswith(_LABEL)]}
+    return rows or [record]
 
 
 def check_unicode(item: Any) -> None:

@@ -16,7 +16,9 @@ import pytest
 
 from chunkscope.artefacts.note import Note
 from chunkscope.errors import InputError
-from chunkscope.prompts.select import are_labels, field_table, leaves, shape_of
+from chunkscope.prompts.guess import are_labels
+from chunkscope.prompts.options import shape_of
+from chunkscope.prompts.paths import field_table, leaves
 from tests.commands.helpers import analyze, write_jsonl
 from tests.prompts.helpers import CHAT, choose, codes, extract, items, lengths
 
