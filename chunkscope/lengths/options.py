@@ -98,10 +98,7 @@ class AnalyzeOptions:
         return json.dumps(kept, sort_keys=True, default=str)  # not orjson: numbers of any size
 
     def recorded(self) -> "AnalyzeOptions":
-        """The options as a profile keeps them, without those of one run and without texts.
-
-        The digest of a given chat template is beside the tokenizer.
-        """
+        """As a profile keeps them, without those of one run and without texts."""
         return replace(
             self,
             tokenizer=printable(self.tokenizer) if self.tokenizer else None,

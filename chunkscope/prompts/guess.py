@@ -12,28 +12,10 @@ from typing import Any
 
 from chunkscope.artefacts.note import Note, note
 from chunkscope.console import printable
-from chunkscope.prompts import chat
+from chunkscope.prompts import chat, paths
 from chunkscope.prompts.harness.log import as_dict
-from chunkscope.prompts.paths import (
-    QUESTIONS,
-    RECORD,
-    FieldPath,
-    Leaf,
-    Steps,
-    field_table,
-    keys_of,
-    leaves,
-    lists_in,
-    of_one,
-)
-from chunkscope.prompts.selection import (
-    BATCH_INPUT,
-    Selection,
-    chat_of,
-    lengths_of,
-    text_of,
-    trace_columns,
-)
+from chunkscope.prompts.paths import QUESTIONS, RECORD, FieldPath, Leaf, Steps, lists_in, of_one
+from chunkscope.prompts.selection import Selection, chat_of, lengths_of, text_of, trace_columns
 from chunkscope.sources.base import DataError
 from chunkscope.sources.json_rows import begins_a_chat
 
@@ -115,8 +97,6 @@ def is_prose(text: str) -> bool:
     return (" " in text.strip() and text[:7].upper() != "SELECT ") or not text.isascii()
 
 
-# --- the guess ------------------------------------------------------------------------------------
-
 # A form that records may have: how many have it, and what is then selected.
 Candidate = tuple[int, Selection]
 
@@ -126,8 +106,8 @@ class Guess:
 
     def __init__(self, head: Sequence[Any], answers: Sequence[Steps], vllm: chat.Release) -> None:
         self.head, self.answers, self.vllm = head, answers, vllm
-        self.keys = keys_of(head)
-        self.leaves = {leaf.path.steps: leaf for leaf in leaves(head)}
+        self.keys = paths.keys_of(head)
+        self.leaves = {leaf.path.steps: leaf for leaf in paths.leaves(head)}
         others = (k for k in self.keys if (k,) not in self.leaves and not is_no_prompt(k))
         self.tables = [key for key in others if "table" in key.lower()]
         # A length that most records give, of more tokens than they have characters.
@@ -163,7 +143,7 @@ class Guess:
             return selection
         if not any(self.leaves):
             raise DataError("no_fields")
-        table = field_table([*self.leaves.values()])
+        table = paths.field_table([*self.leaves.values()])
         for leaf in (self.likely or self.prose)[:1]:
             steps = leaf.path.steps
             rows = lists_in(steps[:-1]) if len(self.head) == 1 else ()  # of a document
@@ -181,7 +161,7 @@ class Guess:
         about = [note("lines_together", count=text.count("\n") + 1)] if is_list else []
         yield len(plain), text_of(RECORD, label=whole, notes=about)
         # OpenAI's messages, and request bodies of its batch files: of /v1/responses also a text.
-        given = FieldPath(BATCH_INPUT)
+        given = FieldPath(("body", "input"))
         urls = [str(record.get("url")) for record in self.head if given.find(record)]
         yield sum(url.endswith("/responses") for url in urls), self._chat(given)
         yield from self._chats(("messages",), ("body", "messages"), ("body", "input"))
@@ -337,7 +317,7 @@ class Guess:
         names = set() if is_chat else {*chat.SYSTEMS, "instructions", *_GIVEN}
         companions, prompts = dict[str, str](), list[str]()
         for leaf in self.likely:
-            text, steps, place = self._option(leaf, is_chat=is_chat), leaf.path.steps, len(above)
+            steps, place = leaf.path.steps, len(above)
             name = str([*steps, ""][place if steps[:place] == above else 0])
             parts = [name.lower(), *_name_parts(name)]
             is_inner = is_chat and "[]." in leaf.path.text
@@ -347,9 +327,10 @@ class Guess:
                 continue
             is_longer = leaf.chars > chars and not companions and not are_labels(leaf.texts)
             if is_longer or not names.isdisjoint(parts):
-                companions.setdefault(name, text)
-            elif name == text and bool(leaf.chats) == is_chat and not are_labels(leaf.texts):
-                prompts += [text] if _sounds_like_a_prompt(leaf) else []
+                companions.setdefault(name, self._option(leaf, is_chat=is_chat))
+            elif {*steps} <= {name, 0} and bool(leaf.chats) == is_chat:
+                is_one = _sounds_like_a_prompt(leaf) and not are_labels(leaf.texts)
+                prompts += [self._option(leaf, is_chat=is_chat)] * is_one
         notes = [note("not_counted", field=prompts, is_text=True)] if prompts else []
         return list(companions.values()), notes
 

@@ -14,22 +14,11 @@ from chunkscope.artefacts.files import several
 from chunkscope.artefacts.note import note
 from chunkscope.console import printable
 from chunkscope.errors import UsageError
-from chunkscope.prompts import chat
+from chunkscope.prompts import chat, paths
 from chunkscope.prompts.guess import Guess, are_identifiers, is_prose
 from chunkscope.prompts.harness import LOGS, inspect_log
 from chunkscope.prompts.harness.log import HarnessLog, SentRequest, as_dict
-from chunkscope.prompts.paths import (
-    RECORD,
-    FieldPath,
-    Steps,
-    field_table,
-    json_in,
-    keys_of,
-    leaves,
-    parse_path,
-    parse_template,
-    wrong_type,
-)
+from chunkscope.prompts.paths import RECORD, FieldPath, Steps, json_in, keys_of, parse_path
 from chunkscope.prompts.selection import (
     CHOICE_LISTS,
     Selection,
@@ -76,10 +65,7 @@ def selected(
     *,
     prefix: str = "",
 ) -> Selection:
-    """What the prompts of a source are: the requests of a harness's log, or a part of each row.
-
-    `earlier` keeps what the same options select of small files, for others of the same shape.
-    """
+    """A harness's requests, or a part of each row; `earlier` has selections of small files."""
     if reader.format == "csv":  # where lists and objects are texts
         head = [{name: json_in(cell) for name, cell in row.items()} for row in head]
     named = options.fields or options.each or options.template
@@ -122,30 +108,26 @@ def shape_of(head: Sequence[Any], *given: Any) -> tuple[Any, ...]:
     """
     if len(head) > 3 or not all(isinstance(record, dict) for record in head):
         return ()  # four texts may be labels
+    cells = [cell for record in head for cell in record.items()]
     chars: dict[str, int] = {}
-    for key, value in (item for record in head for item in record.items()):
+    for key, value in cells:
         chars[key] = chars.get(key, 0) + (len(value) if isinstance(value, str) else 0)
-    sizes, shape = sorted({*chars.values()}), [*given]
-    texts = [v.strip() for record in head for v in record.values() if isinstance(v, str)]
+    sizes, shape = sorted({*chars.values()}), [*given, *map(len, head)]
+    texts = [value.strip() for _, value in cells if isinstance(value, str)]
     shape += [text in other for text in texts for other in texts]
-    for record in head:
-        shape.append(len(record))
-        for key, value in record.items():
-            shape += [key, type(value), bool(value)]
-            if isinstance(value, str) and (text := value.strip())[:1] not in ("[", "{"):
-                is_id = text.count(" ") < 2 and are_identifiers([text])  # none has two blanks
-                shape += [sizes.index(chars[key]), is_prose(value), is_id, len(value) > 100]
-                shape.append(value if len(value) < 2 else not text)  # a choice's letter?
-            elif not isinstance(value, int | float | None):
-                return ()
+    for key, value in cells:
+        shape += [key, type(value), bool(value)]
+        if isinstance(value, str) and (text := value.strip())[:1] not in ("[", "{"):
+            is_id = text.count(" ") < 2 and are_identifiers([text])  # none has two blanks
+            shape += [sizes.index(chars[key]), is_prose(value), is_id, len(value) > 100]
+            shape.append(value if len(value) < 2 else not text)  # a choice's letter?
+        elif not isinstance(value, int | float | None):
+            return ()
     return tuple(shape)
 
 
 def select(head: Sequence[Any], options: SelectOptions, *, prefix: str = "") -> Selection:
-    """Decide what the prompt is, by the options or else by the first records.
-
-    `prefix` is put before every text.
-    """
+    """By the options or else by the first records; `prefix` is put before every text."""
     if options.fields and options.template:
         raise UsageError("--field and --template cannot be used together", hint="use one of them")
     lists: list[FieldPath] = []
@@ -196,9 +178,8 @@ def select(head: Sequence[Any], options: SelectOptions, *, prefix: str = "") -> 
         uncounted.append(note("choices_uncounted", fields=fields))
     selection = replace(selection, prefix=prefix, output=[selection.output, *output][-1])
     if options.task == "loglikelihood" and choices:
-        log = ScoredRows(selection, choices)
-        selection = replace(selection, kind="requests", prompt=log.requests, prefix="", log=log)
-        selection = replace(selection, output=None)
+        log = ScoredRows(replace(selection, output=None), choices)
+        selection = replace(log.selection, kind="requests", prompt=log.requests, log=log, prefix="")
     elif options.task == "loglikelihood":
         notes.append(note("nothing_to_score"))
     label = selection.label + ", each of " * bool(lists) + ", ".join(path.text for path in lists)
@@ -212,7 +193,7 @@ def _chosen(head: Sequence[Any], options: SelectOptions, answers: Sequence[Steps
     resolve, version = partial(_resolve, head=head), options.vllm_version
     vllm = chat.NEWEST if version is None else chat.release_of(version)
     for text in (options.template or ())[-1:]:
-        parts = parse_template(text, lambda name: resolve(name, "--template"))
+        parts = paths.parse_template(text, lambda name: resolve(name, "--template"))
         if all(isinstance(part, str) for part in parts):
             raise UsageError("the template names no field", hint="write --template 'Q: {question}'")
         return template_of(parts)
@@ -240,10 +221,10 @@ def _resolve(text: str, option: str, *, head: Sequence[Any]) -> FieldPath:
             return path
     if not head:
         return path
-    fields = leaves(head)
+    fields = paths.leaves(head)
     known = [*(leaf.path for leaf in fields), *(FieldPath((key,)) for key in keys_of(head))]
     names = {path.text.lower(): printable(path.text) for path in known}
-    given = {"field": text, "option": option, **field_table(fields)}
+    given = {"field": text, "option": option, **paths.field_table(fields)}
     for near in difflib.get_close_matches(text.lower(), list(names))[:1]:
         name = f"{{{names[near]}}}" if option == "--template" else names[near]
         raise DataError("no_field", **given, cause="near", near=shlex.quote(name))
@@ -293,11 +274,11 @@ def labelled(choices: Choices, record: Any) -> list[tuple[str, str]]:
         texts, labels = ([choice.get(key) for choice in texts] for key in ("text", "label"))
     fields = ",".join(path.text for path in choices)
     if not isinstance(texts, list):
-        raise wrong_type(texts, fields, "list")
+        raise paths.wrong_type(texts, fields, "list")
     if not isinstance(labels, list) or len(labels) != len(texts) or None in labels:
         labels = [*ascii_uppercase[: len(texts)]]
     for odd in (x for x in (*labels, *texts) if isinstance(x, bool | list | dict) or x is None):
-        raise wrong_type(odd, f"{fields}[]", "text")
+        raise paths.wrong_type(odd, f"{fields}[]", "text")
     if not 2 <= len(texts) == len(labels):
         raise DataError("choices", field=fields, count=len(texts))
     return [(str(label), str(text)) for label, text in zip(labels, texts, strict=True)]
@@ -311,11 +292,12 @@ def find_choices(head: Sequence[Any]) -> Choices:
     """
     objects = [record for record in head if isinstance(record, dict)]
     keys = list(dict.fromkeys(key for record in objects for key in record))
-    lists = CHOICE_LISTS | ({"answers"} if "label" in keys else set())  # ReClor's
+    lists = (*CHOICE_LISTS, *["answers"] * ("label" in keys))  # ReClor's
     likely = [[FieldPath((key,))] for key in keys if key.lower() in lists]
     for key, inner in objects[0].items() if objects else ():
         # ARC's own files: the question is an object that has them.
-        likely += [[FieldPath((key, name))] for name in as_dict(inner) if name in CHOICE_LISTS]
+        inside = inner if isinstance(inner, dict) else ()
+        likely += [[FieldPath((key, name))] for name in CHOICE_LISTS if name in inside]
     # MMLU's own files have no header: a question, its choices, and the letter of the answer.
     letters = [*ascii_uppercase[: len(keys) - 2]]
     is_bare = len(keys) > 2 and keys == [f"column{place}" for place in range(len(keys))]

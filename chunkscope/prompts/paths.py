@@ -210,10 +210,7 @@ def shorten(value: Any) -> str:
 
 
 def all_unicode(texts: Iterable[str]) -> bool:
-    """False when a text holds a lone surrogate, which no tokenizer can encode.
-
-    `isascii` is a look at a flag; UTF-16 is the encoder that goes through other text fastest.
-    """
+    """False when a text holds a lone surrogate, which the encoder for UTF-16 finds fastest."""
     try:
         deque(map(utf_16_le_encode, [text for text in texts if not text.isascii()]), maxlen=0)
     except UnicodeEncodeError:

@@ -17,19 +17,9 @@ import orjson
 
 from chunkscope.artefacts.note import Note
 from chunkscope.errors import UsageError
-from chunkscope.prompts import chat
+from chunkscope.prompts import chat, paths
 from chunkscope.prompts.harness.log import HarnessLog, SentRequest, as_dict, as_list
-from chunkscope.prompts.paths import (
-    JOINER,
-    FieldPath,
-    Part,
-    Steps,
-    all_unicode,
-    json_in,
-    shorten,
-    text_at,
-    wrong_type,
-)
+from chunkscope.prompts.paths import FieldPath, Steps, all_unicode, json_in, text_at
 from chunkscope.sources.base import Chunk, DataError, Problems
 
 # Of requests to /v1/chat/completions and /v1/responses, as vLLM's server reads them.
@@ -109,10 +99,8 @@ class Selection:
         return prompts
 
     def _rows(self, chunk: Chunk, problems: Problems) -> Chunk:
-        """The rows that the records hold: the entries of a log, or the record once for each
-        element of its lists."""
-        positions: list[int] = []
-        records: list[Any] = []
+        """The entries of a log, or each record once for each element of its lists."""
+        positions, records = list[int](), list[Any]()
         answers = self.output.steps if self.output else ()
         for position, record in zip(chunk.positions, chunk.records, strict=True):
             try:
@@ -145,7 +133,7 @@ def text_of(*fields: FieldPath, asks: int = -1, **more: Any) -> Selection:
 
     def prompt(record: Any) -> str:
         present = [p for p in fields if p is fields[asks] or wholes[p].find(record) is not None]
-        return JOINER.join(filter(None, (text_at(record, path) for path in present)))
+        return paths.JOINER.join(filter(None, (text_at(record, path) for path in present)))
 
     return Selection(
         kind="text",
@@ -157,7 +145,7 @@ def text_of(*fields: FieldPath, asks: int = -1, **more: Any) -> Selection:
     )
 
 
-def template_of(parts: Sequence[Part]) -> Selection:
+def template_of(parts: Sequence[paths.Part]) -> Selection:
     """Literal text and fields."""
 
     def prompt(record: Any) -> str:
@@ -270,7 +258,7 @@ def trace_length(value: Any, name: str) -> int:
     """
     number = _number(value, name.lower())
     if number is None or not 0 <= number <= MOST_TOKENS or number != int(number):
-        raise DataError("not_a_length", field=name, given=shorten(value))
+        raise DataError("not_a_length", field=name, given=paths.shorten(value))
     return int(number)
 
 
@@ -296,10 +284,8 @@ def lengths_of(columns: TraceColumns, head: Sequence[Any], above: Steps = ()) ->
     )
 
 
-# --- the rows of a record: one prompt for each element of a list, or the entries of a log ---------
-
 # Beside a list of questions: the choices of each.
-CHOICE_LISTS = {"choices", "options", "answer_choices", "answer_options", "alternatives", "endings"}
+CHOICE_LISTS = ("choices", "options", "answer_choices", "answer_options", "alternatives", "endings")
 _LABEL = "label: "  # of an answer whose likelihood OpenCompass asked for
 
 
@@ -315,7 +301,7 @@ def spread(record: Any, lists: Sequence[FieldPath], answers: Steps = ()) -> Iter
     path = lists[0]
     elements = json_in(path.get(record))
     if not isinstance(elements, list):
-        raise wrong_type(elements, path.text, "list")
+        raise paths.wrong_type(elements, path.text, "list")
     names = (answers, *((name,) for name in CHOICE_LISTS))
     beside = {one: as_list(FieldPath(one).find(record)) for one in names if one != path.steps}
     for place, element in enumerate(elements):

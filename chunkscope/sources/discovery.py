@@ -23,7 +23,6 @@ from chunkscope.artefacts.note import Note, note
 from chunkscope.console import Tell
 from chunkscope.errors import InputError, UsageError
 from chunkscope.sources.base import (
-    DataError,
     ReadOptions,
     Source,
     cannot_read,
@@ -282,7 +281,7 @@ class _Search:
         self.taken.add(identity)
         sizes = open_archive(archive).sizes
         if not sizes.keys().isdisjoint(("[Content_Types].xml", "mimetype")):
-            raise DataError("unknown_data", path=archive.path, kind="a workbook or a text document")
+            raise InputError(f"{archive.path} is an Office file", hint="save its table as .csv")
         for one in FORMATS:
             if one.claims_members and one.claims_members(sizes):
                 if self._is_wanted(below):

@@ -65,10 +65,7 @@ class LogSummary:
 
 
 class HarnessLog(ABC):
-    """Reads the rows of one log, in order and once.
-
-    What is known of the whole may become known on the way: it is asked for at the end.
-    """
+    """Reads the rows of one log, in order and once; then it is asked for what it says of itself."""
 
     harness: ClassVar[str]
     keys: ClassVar[tuple[set[str], ...]] = ()  # a row has all of one of these
