@@ -50,7 +50,9 @@ _NOT_PROMPT = re.compile(
     "|bot|assistant|gpt.*|truth|replie|error|continuation|pass|fail|ori(g(inal)?)?|seed|analysis"
     "|reason(ing)?|rubric|criteri(on|a)|checklist|grading|thinking|thought|proof|attempt|judge)s?\\d*"
 )
-_shape = partial(re.sub, r"\d+\b", "#")  # the same of `sentence1` and `sentence2`: one prompt
+_shape = partial(
+    re.sub, r"\d+(?![a-z\d])", "#"
+)  # the same of `sentence1` and `sentence2`: one prompt
 _WORD = re.compile(r"[\w./:@#~%&=+-]+", re.ASCII)
 _MARK = re.compile(r"[\d_/]|::|\.\w{1,5}$", re.ASCII)
 _MOMENT_OR_PLACE = re.compile(r"\d{4}-\d\d-\d\d[ T][\d:.+Z-]+|\w+://\S+")

@@ -35,7 +35,9 @@ from chunkscope.sources.json_rows import begins_a_chat
 from chunkscope.sources.reader import RecordReader
 
 PER_DATASET = ("fields", "each", "template", "choices", "output_field")  # or NAME=... for one
-_MEDIA = r"(?i)(question_)?(image|img|audio|video)s?(_?(\d+|path|url|file))?|involved_classes"
+_MEDIA = (
+    r"(?i)(question_)?(image|img|audio|video)s?(_?(\d+|path|url|file|base64))?|involved_classes"
+)
 _DOCKER = re.compile(r"[\w.-]+(:\d+)?(/[\w.-]+)*(:[\w.-]+|@sha256:\w+)")  # an image of a machine
 
 

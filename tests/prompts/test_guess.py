@@ -264,6 +264,7 @@ SQUAD = "paragraphs.context + paragraphs.qas.question, each of paragraphs, parag
         ),
         ({"premise": "a b", "hypothesis": "c d", "label": 0}, "text", "premise + hypothesis"),
         ({"sentence1": "a b", "sentence2": "c d", "idx": 1}, "text", "sentence1 + sentence2"),
+        ({"q_1_prompt": "a b", "q_2_prompt": "c d"}, "text", "q_1_prompt + q_2_prompt"),
         ({"open_question": "a b?", "pairs": [{"question": "c?"}]}, "text", "open_question"),
         ({"id": 1, "test_question": "Why is that so?"}, "text", "test_question"),
         ({"trajectory": [{"role": "ai", "text": "Go."}], "task": "a"}, "chat", "trajectory (chat)"),
@@ -407,7 +408,7 @@ def test_an_answer_at_the_end_of_most_chats_is_noted_and_a_picture_beside_a_text
     chats = [{"messages": [user(1), answer(1)]}, {"messages": [user(2)]}]
     notes = [choose(*some, fields=("messages",)).notes for some in (chats[:1], chats, chats[1:])]
     assert [codes(some) for some in notes] == [["answers_counted"], [], []]
-    assert codes(choose({"question": "Why?", "question_images": "a.png"}).notes) == ["not_counted"]
+    assert codes(choose({"question": "Why?", "image_base64": "iVBORw"}).notes) == ["not_counted"]
     assert not choose({"question": "Why?", "image": None}).notes
     assert codes(choose("Why is it so?\n" * 10).notes) == ["lines_together"]
     alone = choose("Why is it so?\n\n" * 10).notes, choose({"turns": ["Why?"]}).uncounted
