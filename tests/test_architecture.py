@@ -117,18 +117,18 @@ def lines_of(part: str) -> int:
 # Lines of Python at most: what a folder has today. It only shrinks; the aim is 30,000 in all.
 BUDGETS = {
     "top level": 586,
-    "sources": 1_782,
+    "sources": 1_781,
     "prompts": 3_071,
     "tokenizers": 1_499,
-    "prefixes": 831,
-    "lengths": 1_637,
+    "prefixes": 822,
+    "lengths": 1_634,
     "artefacts": 596,
     "models": 1_049,
     "hardware": 1_300,
     "vllm": 1_899,
     "simulation": 2_300,
     "planning": 2_395,
-    "verification": 3_261,
+    "verification": 3_260,
     "diagnosis": 723,
     "reference": 886,
     "gating": 1_593,
@@ -146,7 +146,7 @@ def test_a_folder_keeps_its_budget(part: str) -> None:
 def test_every_folder_has_a_budget() -> None:
     folders = {part_of(path) for path in modules() if path.parent != PACKAGE}
     assert folders | {"top level"} == BUDGETS.keys()
-    assert sum(BUDGETS.values()) <= 29_405
+    assert sum(BUDGETS.values()) <= 29_391
 
 
 @pytest.mark.parametrize("folder", sorted({path.parent for path in modules()}), ids=str)

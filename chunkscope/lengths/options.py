@@ -15,8 +15,8 @@ from typing import Any
 from chunkscope.artefacts.files import several
 from chunkscope.errors import UsageError
 from chunkscope.prompts.harness.rendering import RenderOptions
+from chunkscope.prompts.options import PER_DATASET, SelectOptions
 from chunkscope.prompts.prefix_files import PrefixFile, for_one
-from chunkscope.prompts.selection import PER_DATASET, SelectOptions
 from chunkscope.sources.base import ReadOptions, printable
 
 # What cannot change the lengths of a dataset, or is in the cache's key by what it holds: the
@@ -98,10 +98,7 @@ class AnalyzeOptions:
         return json.dumps(kept, sort_keys=True, default=str)  # not orjson: numbers of any size
 
     def recorded(self) -> "AnalyzeOptions":
-        """The options as a profile keeps them, without those of one run and without texts.
-
-        The digest of a given chat template is beside the tokenizer.
-        """
+        """As a profile keeps them, without those of one run and without texts."""
         return replace(
             self,
             tokenizer=printable(self.tokenizer) if self.tokenizer else None,

@@ -34,7 +34,7 @@ from chunkscope.prefixes.near_misses import near_misses
 from chunkscope.prefixes.reuse import PrefixReuse
 from chunkscope.prompts.harness.lm_eval import results_file
 from chunkscope.prompts.harness.log import LONGEST_FIRST, LogSummary
-from chunkscope.prompts.select import selected
+from chunkscope.prompts.options import selected
 from chunkscope.prompts.selection import Selection
 from chunkscope.sources.base import CHUNK_BYTES, Chunk, DataError, Problems, Source, cannot_read
 from chunkscope.sources.reader import READERS, RecordReader, format_of_name

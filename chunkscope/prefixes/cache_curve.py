@@ -79,10 +79,7 @@ class _LruCache:
 def lru_cached_tokens(
     tree: PromptTree, kv_blocks: int, running: int = 1, output_tokens: int = 1
 ) -> Ints:
-    """By prompt, the tokens it finds in so many blocks, while so many run that answer so much.
-
-    One that does not fit finds nothing.
-    """
+    """By prompt, the tokens it finds in so many blocks, while so many run that answer so much."""
     computed = tree.tokens + (output_tokens - 1)  # an answer's last token is not
     blocks = np.maximum(computed // tree.block_size, tree.full)
     partial = computed > blocks * tree.block_size

@@ -76,10 +76,7 @@ class TextComparison:
 
 
 def sent_ids(ids: bytes | int, special_tokens: int, most_tokens: int | None = None) -> bytes | None:
-    """Token ids as they are sent: with special tokens before them, and cut from the left.
-
-    None where only their number is known.
-    """
+    """Ids with special tokens before them, cut from the left; None where only lengths are known."""
     if isinstance(ids, int):
         return None
     whole = _SPECIAL * special_tokens + ids if special_tokens else ids

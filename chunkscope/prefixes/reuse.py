@@ -87,10 +87,7 @@ class PrefixReuse:
 
 
 def reuse_together(datasets: Sequence[PrefixReuse]) -> PrefixReuse:
-    """Datasets sent one after the other: their sums; each counts by all tokens that it has.
-
-    What prompts of different datasets share is not looked for.
-    """
+    """Datasets one after the other, each by all its tokens; what they share is not looked for."""
     if len(datasets) == 1 and not datasets[0].is_partial:
         return datasets[0]
     tokens = sum(reuse.out_of_tokens for reuse in datasets)

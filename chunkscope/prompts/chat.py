@@ -194,7 +194,8 @@ def _part(part: Any, number: int) -> dict[str, Any] | None:
         return {"type": "text", "text": part}
     if not isinstance(part, dict):
         raise wrong_type(part, "content[]", "object", message=number)
-    kind = part.get("type") or next((k for k in (*_MEDIA_PARTS, "text", *part) if k in part), None)
+    keys = (k for k in (*_MEDIA_PARTS, "text", *part) if part.get(k) is not None)
+    kind = part.get("type") or next(keys, None)
     if isinstance(kind, str) and kind in _MEDIA_PARTS:
         return {"type": _MEDIA_PARTS[kind]}
     if not isinstance(kind, str) or kind not in _TEXT_PARTS:

@@ -1,4 +1,4 @@
-"""Naming a part of a record: paths such as `ctxs[].text`, and templates made of them.
+"""The parts of a record: paths such as `ctxs[].text`, templates, and which paths there are.
 
 A path is a chain of keys, list positions and "all elements". Nothing in a path or a template is
 evaluated: they are split once and looked up literally.
@@ -9,9 +9,9 @@ import json
 import re
 from codecs import utf_16_le_encode
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from types import EllipsisType
 from typing import Any
@@ -19,6 +19,7 @@ from warnings import catch_warnings
 
 from chunkscope.errors import UsageError
 from chunkscope.sources.base import DataError, printable
+from chunkscope.sources.json_rows import begins_a_chat
 
 # A key, a position in a list, or `...` for every element of a list.
 Step = str | int | EllipsisType
@@ -209,12 +210,98 @@ def shorten(value: Any) -> str:
 
 
 def all_unicode(texts: Iterable[str]) -> bool:
-    """False when a text holds a lone surrogate, which no tokenizer can encode.
-
-    `isascii` is a look at a flag; UTF-16 is the encoder that goes through other text fastest.
-    """
+    """False when a text holds a lone surrogate, which the encoder for UTF-16 finds fastest."""
     try:
         deque(map(utf_16_le_encode, [text for text in texts if not text.isascii()]), maxlen=0)
     except UnicodeEncodeError:
         return False
     return True
+
+
+# --- what there is in the records -----------------------------------------------------------------
+
+# Names of what is asked.
+QUESTIONS = {"question", "query", "prompt", "instruction", "problem"}
+_MOST_ELEMENTS = 50  # of a list, where it is only looked at
+
+
+@dataclass(slots=True)
+class Leaf:
+    """A path that leads to something simple or to a conversation, with what was seen there."""
+
+    path: FieldPath
+    example: Any = None
+    chars: int = 0
+    texts: list[str] = field(default_factory=list)
+    chats: int = 0
+
+
+def leaves(records: Sequence[Any]) -> list[Leaf]:
+    """Every path in the records, four levels deep.
+
+    >>> [leaf.path.text for leaf in leaves([{"id": 1, "ctxs": [{"text": "a"}]}])]
+    ['id', 'ctxs[].text']
+    """
+    by_steps: dict[Steps, Leaf] = {}
+    for record in records:
+        for steps, value, is_chat in _below((), record) if isinstance(record, dict) else ():
+            leaf = by_steps.get(steps) or by_steps.setdefault(steps, Leaf(FieldPath(steps)))
+            leaf.example = value if leaf.example is None else leaf.example
+            if is_chat or isinstance(value, str):
+                leaf.chats += is_chat
+                leaf.chars += len(str(value))
+                leaf.texts += [] if is_chat else [value]
+    return list(by_steps.values())
+
+
+def _below(steps: Steps, value: Any, levels: int = 4) -> Iterator[tuple[Steps, Any, bool]]:
+    """The leaves of a value, and whether they are conversations. A list is opened where its first
+    elements are of one kind; of a list of conversations it is the first."""
+    is_cell = isinstance(value, str) and value[:2] in ("[{", '["', "['", '{"', "{'")  # a table's
+    is_opened = is_cell and (value[0] == "[" or "role" in value or steps == ("inputs",))
+    parsed = json_in(value) if is_opened else value
+    elements = parsed[:_MOST_ELEMENTS] if isinstance(parsed, list) else []
+    elements = [parsed] if is_cell and begins_a_chat([parsed]) else elements  # Multi-IF's
+    kinds = {type(element) for element in elements[:3]}
+    is_talk = kinds == {str} and steps[-1:] in (("conversations",), ("data",))  # texts in turns
+    if is_talk or (kinds == {dict} and begins_a_chat(elements)):
+        yield steps, value, True
+    elif kinds == {list} and begins_a_chat(elements[0]):
+        yield (*steps, 0), elements[0], True
+    elif levels and isinstance(parsed, dict) and parsed:
+        inside = [x for key in parsed for x in _below((*steps, key), parsed[key], levels - 1)]
+        asks = any(is_chat or path[-1] in QUESTIONS for path, _, is_chat in inside)
+        yield from inside if asks or not is_cell else [(steps, value, False)]  # asks: a request
+    elif (levels and kinds in ({dict}, {list}) and not is_cell) or kinds == {str}:
+        for element in elements:
+            yield from _below((*steps, ...), element, levels - (kinds == {list}))
+    else:
+        with suppress(DataError):  # HotpotQA's [title, [sentence, ...]] is a text
+            value = text_at(value, RECORD) if kinds == {str, list} else value
+        yield steps, value, False
+
+
+def field_table(fields: Sequence[Leaf], *, most: int = 30) -> dict[str, Any]:
+    """The fields of the records, a line for each: path, type, example; and how many more."""
+    names = [printable(leaf.path.text) for leaf in fields[:most]]
+    width = max(map(len, names), default=0)
+    lines = [
+        f"{name:<{width}}  {json_type(leaf.example):<7}  {shorten(leaf.example)}"
+        for name, leaf in zip(names, fields, strict=False)
+    ]
+    return {"field_table": lines, "more": len(fields[most:])}
+
+
+def keys_of(head: Sequence[Any]) -> list[str]:
+    """The top-level keys, in order of appearance."""
+    return list(dict.fromkeys(k for record in head if isinstance(record, dict) for k in record))
+
+
+def of_one(steps: Steps, lists: Steps) -> FieldPath:
+    """The path where an element stands in the place of each list that `lists` has, too."""
+    kept = (s for n, s in enumerate(steps) if s is not ... or steps[: n + 1] != lists[: n + 1])
+    return FieldPath(tuple(kept))
+
+
+def lists_in(steps: Steps) -> tuple[FieldPath, ...]:
+    return tuple(of_one(steps[:n], steps) for n, step in enumerate(steps) if step is ...)

@@ -8,145 +8,180 @@ import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
-from string import ascii_uppercase
+from itertools import takewhile
 from typing import Any, Literal, NamedTuple
 
 import orjson
 
-from chunkscope.artefacts.files import several
 from chunkscope.artefacts.note import Note
 from chunkscope.errors import UsageError
-from chunkscope.prompts import chat
-from chunkscope.prompts.harness.log import HarnessLog, SentRequest, as_dict, as_list, rows_in
-from chunkscope.prompts.paths import (
-    JOINER,
-    FieldPath,
-    Part,
-    Steps,
-    all_unicode,
-    json_in,
-    shorten,
-    text_at,
-    wrong_type,
-)
+from chunkscope.prompts import chat, paths
+from chunkscope.prompts.harness.log import HarnessLog, SentRequest, as_dict, as_list
+from chunkscope.prompts.paths import FieldPath, Steps, all_unicode, json_in, text_at
 from chunkscope.sources.base import Chunk, DataError, Problems
 
 # Of requests to /v1/chat/completions and /v1/responses, as vLLM's server reads them.
 BATCH_MESSAGES, BATCH_INPUT = ("body", "messages"), ("body", "input")
 Kind = Literal["text", "chat", "lengths", "requests"]
-PER_DATASET = ("fields", "each", "template", "choices", "output_field")  # or NAME=... for one
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SelectOptions:
-    """What the command line says about the prompt."""
+class Prompts(NamedTuple):
+    """What a chunk of records became: lists of the same length, without the bad rows."""
 
-    fields: tuple[str, ...] = ()
-    each: tuple[str, ...] = ()  # lists that stand for so many prompts
-    template: tuple[str, ...] | None = None  # the last one counts, as of output_field
-    choices: tuple[str, ...] = ()
-    task: Literal["generate", "loglikelihood"] = "generate"
-    output_field: tuple[str, ...] | None = None
-    vllm_version: str | None = None  # whose server writes the tools of a chat
-
-    def __post_init__(self) -> None:
-        for name in PER_DATASET:
-            if (value := getattr(self, name)) is not None:
-                object.__setattr__(self, name, several(value))
+    positions: list[int]
+    items: list[Any]  # texts, conversations, lengths or requests
+    outputs: list[Any] | None  # texts or lengths, None where a row has none; None: nothing is known
+    blocks: list[list[int]] | None = None  # of a trace: the numbers of each prompt's blocks
 
 
-# --- choices --------------------------------------------------------------------------------------
+@dataclass(frozen=True, kw_only=True)
+class Selection:
+    """Turns records into prompts, by `prompt` for one record, which may raise DataError. Of a
+    harness's log it gives all requests of a row, and the log counts its documents: such a selection
+    goes through a file once."""
 
-_LIST_NAMES = {"choices", "options", "answer_choices", "answer_options", "alternatives", "endings"}
-# `A`, `choice_a`, `option1`, `opa`: one column for each. A bare letter has to be a capital.
-_COLUMN = re.compile(
-    r"(?P<name>(?:choice|option|opt?|(?:mc_)?answer|ans|sol|ending|holding)[_ ]?)[a-jA-J0-9]|[A-J]"
-)
-# GPQA's and SciQ's: the right one and the others, which an evaluation shuffles.
-_RIGHT_OR_WRONG = re.compile(r"(?:in)?correct[_ ]answer[_ ]?\d?|distractor[_ ]?\d", re.IGNORECASE)
-_SURE_NAMES = {"choice", "option", "sol", "ending"}  # two columns of another name may be anything
-# Beside answers that are choices: which of them is right. FreshQA's `answer_0` are all right.
-_SAYS_WHICH = re.compile(r"label|correct|gold|right|target|answer([_ ]?(key|idx|index))?$", re.I)
+    kind: Kind
+    label: str
+    paths: tuple[FieldPath, ...]  # what is read of a record, apart from lists and output
+    prompt: Callable[[Any], Any]
+    is_plain: bool = False  # the prompt is one field, with nothing but a prefix
+    prefix: str = ""  # goes before every text
+    lists: tuple[FieldPath, ...] = ()  # a record stands for one prompt per element of these
+    output: FieldPath | None = None
+    blocks: FieldPath | None = None  # of a trace: the names of a prompt's blocks
+    log: HarnessLog | None = None
+    notes: tuple[Note, ...] = ()  # about the whole dataset
+    uncounted: tuple[Note, ...] = ()  # about what the prompts may lack
 
-# The fields that hold the choices of a question: one with all of them, or one for each.
-Choices = tuple[FieldPath, ...]
+    @property
+    def columns(self) -> frozenset[str] | None:
+        """The top-level fields that are read, some of which a file may lack; None is all."""
+        used = [path.steps[:1] for path in (*self.paths, *self.lists, self.output) if path]
+        names = [step for steps in used for step in steps if isinstance(step, str)]
+        return frozenset(names) if len(names) == len(used) else None
+
+    def extract(self, chunk: Chunk, problems: Problems) -> Prompts:
+        """The prompts of a chunk; rows that do not fit become problems."""
+        if self.lists or (self.log and self.log.keys):
+            chunk = self._rows(chunk, problems)
+        values: list[Any] = [None]
+        if self.is_plain:
+            steps: Any = self.paths[0].steps
+            with suppress(LookupError, TypeError):
+                values = [record[steps[0]] for record in chunk.records] if steps else chunk.records
+        # All at once, where no row needs a closer look: that takes a fifth of the time.
+        items: list[Any] = []
+        if self.kind == "chat":
+            items = chat.plain_conversations(values, chunk.records)
+        elif {*map(type, values)} <= {str} and (chunk.is_unicode or all_unicode(values)):
+            items = [self.prefix + text for text in values] if self.prefix else values
+        if items:
+            outputs = [self.output_of(record) for record in chunk.records] if self.output else None
+            return Prompts(list(chunk.positions), items, outputs)
+        prompts = Prompts([], [], [] if self.output else None, [] if self.blocks else None)
+        for position, record in zip(chunk.positions, chunk.records, strict=True):
+            try:
+                items = list(self.prompt(record)) if self.log else [self.prompt(record)]
+                output = self.output_of(record)
+                for item in items:
+                    check_unicode(item)
+            except (DataError, RecursionError) as error:
+                problems.bad(position, error)
+                continue
+            prompts.positions.extend([position] * len(items))
+            prompts.items.extend([self.prefix + item for item in items] if self.prefix else items)
+            if prompts.outputs is not None:
+                prompts.outputs.append(output)
+            if prompts.blocks is not None and self.blocks:
+                prompts.blocks.append(json_in(self.blocks.find(record)) or [])
+        return prompts
+
+    def _rows(self, chunk: Chunk, problems: Problems) -> Chunk:
+        """The entries of a log, or each record once for each element of its lists."""
+        positions, records = list[int](), list[Any]()
+        answers = self.output.steps if self.output else ()
+        for position, record in zip(chunk.positions, chunk.records, strict=True):
+            try:
+                rows = [*spread(record, self.lists, answers)] if self.lists else rows_in(record)
+            except DataError as error:
+                problems.bad(position, error)
+                continue
+            records += rows
+            is_document = not self.lists and len(rows) > 1
+            positions += range(1, len(rows) + 1) if is_document else [position] * len(rows)
+        return Chunk(positions, records)
+
+    def output_of(self, record: Any) -> Any:
+        """The reference output; a row without one is still a prompt."""
+        if self.output is None:
+            return None
+        if self.kind == "lengths" or _bare(str(self.output.steps[-1])) in _PAIRS.values():
+            value = self.output.find(record)
+            return None if value in (None, "") else trace_length(value, self.output.text)
+        try:
+            text = text_at(record, self.output, joiner="\n", numbers=True)
+        except (DataError, RecursionError):
+            return None
+        return text if all_unicode((text,)) else None
 
 
-def choice_lines(choices: Choices, record: Any) -> str:
-    """What comes after the question, as MMLU's own evaluation, lm-eval and OpenCompass write it.
-    Raises DataError.
+def text_of(*fields: FieldPath, asks: int = -1, **more: Any) -> Selection:
+    """The fields one after the other; a row may lack any but the one that asks."""
+    wholes = {p: FieldPath(tuple(takewhile(lambda step: step is not ..., p.steps))) for p in fields}
 
-    >>> choice_lines((FieldPath(("choices",)),), {"choices": ["yes", "no"]})
-    '\\nA. yes\\nB. no\\nAnswer:'
-    """
-    pairs = labelled(choices, record)
-    has_labels = all(re.match(rf"\s*\(?{re.escape(a)}[).:]", text) for a, text in pairs)
-    lines = (text if has_labels else f"{label}. {text}" for label, text in pairs)
-    return "".join(f"\n{line}" for line in lines) + "\nAnswer:"
+    def prompt(record: Any) -> str:
+        present = [p for p in fields if p is fields[asks] or wholes[p].find(record) is not None]
+        return paths.JOINER.join(filter(None, (text_at(record, path) for path in present)))
 
-
-def labelled(choices: Choices, record: Any) -> list[tuple[str, str]]:
-    """Each choice after its letter, which is what a model is asked for: of a list, of ARC's
-    {text, label}, of [{text, label}], of {A: ...}, or of a field for each."""
-    values = [path.get(record) for path in choices]
-    texts: Any = [v for v in values if v not in (None, "")] if choices[1:] else json_in(values[0])
-    labels: Any = None
-    if isinstance(texts, dict) and isinstance(texts.get("text"), list):
-        texts, labels = texts["text"], texts.get("label")
-    elif isinstance(texts, dict):
-        texts, labels = list(texts.values()), list(texts)
-    elif isinstance(texts, list) and all(isinstance(choice, dict) for choice in texts):
-        texts, labels = ([choice.get(key) for choice in texts] for key in ("text", "label"))
-    fields = ",".join(path.text for path in choices)
-    if not isinstance(texts, list):
-        raise wrong_type(texts, fields, "list")
-    if not isinstance(labels, list) or len(labels) != len(texts) or None in labels:
-        labels = [*ascii_uppercase[: len(texts)]]
-    for odd in (x for x in (*labels, *texts) if isinstance(x, bool | list | dict) or x is None):
-        raise wrong_type(odd, f"{fields}[]", "text")
-    if not 2 <= len(texts) == len(labels):
-        raise DataError("choices", field=fields, count=len(texts))
-    return [(str(label), str(text)) for label, text in zip(labels, texts, strict=True)]
+    return Selection(
+        kind="text",
+        label=more.pop("label", "") or " + ".join(path.text for path in fields),
+        paths=fields,
+        prompt=prompt,
+        is_plain=len(fields) == 1 and len(fields[0].steps) < 2,
+        **more,
+    )
 
 
-def find_choices(head: Sequence[Any]) -> Choices:
-    """The fields that look like the choices of the question beside them; none if there are none.
+def template_of(parts: Sequence[paths.Part]) -> Selection:
+    """Literal text and fields."""
 
-    >>> [path.text for path in find_choices([{"A": "x", "B": "y", "C": "z", "answer": "B"}])]
-    ['A', 'B', 'C']
-    """
-    objects = [record for record in head if isinstance(record, dict)]
-    keys = list(dict.fromkeys(key for record in objects for key in record))
-    likely = [[FieldPath((key,))] for key in keys if key.lower() in _LIST_NAMES]
-    for key, inner in objects[0].items() if objects else ():
-        # ARC's own files: the question is an object that has them.
-        likely += [[FieldPath((key, name))] for name in as_dict(inner) if name in _LIST_NAMES]
-    # MMLU's own files have no header: a question, its choices, and the letter of the answer.
-    letters = [*ascii_uppercase[: len(keys) - 2]]
-    is_bare = len(keys) > 2 and keys == [f"column{place}" for place in range(len(keys))]
-    has_letters = is_bare and all(record.get(keys[-1]) in letters for record in objects)
-    columns = {
-        "right or wrong": list(filter(_RIGHT_OR_WRONG.fullmatch, keys)),
-        "no header": keys[1:-1] if has_letters else [],
-    }
-    for key in keys:
-        if match := _COLUMN.fullmatch(key):
-            columns.setdefault(match["name"] or "", []).append(key)
-    for name, names in columns.items():
-        if name.lower().startswith("ans") and not any(map(_SAYS_WHICH.match, keys)):
-            continue
-        if len(names) >= (2 if name.lower().rstrip("_ ") in _SURE_NAMES else 3):
-            likely.append([FieldPath((key,)) for key in names])
-    for choices in map(tuple, likely):
-        count = 0
-        for record in objects:
-            with suppress(DataError):
-                count += bool(labelled(choices, record))
-        if count * 2 > len(head):
-            return choices
-    return ()
+    def prompt(record: Any) -> str:
+        return "".join(
+            part if isinstance(part, str) else text_at(record, part, numbers=True) for part in parts
+        )
+
+    fields = tuple(part for part in parts if isinstance(part, FieldPath))
+    return Selection(kind="text", label="template", paths=fields, prompt=prompt)
+
+
+def chat_of(path: FieldPath, vllm: chat.Release, **more: Any) -> Selection:
+    # What holds the messages: of `question[0]` the record, of `body.messages` the body.
+    keys = [place for place, step in enumerate(path.steps) if isinstance(step, str)]
+    holder = FieldPath(path.steps[: keys[-1]]) if keys else None
+
+    def prompt(record: Any) -> chat.Conversation:
+        row, steps = as_dict(holder and json_in(holder.find(record))), path.steps
+        if steps in (BATCH_MESSAGES, BATCH_INPUT):  # a file may hold requests of both kinds
+            steps = BATCH_MESSAGES if "messages" in row else BATCH_INPUT
+            row = {"system" if key == "instructions" else key: row[key] for key in row}
+        messages = json_in(FieldPath(steps).get(record))
+        if steps == BATCH_INPUT and isinstance(messages, str):
+            messages = [{"role": "user", "content": messages}]
+        return chat.conversation(messages, row, vllm)
+
+    # Tools and the like stand beside the messages; in a request body they come with it.
+    beside = () if holder and holder.steps else chat.ROW_FIELDS
+    return Selection(
+        kind="chat",
+        label=f"{path.text or 'record'} (chat)",
+        paths=(path, *(FieldPath((name,)) for name in beside)),
+        prompt=prompt,
+        is_plain=len(path.steps) == 1,
+        **more,
+    )
 
 
 # --- traces, which hold lengths in tokens: there is nothing to tokenize ---------------------------
@@ -223,179 +258,8 @@ def trace_length(value: Any, name: str) -> int:
     """
     number = _number(value, name.lower())
     if number is None or not 0 <= number <= MOST_TOKENS or number != int(number):
-        raise DataError("not_a_length", field=name, given=shorten(value))
+        raise DataError("not_a_length", field=name, given=paths.shorten(value))
     return int(number)
-
-
-# --- selections -----------------------------------------------------------------------------------
-
-
-class Prompts(NamedTuple):
-    """What a chunk of records became: lists of the same length, without the bad rows."""
-
-    positions: list[int]
-    items: list[Any]  # texts, conversations, lengths or requests
-    outputs: list[Any] | None  # texts or lengths, None where a row has none; None: nothing is known
-    blocks: list[list[int]] | None = None  # of a trace: the numbers of each prompt's blocks
-
-
-@dataclass(frozen=True, kw_only=True)
-class Selection:
-    """Turns records into prompts, by `prompt` for one record, which may raise DataError. Of a
-    harness's log it gives all requests of a row, and the log counts its documents: such a selection
-    goes through a file once."""
-
-    kind: Kind
-    label: str
-    paths: tuple[FieldPath, ...]  # what is read of a record, apart from lists and output
-    prompt: Callable[[Any], Any]
-    is_plain: bool = False  # the prompt is one field, with nothing but a prefix
-    prefix: str = ""  # goes before every text
-    lists: tuple[FieldPath, ...] = ()  # a record stands for one prompt per element of these
-    output: FieldPath | None = None
-    blocks: FieldPath | None = None  # of a trace: the names of a prompt's blocks
-    log: HarnessLog | None = None
-    notes: tuple[Note, ...] = ()  # about the whole dataset
-    uncounted: tuple[Note, ...] = ()  # about what the prompts may lack
-
-    @property
-    def columns(self) -> frozenset[str] | None:
-        """The top-level fields that are read, some of which a file may lack; None is all."""
-        used = [path.steps[:1] for path in (*self.paths, *self.lists, self.output) if path]
-        names = [step for steps in used for step in steps if isinstance(step, str)]
-        return frozenset(names) if len(names) == len(used) else None
-
-    def extract(self, chunk: Chunk, problems: Problems) -> Prompts:
-        """The prompts of a chunk; rows that do not fit become problems."""
-        if self.lists or (self.log and self.log.keys):
-            chunk = self._rows(chunk, problems)
-        values: list[Any] = [None]
-        if self.is_plain:
-            steps: Any = self.paths[0].steps
-            with suppress(LookupError, TypeError):
-                values = [record[steps[0]] for record in chunk.records] if steps else chunk.records
-        # All at once, where no row needs a closer look: that takes a fifth of the time.
-        items: list[Any] = []
-        if self.kind == "chat":
-            items = chat.plain_conversations(values, chunk.records)
-        elif {*map(type, values)} <= {str} and (chunk.is_unicode or all_unicode(values)):
-            items = [self.prefix + text for text in values] if self.prefix else values
-        if items:
-            outputs = [self.output_of(record) for record in chunk.records] if self.output else None
-            return Prompts(list(chunk.positions), items, outputs)
-        prompts = Prompts([], [], [] if self.output else None, [] if self.blocks else None)
-        for position, record in zip(chunk.positions, chunk.records, strict=True):
-            try:
-                items = list(self.prompt(record)) if self.log else [self.prompt(record)]
-                output = self.output_of(record)
-                for item in items:
-                    check_unicode(item)
-            except (DataError, RecursionError) as error:
-                problems.bad(position, error)
-                continue
-            prompts.positions.extend([position] * len(items))
-            prompts.items.extend([self.prefix + item for item in items] if self.prefix else items)
-            if prompts.outputs is not None:
-                prompts.outputs.append(output)
-            if prompts.blocks is not None and self.blocks:
-                prompts.blocks.append(json_in(self.blocks.find(record)) or [])
-        return prompts
-
-    def _rows(self, chunk: Chunk, problems: Problems) -> Chunk:
-        """The rows that the records hold: the entries of a log, or the record once for each
-        element of its lists."""
-        positions: list[int] = []
-        records: list[Any] = []
-        answers = self.output.steps if self.output else ()
-        for position, record in zip(chunk.positions, chunk.records, strict=True):
-            try:
-                rows = [*spread(record, self.lists, answers)] if self.lists else rows_in(record)
-            except DataError as error:
-                problems.bad(position, error)
-                continue
-            records += rows
-            is_document = not self.lists and len(rows) > 1
-            positions += range(1, len(rows) + 1) if is_document else [position] * len(rows)
-        return Chunk(positions, records)
-
-    def output_of(self, record: Any) -> Any:
-        """The reference output; a row without one is still a prompt."""
-        if self.output is None:
-            return None
-        if self.kind == "lengths" or _bare(str(self.output.steps[-1])) in _PAIRS.values():
-            value = self.output.find(record)
-            return None if value in (None, "") else trace_length(value, self.output.text)
-        try:
-            text = text_at(record, self.output, joiner="\n", numbers=True)
-        except (DataError, RecursionError):
-            return None
-        return text if all_unicode((text,)) else None
-
-
-def text_of(*fields: FieldPath, asks: int = -1, **more: Any) -> Selection:
-    """The fields one after the other; a row may lack any but the one that asks."""
-
-    def prompt(record: Any) -> str:
-        present = [path for path in fields if path is fields[asks] or path.find(record) is not None]
-        return JOINER.join(filter(None, (text_at(record, path) for path in present)))
-
-    return Selection(
-        kind="text",
-        label=more.pop("label", "") or " + ".join(path.text for path in fields),
-        paths=fields,
-        prompt=prompt,
-        is_plain=len(fields) == 1 and len(fields[0].steps) < 2,
-        **more,
-    )
-
-
-def template_of(parts: Sequence[Part]) -> Selection:
-    """Literal text and fields."""
-
-    def prompt(record: Any) -> str:
-        return "".join(
-            part if isinstance(part, str) else text_at(record, part, numbers=True) for part in parts
-        )
-
-    fields = tuple(part for part in parts if isinstance(part, FieldPath))
-    return Selection(kind="text", label="template", paths=fields, prompt=prompt)
-
-
-def chat_of(path: FieldPath, vllm: chat.Release, **more: Any) -> Selection:
-    # What holds the messages: of `question[0]` the record, of `body.messages` the body.
-    keys = [place for place, step in enumerate(path.steps) if isinstance(step, str)]
-    holder = FieldPath(path.steps[: keys[-1]]) if keys else None
-
-    def prompt(record: Any) -> chat.Conversation:
-        row, steps = as_dict(holder and json_in(holder.find(record))), path.steps
-        if steps in (BATCH_MESSAGES, BATCH_INPUT):  # a file may hold requests of both kinds
-            steps = BATCH_MESSAGES if "messages" in row else BATCH_INPUT
-            row = {"system" if key == "instructions" else key: row[key] for key in row}
-        messages = json_in(FieldPath(steps).get(record))
-        if steps == BATCH_INPUT and isinstance(messages, str):
-            messages = [{"role": "user", "content": messages}]
-        return chat.conversation(messages, row, vllm)
-
-    # Tools and the like stand beside the messages; in a request body they come with it.
-    beside = () if holder and holder.steps else chat.ROW_FIELDS
-    return Selection(
-        kind="chat",
-        label=f"{path.text or 'record'} (chat)",
-        paths=(path, *(FieldPath((name,)) for name in beside)),
-        prompt=prompt,
-        is_plain=len(path.steps) == 1,
-        **more,
-    )
-
-
-def with_choices(question: Selection, choices: Choices) -> Selection:
-    return replace(
-        question,
-        label=f"{question.label} + choices",
-        paths=(*question.paths, *choices),
-        prompt=lambda record: question.prompt(record).strip() + choice_lines(choices, record),
-        is_plain=False,
-    )
 
 
 def lengths_of(columns: TraceColumns, head: Sequence[Any], above: Steps = ()) -> Selection:
@@ -420,7 +284,9 @@ def lengths_of(columns: TraceColumns, head: Sequence[Any], above: Steps = ()) ->
     )
 
 
-# --- one prompt for each element of a list --------------------------------------------------------
+# Beside a list of questions: the choices of each.
+CHOICE_LISTS = ("choices", "options", "answer_choices", "answer_options", "alternatives", "endings")
+_LABEL = "label: "  # of an answer whose likelihood OpenCompass asked for
 
 
 def spread(record: Any, lists: Sequence[FieldPath], answers: Steps = ()) -> Iterator[Any]:
@@ -435,8 +301,8 @@ def spread(record: Any, lists: Sequence[FieldPath], answers: Steps = ()) -> Iter
     path = lists[0]
     elements = json_in(path.get(record))
     if not isinstance(elements, list):
-        raise wrong_type(elements, path.text, "list")
-    names = (answers, *((name,) for name in _LIST_NAMES))
+        raise paths.wrong_type(elements, path.text, "list")
+    names = (answers, *((name,) for name in CHOICE_LISTS))
     beside = {one: as_list(FieldPath(one).find(record)) for one in names if one != path.steps}
     for place, element in enumerate(elements):
         single = _with(record, path.steps, element)
@@ -456,7 +322,27 @@ def _with(value: Any, steps: Steps, element: Any) -> Any:
     return {**value, step: _with(value[step], steps[1:], element)}
 
 
-# --- characters -----------------------------------------------------------------------------------
+def rows_in(record: Any) -> list[Any]:
+    """The rows of a document that holds all of them, in one form; of anything else, itself.
+
+    >>> rows_in({"0": {"origin_prompt": "Why?"}, "1": {"label: A": {}, "label: B": {}}})
+    [{'origin_prompt': 'Why?'}, {'labels': [{}, {}]}]
+    """
+    rows: Any = [record]
+    if isinstance(record, dict) and record:
+        if record.keys() >= {"adapter_spec", "request_states"}:  # HELM
+            rows = record["request_states"]
+        elif record.keys() >= {"score", "htmls", "convos"}:  # simple-evals
+            rows = [{"convo": convo} for convo in as_list(record["convos"])]
+        elif isinstance(results := record.get("results"), dict) and "results" in results:
+            rows = results["results"]  # promptfoo
+        elif all(key.isdecimal() for key in record):  # OpenCompass
+            rows = list(record.values())
+    rows = [*rows] if isinstance(rows, list) else []
+    for place, row in enumerate(rows):
+        if isinstance(row, dict) and any(key.startswith(_LABEL) for key in row):
+            rows[place] = {"labels": [v for key, v in row.items() if key.startswith(_LABEL)]}
+    return rows or [record]
 
 
 def check_unicode(item: Any) -> None:

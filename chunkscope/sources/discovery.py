@@ -280,6 +280,8 @@ class _Search:
             return
         self.taken.add(identity)
         sizes = open_archive(archive).sizes
+        if not sizes.keys().isdisjoint(("[Content_Types].xml", "mimetype")):
+            raise InputError(f"{archive.path} is an Office file", hint="save its table as .csv")
         for one in FORMATS:
             if one.claims_members and one.claims_members(sizes):
                 if self._is_wanted(below):

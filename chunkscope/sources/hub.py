@@ -19,9 +19,7 @@ _HUB_NAME = re.compile(r"hf:(?P<repo>[\w.-]+(/[\w.-]+)?)(:(?P<config>[^:@]+))?(@
 
 
 def hub_source(text: str) -> Source:
-    """The source for `hf:org/name:config@split`; a split that was not given is chosen here, so that
-    it shows. Evaluations run on the test split, or on what stands in for it.
-    """
+    """The source for `hf:org/name:config@split`, by default of the test split or the next best."""
     repo, config, split = _hub_name(text)
     if split is None:
         with explaining(text):

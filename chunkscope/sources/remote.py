@@ -78,9 +78,7 @@ _NOT_FROM_THE_HUB = (
 
 @contextmanager
 def explaining(shown: str, *, is_search: bool = False) -> Iterator[None]:
-    """Errors of any library as ours. While files are looked for they are about the place, which is
-    missing, later about one of its files.
-    """
+    """Errors of any library as ours: while files are looked for about the place, else a file."""
     try:
         yield
     except (ChunkscopeError, GeneratorExit):

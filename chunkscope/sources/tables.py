@@ -238,7 +238,8 @@ def columnar_rows(reader: RecordReader, columns: Sequence[str] | None) -> Iterat
                     row = reader.positions + 1
                     reader.positions += part.num_rows
                     reader.bytes_taken += part.nbytes
-                    records = part.rename_columns(unique_names(part.schema.names, "_")).to_pylist()
+                    named = part.rename_columns(unique_names(part.schema.names, "_"))
+                    records = named.to_pylist(maps_as_pydicts="lossy")  # Spark's messages are maps
                     yield Chunk(range(row, row + part.num_rows), records)
 
 

@@ -23,8 +23,7 @@ from chunkscope.prefixes.sharing import MOST_PROMPTS
 from chunkscope.prefixes.tree import tree_of_prompts
 from chunkscope.prompts.chat import Conversation
 from chunkscope.prompts.harness.log import SentRequest
-from chunkscope.prompts.select import selected
-from chunkscope.prompts.selection import SelectOptions
+from chunkscope.prompts.options import SelectOptions, selected
 from chunkscope.simulation.workload import Workload
 from chunkscope.sources.base import Chunk, Problems, Source
 from chunkscope.sources.reader import RecordReader

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from chunkscope.errors import ChunkscopeError
 from chunkscope.prompts.chat import Conversation
-from chunkscope.prompts.select import select
-from chunkscope.prompts.selection import SelectOptions
+from chunkscope.prompts.options import SelectOptions, select
 from chunkscope.report.words import sentence
 from chunkscope.sources.base import Problems, ReadOptions
 from chunkscope.sources.discovery import discover

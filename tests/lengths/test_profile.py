@@ -13,7 +13,7 @@ from chunkscope.artefacts.note import note
 from chunkscope.errors import InputError
 from chunkscope.lengths.histogram import PERCENTILES, added_up
 from chunkscope.lengths.profile import LongPrompt, Sample, shares
-from chunkscope.prompts.selection import SelectOptions
+from chunkscope.prompts.options import SelectOptions
 from chunkscope.sources.base import BadRow
 from tests import build
 

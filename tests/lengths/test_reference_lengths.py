@@ -8,7 +8,7 @@ import pytest
 
 import chunkscope
 from chunkscope import AnalyzeOptions, LengthHistogram
-from chunkscope.prompts.selection import SelectOptions
+from chunkscope.prompts.options import SelectOptions
 from chunkscope.tokenizers import tokenizer as ours
 from chunkscope.tokenizers.fast import Fastokens, Splintr
 from tests.benchmarks import corpora

@@ -14,7 +14,7 @@ import chunkscope
 from chunkscope import AnalyzeOptions, LengthHistogram, Profile
 from chunkscope.lengths.analyze import analyze as run
 from chunkscope.lengths.trace_export import SentPrompt, TraceExport, TraceRows
-from chunkscope.prompts.selection import SelectOptions
+from chunkscope.prompts.options import SelectOptions
 from chunkscope.tokenizers.tokenizer import Tokenizer
 from tests.commands.helpers import analyze, write_jsonl
 

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from chunkscope.prompts.harness.log import HarnessLog, SentRequest
-from chunkscope.prompts.select import select, selected
-from chunkscope.prompts.selection import Prompts, Selection, SelectOptions
+from chunkscope.prompts.options import SelectOptions, select, selected
+from chunkscope.prompts.selection import Prompts, Selection
 from chunkscope.report.words import sentence
 from chunkscope.sources.base import Chunk, Problems, ReadOptions, Source
 from chunkscope.sources.discovery import discover

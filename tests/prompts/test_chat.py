@@ -54,7 +54,8 @@ def test_messages_of_other_forms_are_brought_into_openai_s() -> None:
     assert asked["tool_calls"][0]["function"] == {"name": "f", "arguments": {"a": 1}}
     assert answered == {"role": "tool", "content": "sunny", "tool_call_id": "1"}
     part = [{"type": "text", "text": "hi"}]
-    gemini, instruction = {"role": "user", "parts": [{"text": "hi"}]}, {"parts": [{"text": "hi"}]}
+    gemini = {"role": "user", "parts": [{"fileData": None, "text": "hi"}]}  # as Vertex echoes it
+    instruction = {"parts": [{"text": "hi"}]}
     system, *chat = messages(gemini, systemInstruction=instruction)
     assert (system, chat) == ({"role": "system", "content": part}, [USER | {"content": part}])
     swe_agent = {"role": "system", "system_prompt": "hi", "text": None}

@@ -79,7 +79,8 @@ def test_chats_and_lengths_have_no_use_for_them() -> None:
         ({"answer_options": ["x", "y" * 99]}, "answer_options"),
         ({"Options": {"A": "x", "B": "y"}}, "Options"),
         ({"opa": "x", "opb": "y", "opc": "z", "cop": 1}, "opa,opb,opc"),
-        ({"option 1": "x", "option 2": "y"}, "option 1,option 2"),
+        ({"Option 1": "x", "Option 2": "y", "option 3": None}, "Option 1,Option 2"),
+        ({"answers": ["x", "y"], "label": 1}, "answers"),  # ReClor's
         ({f"holding_{n}": "x" for n in range(3)}, "holding_0,holding_1,holding_2"),
         ({f"mc_answer{n}": "x" for n in range(3)}, "mc_answer0,mc_answer1,mc_answer2"),
         ({f"answer{n}": "x" for n in "ABC"} | {"label": 1}, "answerA,answerB,answerC"),
@@ -98,7 +99,7 @@ def test_multiple_choice_without_its_choices_is_noted(fields: dict[str, Any], na
         ({"options": {"temperature": 0.5}}, {}),
         ({"choices": []}, {}),
         ({f"answer_{n}": "x" for n in range(3)}, {}),  # FreshQA's: all of them are right
-        ({"choices": "pick one"}, {}),
+        ({"choices": ["x", "y"], "question": "Which of them? (a) x (b) y"}, {}),  # AGIEval's
         ({"A": "x", "B": "y"}, {}),
         ({"a": "x", "b": "y", "c": "z"}, {}),
         ({"choices": ["x", "y"]}, {"template": "{question} {choices}"}),
@@ -107,7 +108,7 @@ def test_multiple_choice_without_its_choices_is_noted(fields: dict[str, Any], na
     ids=str,
 )
 def test_nothing_is_noted_of_other_data(record: dict[str, Any], options: dict[str, Any]) -> None:
-    assert choose({"question": "Which one of them?"} | record, **options).uncounted == ()
+    assert not choose({"question": "Which one of them?"} | record, **options).uncounted
 
 
 def test_without_a_header_choices_are_between_question_and_letter(shared: Path) -> None:

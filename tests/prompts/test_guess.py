@@ -16,7 +16,9 @@ import pytest
 
 from chunkscope.artefacts.note import Note
 from chunkscope.errors import InputError
-from chunkscope.prompts.select import are_labels, field_table, leaves, shape_of
+from chunkscope.prompts.guess import are_labels
+from chunkscope.prompts.options import shape_of
+from chunkscope.prompts.paths import field_table, leaves
 from tests.commands.helpers import analyze, write_jsonl
 from tests.prompts.helpers import CHAT, choose, codes, extract, items, lengths
 
@@ -153,6 +155,18 @@ SETS: dict[str, tuple[Callable[[int], Row], str, tuple[str, ...]]] = {
                    "context": {"title": ["A b"], "sentences": [[LONG], ["Two of them."]]}},
         "question", ("left_out --field=context.sentences[][] --field=question",),
     ),
+    "NATURAL PLAN": (
+        lambda n: {"prompt_0shot": f"Plan {n} days.", "prompt_5shot": f"{LONG} Plan {n} days."},
+        "prompt_5shot", (),  # which holds the other
+    ),
+    "WildBench": (
+        lambda n: {"conversation_input": [user(n)], "intent": "To know why.", "user_prompt": ""},
+        "conversation_input (chat)", (),
+    ),
+    "HelpSteer3": (
+        lambda n: {"context": [user(n)], "response1": LONG, "response2": LONG},
+        "context (chat)", (),
+    ),
     "COPA": (
         lambda n: {"premise": f"My body cast {n} shadows.", "choice1": "The sun rose.",
                    "choice2": "The grass was cut.", "question": ("cause", "effect")[n % 2]},
@@ -250,6 +264,7 @@ SQUAD = "paragraphs.context + paragraphs.qas.question, each of paragraphs, parag
         ),
         ({"premise": "a b", "hypothesis": "c d", "label": 0}, "text", "premise + hypothesis"),
         ({"sentence1": "a b", "sentence2": "c d", "idx": 1}, "text", "sentence1 + sentence2"),
+        ({"q_1_prompt": "a b", "q_2_prompt": "c d"}, "text", "q_1_prompt + q_2_prompt"),
         ({"open_question": "a b?", "pairs": [{"question": "c?"}]}, "text", "open_question"),
         ({"id": 1, "test_question": "Why is that so?"}, "text", "test_question"),
         ({"trajectory": [{"role": "ai", "text": "Go."}], "task": "a"}, "chat", "trajectory (chat)"),
@@ -314,9 +329,15 @@ def test_alpaca_rows_may_have_no_input() -> None:
     ):
         notes = choose({"question": "Who is it?"} | beside).uncounted
         assert [note.values["use"] for note in notes] == [[f"--field={u}" for u in use]][: len(use)]
-    more = dict.fromkeys(("system", "context", "body", "sentence"), "Be kind.")
+    names = ("system", "context", "body", "sentence", "options", "all_answers")  # Ada-LEval's last
+    more = dict.fromkeys(names, "Be kind.")
     (note,) = choose(rows[0] | more | {"history": [["Hi, you.", "Hi, too."]]}).uncounted
-    assert note.values["beside"] == ["history[][]", "system", "context", "body", "sentence"]
+    assert note.values["beside"] == ["history[][]", *names]
+    lacking = rows[0] | {"parts": [{"about": LONG}, {"step": LONG}]}
+    (note,) = choose(lacking).uncounted
+    assert note.values["beside"] == ["parts|json"]
+    named = choose(lacking, {"parts": [{"about": "a b"}]}, fields=("parts[].about", "instruction"))
+    assert extract(named, lacking)[1] == [1]  # never without what it has
 
 
 @pytest.mark.parametrize(
@@ -341,11 +362,12 @@ def test_alpaca_rows_may_have_no_input() -> None:
         ([{"say": "a b", "data": {"rows": [{"q": LONG}]}}], "--field data.rows.q --each data.rows"),
         ([{"runs": [{"sent": {"ok": [{"prompt": LONG, "output": LONG}] * 2}}] * 2}],
          "--field runs.sent.ok.prompt --each runs --each runs.sent.ok"),
+        ([{"talk": [{"text": LONG}, {"said": "a b"}]}] * 2, "--field 'talk|json'"),
         ([{"error": "The set does not exist, or not for you."}], "--field error"),
         ([{"generated_texts": [LONG], "errors": ["It is gone."]}] * 2, "--field 'errors[]'"),
     ],
-    ids=["NoLiMa", "tau2", "preferences", "MT-Bench-101", "splits", "rows", "nested", "error",
-         "bench"],
+    ids=["NoLiMa", "tau2", "preferences", "MT-Bench-101", "splits", "rows", "nested", "lacking",
+         "error", "bench"],
 )  # fmt: skip
 def test_what_cannot_be_guessed_comes_with_the_likely_options(rows: list[Any], likely: str) -> None:
     with pytest.raises(InputError) as caught:
@@ -386,7 +408,7 @@ def test_an_answer_at_the_end_of_most_chats_is_noted_and_a_picture_beside_a_text
     chats = [{"messages": [user(1), answer(1)]}, {"messages": [user(2)]}]
     notes = [choose(*some, fields=("messages",)).notes for some in (chats[:1], chats, chats[1:])]
     assert [codes(some) for some in notes] == [["answers_counted"], [], []]
-    assert codes(choose({"question": "Why?", "question_images": "a.png"}).notes) == ["not_counted"]
+    assert codes(choose({"question": "Why?", "image_base64": "iVBORw"}).notes) == ["not_counted"]
     assert not choose({"question": "Why?", "image": None}).notes
     assert codes(choose("Why is it so?\n" * 10).notes) == ["lines_together"]
     alone = choose("Why is it so?\n\n" * 10).notes, choose({"turns": ["Why?"]}).uncounted

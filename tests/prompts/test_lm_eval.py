@@ -9,7 +9,7 @@ import pytest
 from chunkscope.errors import InputError
 from chunkscope.lengths.analyze import analyze
 from chunkscope.lengths.options import AnalyzeOptions
-from chunkscope.prompts.selection import SelectOptions
+from chunkscope.prompts.options import SelectOptions
 from tests.prompts.helpers import codes, read_log
 from tests.prompts.helpers import lm_eval_sample as sample
 

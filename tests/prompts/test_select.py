@@ -187,6 +187,9 @@ def test_the_blocks_of_a_trace_come_with_its_lengths() -> None:
     assert selection.columns == {"input_length", "output_length", "hash_ids"}
     assert choose(*rows, {"input_length": 3}).columns == selection.columns
     assert choose(TRACE).columns == {*TRACE}
+    runs = {"runs": [{"usage": {"prompt_tokens": n}} for n in (4, 5)]}  # GuideLLM's
+    named = choose(runs, each=("runs",), fields=("runs.usage.prompt_tokens",))
+    assert (named.kind, items(named, runs)) == ("lengths", [4, 5])
 
 
 def test_what_a_request_says_to_the_system_beside_its_messages_is_the_first_of_them() -> None:

@@ -48,12 +48,14 @@ def test_nested_and_unusual_types_become_plain_values(tmp_path, name, write):
             "label": pa.array(["x", "x"]).dictionary_encode(),
             "turns": pa.array([["one", "two"], []]),
             "ctxs": pa.array([[{"text": "t"}], None]),
+            "map": pa.array([[("role", "user")], []], pa.map_(pa.string(), pa.string())),
         }
     )
     write(table, tmp_path / name)
-    assert read(tmp_path / name, columns=["large", "label", "turns", "ctxs"]).records == [
-        {"large": "a", "label": "x", "turns": ["one", "two"], "ctxs": [{"text": "t"}]},
-        {"large": None, "label": "x", "turns": [], "ctxs": None},
+    first = {"turns": ["one", "two"], "ctxs": [{"text": "t"}], "map": {"role": "user"}}
+    assert read(tmp_path / name, columns=["large", "label", "turns", "ctxs", "map"]).records == [
+        {"large": "a", "label": "x", **first},
+        {"large": None, "label": "x", "turns": [], "ctxs": None, "map": {}},
     ]
 
 

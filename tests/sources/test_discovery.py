@@ -91,6 +91,12 @@ def test_a_file_named_by_itself_is_known_by_its_content(tree, data, format_name)
     assert (result.format, result.error) == (format_name, None)
 
 
+def test_a_workbook_is_no_archive_of_data(tree):
+    tree({"x.xlsx": archive("x.zip", {"[Content_Types].xml": b"<Types/>", "xl/a.xml": b"<a/>"})})
+    with pytest.raises(InputError, match="Office"):
+        find("x.xlsx")
+
+
 def test_a_format_can_be_forced_also_of_what_an_archive_holds(tree):
     tree({"d/x.data": ROW, "d/y.txt": ROW, "d/z.zip": archive("z.zip", {"x.data": ROW})})
     sources, _ = find("d", options=ReadOptions(input_format="jsonl"))

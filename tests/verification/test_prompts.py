@@ -15,8 +15,8 @@ from chunkscope.console import Progress
 from chunkscope.errors import InputError
 from chunkscope.lengths.profile import Profile
 from chunkscope.prefixes.sharing import depths
+from chunkscope.prompts.options import SelectOptions
 from chunkscope.prompts.prefix_files import PrefixFile
-from chunkscope.prompts.selection import SelectOptions
 from chunkscope.simulation.workload import Workload, dataset_output, draw_workload
 from chunkscope.sources.base import ReadOptions
 from chunkscope.verification.prompts import RealPrompt, nearest, real_prompts

@@ -15,7 +15,6 @@ from chunkscope.sources.reader import RecordReader
 
 RequestKind = Literal["generate", "likelihood"]
 AS_LOGGED, AS_SENT, LONGEST_FIRST = "as logged", "as sent", "longest first"
-_LABEL = "label: "  # of an answer whose likelihood OpenCompass asked for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,10 +65,7 @@ class LogSummary:
 
 
 class HarnessLog(ABC):
-    """Reads the rows of one log, in order and once.
-
-    What is known of the whole may become known on the way: it is asked for at the end.
-    """
+    """Reads the rows of one log, in order and once; then it is asked for what it says of itself."""
 
     harness: ClassVar[str]
     keys: ClassVar[tuple[set[str], ...]] = ()  # a row has all of one of these
@@ -108,29 +104,6 @@ class HarnessLog(ABC):
         about: dict[str, Any] = {name: getattr(self, name) for name in names}
         requests = sum(kinds.values())
         return LogSummary(**about, requests=requests, kinds=kinds, output_caps=output_caps)
-
-
-def rows_in(record: Any) -> list[Any]:
-    """The rows of a document that holds all of them, in one form; of anything else, itself.
-
-    >>> rows_in({"0": {"origin_prompt": "Why?"}, "1": {"label: A": {}, "label: B": {}}})
-    [{'origin_prompt': 'Why?'}, {'labels': [{}, {}]}]
-    """
-    rows: Any = [record]
-    if isinstance(record, dict) and record:
-        if record.keys() >= {"adapter_spec", "request_states"}:  # HELM
-            rows = record["request_states"]
-        elif record.keys() >= {"score", "htmls", "convos"}:  # simple-evals
-            rows = [{"convo": convo} for convo in as_list(record["convos"])]
-        elif isinstance(results := record.get("results"), dict) and "results" in results:
-            rows = results["results"]  # promptfoo
-        elif all(key.isdecimal() for key in record):  # OpenCompass
-            rows = list(record.values())
-    rows = [*rows] if isinstance(rows, list) else []
-    for place, row in enumerate(rows):
-        if isinstance(row, dict) and any(key.startswith(_LABEL) for key in row):
-            rows[place] = {"labels": [v for key, v in row.items() if key.startswith(_LABEL)]}
-    return rows or [record]
 
 
 # --- what logs have in common ---------------------------------------------------------------------

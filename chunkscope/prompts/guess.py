@@ -1,219 +1,23 @@
-"""Which part of a record is the prompt: as the options say, or guessed from the first records."""
+"""The prompt's field, guessed from the first records: by what names and values say of each.
 
-import difflib
+The surest sign comes first: a name that makes it certain before a likely one.
+"""
+
 import re
 import shlex
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any
 
 from chunkscope.artefacts.note import Note, note
 from chunkscope.console import printable
-from chunkscope.errors import UsageError
 from chunkscope.prompts import chat, paths
-from chunkscope.prompts.harness import LOGS, inspect_log
-from chunkscope.prompts.harness.log import HarnessLog, SentRequest, as_dict, rows_in
-from chunkscope.prompts.paths import RECORD, FieldPath, Steps, json_in, parse_path
-from chunkscope.prompts.selection import (
-    BATCH_INPUT,
-    Choices,
-    Selection,
-    SelectOptions,
-    chat_of,
-    find_choices,
-    labelled,
-    lengths_of,
-    spread,
-    template_of,
-    text_of,
-    trace_columns,
-    with_choices,
-)
+from chunkscope.prompts.harness.log import as_dict
+from chunkscope.prompts.paths import QUESTIONS, RECORD, FieldPath, Leaf, Steps, lists_in, of_one
+from chunkscope.prompts.selection import Selection, chat_of, lengths_of, text_of, trace_columns
 from chunkscope.sources.base import DataError
 from chunkscope.sources.json_rows import begins_a_chat
-from chunkscope.sources.reader import RecordReader
-
-
-def selected(
-    reader: RecordReader,
-    head: Sequence[Any],
-    options: SelectOptions,
-    earlier: dict[Any, Selection],
-    *,
-    prefix: str = "",
-) -> Selection:
-    """What the prompts of a source are: the requests of a harness's log, or a part of each row.
-
-    `earlier` keeps what the same options select of small files, for others of the same shape.
-    """
-    if reader.format == "csv":  # where lists and objects are texts
-        head = [{name: json_in(cell) for name, cell in row.items()} for row in head]
-    named = options.fields or options.each or options.template
-    prefix = prefix or str(reader.metadata.get("task_prefix") or "") * (not named)  # BIG-bench's
-    shape = shape_of(head, prefix, options)
-    if shape in earlier:
-        return earlier[shape]
-    # A harness's log has certain keys in most of its first rows; a single key stands alone there.
-    rows = [row for record in head for row in rows_in(record)]
-    keys = [row.keys() for row in rows if isinstance(row, dict)]
-    is_inspect = reader.format == inspect_log.FORMAT
-    kinds: list[type[HarnessLog]] = [inspect_log.InspectLog] if is_inspect else []
-    for kind in LOGS:
-        fits = [any(row == f if len(f) == 1 else row >= f for f in kind.keys) for row in keys]
-        if sum(fits) * 2 > len(rows):
-            kinds.append(kind)
-    if named or not kinds:
-        selection = select(head, options, prefix=prefix)
-        if shape and selection.log is None:
-            earlier[shape] = selection
-        return selection
-    log = kinds[0](head, reader)
-    given: dict[str, Any] = {"--prefix-file": prefix, "--choices": options.choices}
-    given |= {"--output-field": options.output_field}
-    return Selection(
-        kind="requests",
-        label=f"requests ({log.harness})",
-        paths=(RECORD,),
-        prompt=log.requests,
-        log=log,
-        notes=tuple(note("unused_with_log", option=name) for name in given if given[name]),
-    )
-
-
-class ScoredRows(HarnessLog):
-    """Plain rows, for each of whose choices a likelihood is asked."""
-
-    harness = "rows"
-    order = "as read"
-
-    def __init__(self, selection: Selection, choices: Choices) -> None:
-        super().__init__()
-        self.selection, self.choices = selection, choices
-
-    def requests(self, row: Any) -> Iterator[SentRequest]:
-        """As lm-eval sends MMLU: the letter of each choice after the whole question."""
-        context = self.selection.prefix + self.selection.prompt(row)
-        for label, _ in labelled(self.choices, row):
-            yield SentRequest(
-                prompt=context, continuation=f" {label}", kind="likelihood", special_tokens=True
-            )
-        self.add_document()
-
-
-def select(head: Sequence[Any], options: SelectOptions, *, prefix: str = "") -> Selection:
-    """Decide what the prompt is, by the options or else by the first records.
-
-    `prefix` is put before every text.
-    """
-    if options.fields and options.template:
-        raise UsageError("--field and --template cannot be used together", hint="use one of them")
-    lists: list[FieldPath] = []
-    for name in options.each:
-        path = _resolve(name, "--each", head=head)
-        lists.append(path)
-        having = [record for record in head if isinstance(json_in(path.find(record)), list)]
-        elements = [element for record in having for element in spread(record, [path])]
-        if head and not elements:
-            raise UsageError(f"no record has a list at {name}", hint="--each takes a list")
-        head = elements
-    resolve = partial(_resolve, head=head)
-    output = [resolve(name, "--output-field") for name in options.output_field or ()]
-    given = [name.strip() for text in options.choices for name in text.split(",")]
-    unasked = () if given else find_choices(head)
-    answers = [path.steps for path in (*map(parse_path, given), *unasked, *output)]
-    selection = _chosen(head, options, answers)
-    if selection.lists:  # by a guess: as if they had been named, for choices and the like inside
-        each, fields = (tuple(p.text for p in some) for some in (selection.lists, selection.paths))
-        whole = select(head, replace(options, each=each, fields=fields), prefix=prefix)
-        return replace(whole, notes=(*selection.notes, *whole.notes))
-    choices = tuple(resolve(name, "--choices") for name in given)
-    if options.task == "loglikelihood" and not given:
-        choices, unasked = unasked, ()
-    notes, uncounted, answered, systems = [*selection.notes], [*selection.uncounted], 0, 0
-    is_text, used = selection.kind == "text", selection.columns
-    names = [path.text for path in unasked]
-    for record in head if selection.kind == "chat" else ():
-        with suppress(DataError, RecursionError):
-            sent = selection.prompt(record).messages
-            answered += sent[-1]["role"] == "assistant"
-            systems += sent[0]["content"] in filter(None, map(as_dict(record).get, chat.SYSTEMS))
-    notes += [note("system_counted")] if systems else []
-    notes += [note("answers_counted")] if answered * 2 > len(head) else []
-    turns = FieldPath((*selection.paths[0].steps[:-1], "role")) if is_text else RECORD
-    notes += [note("turns_counted")] if "assistant" in map(turns.find, head) else []
-    for path in (FieldPath((key,)) for key in keys_of(head) if re.fullmatch(_MEDIA, key)):
-        values = [str(value) for value in map(path.find, head) if value]
-        if not all(map(_DOCKER.fullmatch, values)):
-            notes.append(note("not_counted", field=path.text))
-    if not is_text:
-        given_texts = {"--choices": choices, "the prefix": prefix}
-        notes += [note("unused_with_chat", what=what) for what, text in given_texts.items() if text]
-        prefix, choices = "", ()
-    elif choices:
-        selection = with_choices(selection, choices)
-    elif names and not options.template and used is not None and not used & {*names}:
-        uncounted.append(note("choices_uncounted", fields=",".join(names)))
-    selection = replace(selection, prefix=prefix, output=[selection.output, *output][-1])
-    if options.task == "loglikelihood" and choices:
-        log = ScoredRows(selection, choices)
-        selection = replace(selection, kind="requests", prompt=log.requests, prefix="", log=log)
-        selection = replace(selection, output=None)
-    elif options.task == "loglikelihood":
-        notes.append(note("nothing_to_score"))
-    label = selection.label + ", each of " * bool(lists) + ", ".join(path.text for path in lists)
-    return replace(
-        selection, label=label, lists=tuple(lists), notes=tuple(notes), uncounted=tuple(uncounted)
-    )
-
-
-def _chosen(head: Sequence[Any], options: SelectOptions, answers: Sequence[Steps]) -> Selection:
-    """By the template, by the fields, or by the first records; without prefix and output."""
-    resolve, version = partial(_resolve, head=head), options.vllm_version
-    vllm = chat.NEWEST if version is None else chat.release_of(version)
-    for text in (options.template or ())[-1:]:
-        parts = paths.parse_template(text, lambda name: resolve(name, "--template"))
-        if all(isinstance(part, str) for part in parts):
-            raise UsageError("the template names no field", hint="write --template 'Q: {question}'")
-        return template_of(parts)
-    names = options.fields or options.each[-1:]
-    if not names:
-        return _Guess(head, answers, vllm).best()
-    fields = [resolve(text, "--field") for text in names]
-    for path in fields if len(fields) == 1 else ():
-        chats = sum(begins_a_chat(json_in(path.find(record))) for record in head)
-        if chats * 2 > len(head):
-            return chat_of(path, vllm)
-        columns = trace_columns(head)
-        if columns and (columns.prompt,) == path.steps:
-            return lengths_of(columns, head)
-    return text_of(*fields)
-
-
-# --- the paths that a user wrote ------------------------------------------------------------------
-
-
-def _resolve(text: str, option: str, *, head: Sequence[Any]) -> FieldPath:
-    """A path, checked against the records there are; `a.b` may be one key."""
-    path = FieldPath((text,)) if text in keys_of(head) else parse_path(text)
-    for record in head:
-        with suppress(DataError):
-            path.get(record)
-            return path
-    if not head:
-        return path
-    fields = leaves(head)
-    known = [*(leaf.path for leaf in fields), *(FieldPath((key,)) for key in keys_of(head))]
-    names = {path.text.lower(): printable(path.text) for path in known}
-    given = {"field": text, "option": option, **field_table(fields)}
-    for near in difflib.get_close_matches(text.lower(), list(names))[:1]:
-        name = f"{{{names[near]}}}" if option == "--template" else names[near]
-        raise DataError("no_field", **given, cause="near", near=shlex.quote(name))
-    raise DataError("no_field", **given)
-
-
-# --- what names and values say of a field ---------------------------------------------------------
 
 # Surest first. Many sets spell them with a capital.
 TEXT_FIELDS = (
@@ -229,14 +33,12 @@ _OFTEN_LABELS = {"task", "content", "goal", "text", "input", "document", "contex
 _FEWEST_BREAKS = 9  # between lines, of a text without empty ones: each may be a prompt
 # Inside an object called `question` or `prompt`, what is asked.
 _TEXT_KEYS = ("text", "stem", "content", "question", "prompt", "value", "body")
-_QUESTIONS = {"question", "query", "prompt", "instruction", "problem"}
 # A part of a longer name that says as much: `question_content`, `user_input`.
-_PROMPT_WORDS = {*_QUESTIONS, "task", "intent", "statement", "input", "user", "qa"}
+_PROMPT_WORDS = {*QUESTIONS, "task", "intent", "statement", "input", "user", "qa"}
 # A part of the name of what is sent with a question, however short.
 _GIVEN = {"context", "contexts", "passage", "history", "body", "sentence", "pre", "post", "suffix"}
 _GIVEN |= {"rule", "rules", "requirements", "interface", "starter_code", "cropped_code"}
-_MEDIA = r"(?i)(question_)?(image|img|audio|video)s?(_?(\d+|path|url|file))?|involved_classes"
-_DOCKER = re.compile(r"[\w.-]+(:\d+)?(/[\w.-]+)*(:[\w.-]+|@sha256:\w+)")  # an image of a machine
+_GIVEN |= {"options", "choices", "all_answers"}
 _RUNS = {"traj", "trajectory", "trajectories", "messages", "chat"}  # whatever stands beside them
 # Parts of names of fields that hold what the model should say, or that no prompt is made of.
 _NOT_PROMPT = re.compile(
@@ -246,9 +48,11 @@ _NOT_PROMPT = re.compile(
     "|highlight|critique|feedback|file(name)?|path|uri|sha|md5|digest|date|timestamp|version|type"
     "|difficulty|title|editorial|tag|author|license|log|observation|concept|name|format|template"
     "|bot|assistant|gpt.*|truth|replie|error|continuation|pass|fail|ori(g(inal)?)?|seed|analysis"
-    "|reason(ing)?|rubric|criteri(on|a)|checklist|grading|thinking|thought|proof|attempt|judge)s?"
+    "|reason(ing)?|rubric|criteri(on|a)|checklist|grading|thinking|thought|proof|attempt|judge)s?\\d*"
 )
-_shape = partial(re.sub, r"\d+", "#")  # the same of `sentence1` and `sentence2`: one prompt
+_shape = partial(
+    re.sub, r"\d+(?![a-z\d])", "#"
+)  # the same of `sentence1` and `sentence2`: one prompt
 _WORD = re.compile(r"[\w./:@#~%&=+-]+", re.ASCII)
 _MARK = re.compile(r"[\d_/]|::|\.\w{1,5}$", re.ASCII)
 _MOMENT_OR_PLACE = re.compile(r"\d{4}-\d\d-\d\d[ T][\d:.+Z-]+|\w+://\S+")
@@ -258,7 +62,8 @@ _MOMENT_OR_PLACE = re.compile(r"\d{4}-\d\d-\d\d[ T][\d:.+Z-]+|\w+://\S+")
 def _name_parts(name: str) -> list[str]:
     """`"longAnswer_text"` -> `["long", "answer", "text"]`."""
     spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", name)
-    return re.findall(r"(?:starter|cropped)_code|responses_create|[a-z]+\d*", spaced.lower())
+    whole = r"(?:starter|cropped)_code|responses_create|all_answers"
+    return re.findall(rf"{whole}|[a-z]+\d*", spaced.lower())
 
 
 @lru_cache(4096)
@@ -294,122 +99,17 @@ def is_prose(text: str) -> bool:
     return (" " in text.strip() and text[:7].upper() != "SELECT ") or not text.isascii()
 
 
-# --- what there is in the records -----------------------------------------------------------------
-
-_MOST_ELEMENTS = 50  # of a list, where it is only looked at
-
-
-@dataclass(slots=True)
-class Leaf:
-    """A path that leads to something simple or to a conversation, with what was seen there."""
-
-    path: FieldPath
-    example: Any = None
-    chars: int = 0
-    texts: list[str] = field(default_factory=list)
-    chats: int = 0
-
-
-def leaves(records: Sequence[Any]) -> list[Leaf]:
-    """Every path in the records, four levels deep.
-
-    >>> [leaf.path.text for leaf in leaves([{"id": 1, "ctxs": [{"text": "a"}]}])]
-    ['id', 'ctxs[].text']
-    """
-    by_steps: dict[Steps, Leaf] = {}
-    for record in records:
-        for steps, value, is_chat in _below((), record) if isinstance(record, dict) else ():
-            leaf = by_steps.get(steps) or by_steps.setdefault(steps, Leaf(FieldPath(steps)))
-            leaf.example = value if leaf.example is None else leaf.example
-            if is_chat or isinstance(value, str):
-                leaf.chats += is_chat
-                leaf.chars += len(str(value))
-                leaf.texts += [] if is_chat else [value]
-    return list(by_steps.values())
-
-
-def _below(steps: Steps, value: Any, levels: int = 4) -> Iterator[tuple[Steps, Any, bool]]:
-    """The leaves of a value, and whether they are conversations. A list is opened where its first
-    elements are of one kind; of a list of conversations it is the first."""
-    is_cell = isinstance(value, str) and value[:2] in ("[{", '["', "['", '{"', "{'")  # a table's
-    is_opened = is_cell and (value[0] == "[" or "role" in value or steps == ("inputs",))
-    parsed = json_in(value) if is_opened else value
-    elements = parsed[:_MOST_ELEMENTS] if isinstance(parsed, list) else []
-    elements = [parsed] if is_cell and begins_a_chat([parsed]) else elements  # Multi-IF's
-    kinds = {type(element) for element in elements[:3]}
-    is_talk = kinds == {str} and steps[-1:] in (("conversations",), ("data",))  # texts in turns
-    if is_talk or (kinds == {dict} and begins_a_chat(elements)):
-        yield steps, value, True
-    elif kinds == {list} and begins_a_chat(elements[0]):
-        yield (*steps, 0), elements[0], True
-    elif levels and isinstance(parsed, dict) and parsed:
-        inside = [x for key in parsed for x in _below((*steps, key), parsed[key], levels - 1)]
-        asks = any(is_chat or path[-1] in _QUESTIONS for path, _, is_chat in inside)
-        yield from inside if asks or not is_cell else [(steps, value, False)]  # asks: a request
-    elif (levels and kinds in ({dict}, {list}) and not is_cell) or kinds == {str}:
-        for element in elements:
-            yield from _below((*steps, ...), element, levels - (kinds == {list}))
-    else:
-        with suppress(DataError):  # HotpotQA's [title, [sentence, ...]] is a text
-            value = paths.text_at(value, RECORD) if kinds == {str, list} else value
-        yield steps, value, False
-
-
-def field_table(fields: Sequence[Leaf], *, most: int = 30) -> dict[str, Any]:
-    """The fields of the records, a line for each: path, type, example; and how many more."""
-    names = [printable(leaf.path.text) for leaf in fields[:most]]
-    width = max(map(len, names), default=0)
-    lines = [
-        f"{name:<{width}}  {paths.json_type(leaf.example):<7}  {paths.shorten(leaf.example)}"
-        for name, leaf in zip(names, fields, strict=False)
-    ]
-    return {"field_table": lines, "more": len(fields[most:])}
-
-
-def keys_of(head: Sequence[Any]) -> list[str]:
-    """The top-level keys, in order of appearance."""
-    return list(dict.fromkeys(k for record in head if isinstance(record, dict) for k in record))
-
-
-def shape_of(head: Sequence[Any], *given: Any) -> tuple[Any, ...]:
-    """What is gone by in up to three records of texts and numbers; () for anything else.
-
-    >>> shape_of([{"q": "Why so?"}]) == shape_of([{"q": "Who is it?"}]) != shape_of([{"q": "r2"}])
-    True
-    """
-    if len(head) > 3 or not all(isinstance(record, dict) for record in head):
-        return ()  # four texts may be labels
-    chars: dict[str, int] = {}
-    for key, value in (item for record in head for item in record.items()):
-        chars[key] = chars.get(key, 0) + (len(value) if isinstance(value, str) else 0)
-    sizes, shape = sorted({*chars.values()}), [*given]
-    texts = [v.strip() for record in head for v in record.values() if isinstance(v, str)]
-    shape += [text in other for text in texts for other in texts]
-    for record in head:
-        shape.append(len(record))
-        for key, value in record.items():
-            shape += [key, type(value), bool(value)]
-            if isinstance(value, str) and (text := value.strip())[:1] not in ("[", "{"):
-                is_id = text.count(" ") < 2 and are_identifiers([text])  # none has two blanks
-                shape += [sizes.index(chars[key]), is_prose(value), is_id, len(value) > 100]
-                shape.append(value if len(value) < 2 else not text)  # a choice's letter?
-            elif not isinstance(value, int | float | None):
-                return ()
-    return tuple(shape)
-
-
-# --- candidates, the surest sign first: a name that makes it certain comes before a likely one ----
 # A form that records may have: how many have it, and what is then selected.
 Candidate = tuple[int, Selection]
 
 
-class _Guess:
+class Guess:
     """`answers` is where answers and choices are, which are not pointed at as text to include."""
 
     def __init__(self, head: Sequence[Any], answers: Sequence[Steps], vllm: chat.Release) -> None:
         self.head, self.answers, self.vllm = head, answers, vllm
-        self.keys = keys_of(head)
-        self.leaves = {leaf.path.steps: leaf for leaf in leaves(head)}
+        self.keys = paths.keys_of(head)
+        self.leaves = {leaf.path.steps: leaf for leaf in paths.leaves(head)}
         others = (k for k in self.keys if (k,) not in self.leaves and not is_no_prompt(k))
         self.tables = [key for key in others if "table" in key.lower()]
         # A length that most records give, of more tokens than they have characters.
@@ -419,9 +119,9 @@ class _Guess:
         self.longer = [name] if long * 2 > len(head) else []
         # Columns in which most records have a text, and those of them that ask something.
         columns = [leaf for leaf in self.leaves.values() if len(leaf.path.steps) == 1]
-        self.common = [leaf for leaf in columns if len(leaf.texts) * 2 > len(head)]
+        self.common = [leaf for leaf in columns if sum(map(bool, leaf.texts)) * 2 > len(head)]
         names = [leaf.path.text for leaf in self.common if not is_no_prompt(leaf.path.text)]
-        self.asks = {part for name in names for part in _name_parts(name)} & {*_QUESTIONS, "input"}
+        self.asks = {part for name in names for part in _name_parts(name)} & {*QUESTIONS, "input"}
         texts = (
             leaf
             for leaf in self.leaves.values()
@@ -445,11 +145,13 @@ class _Guess:
             return selection
         if not any(self.leaves):
             raise DataError("no_fields")
-        table = field_table([*self.leaves.values()])
-        for path in (leaf.path for leaf in (self.likely or self.prose)[:1]):
-            rows = _lists_in(path.steps[:-1]) if len(self.head) == 1 else ()  # of a document
-            parts = [_of_one(path.steps, path.steps), *rows] if rows else [path]
-            likely = " --each ".join(shlex.quote(printable(part.text)) for part in parts)
+        table = paths.field_table([*self.leaves.values()])
+        for leaf in (self.likely or self.prose)[:1]:
+            steps = leaf.path.steps
+            rows = lists_in(steps[:-1]) if len(self.head) == 1 else ()  # of a document
+            parts = [of_one(steps, steps), *rows]
+            names = [part.text for part in parts] if rows else [self._option(leaf, is_chat=True)]
+            likely = " --each ".join(shlex.quote(printable(name)) for name in names)
             raise DataError("unknown_prompt", **table, cause="likely", likely=likely)
         raise DataError("unknown_prompt", **table)
 
@@ -461,7 +163,7 @@ class _Guess:
         about = [note("lines_together", count=text.count("\n") + 1)] if is_list else []
         yield len(plain), text_of(RECORD, label=whole, notes=about)
         # OpenAI's messages, and request bodies of its batch files: of /v1/responses also a text.
-        given = FieldPath(BATCH_INPUT)
+        given = FieldPath(("body", "input"))
         urls = [str(record.get("url")) for record in self.head if given.find(record)]
         yield sum(url.endswith("/responses") for url in urls), self._chat(given)
         yield from self._chats(("messages",), ("body", "messages"), ("body", "input"))
@@ -522,8 +224,8 @@ class _Guess:
         beside = [path.steps[:1], *((name,) for name in chat.ROW_FIELDS)]
         more, notes = self._companions([path], beside, is_chat=True)
         uncounted += [_left_out(path.text, more, [f"{path.text}|json"])] if more else []
-        lists = _lists_in(path.steps)
-        path = _of_one(path.steps, path.steps) if lists else path
+        lists = lists_in(path.steps)
+        path = of_one(path.steps, path.steps) if lists else path
         return chat_of(path, self.vllm, uncounted=uncounted, lists=lists, notes=notes)
 
     def _texts(self, *fields: Steps) -> Iterator[Candidate]:
@@ -580,8 +282,8 @@ class _Guess:
                 rest += [s for s in rows if rows[s] and s not in (*rest, steps)]
                 others = self.tables + [FieldPath(s).text for s in rest]
                 notes = [note("not_counted", field=others, is_text=True)] if others else []
-                prompt = text_of(*(_of_one(s, steps) for s in (*parts, steps)), notes=notes)
-                yield count, replace(prompt, lists=_lists_in(steps))
+                prompt = text_of(*(of_one(s, steps) for s in (*parts, steps)), notes=notes)
+                yield count, replace(prompt, lists=lists_in(steps))
 
     def _holds(self, whole: FieldPath, part: FieldPath) -> bool:
         """Whether the one text is inside the other, in most of the first records."""
@@ -593,9 +295,16 @@ class _Guess:
         """Whether questions may be about a text: it is longer, and in no other list that asks."""
         place = text.index(...) + 1 if ... in text else 0
         inside = [one for one in self.leaves if place and one[:place] == text[:place]]
-        asks = any(str(one[-1]).lower() in _QUESTIONS for one in inside)
+        asks = any(str(one[-1]).lower() in QUESTIONS for one in inside)
         longest = [max(map(len, self.leaves[one].texts), default=0) for one in (text, questions)]
         return longest[0] > longest[1] and (not asks or text[:place] == questions[:place])
+
+    def _option(self, leaf: Leaf, *, is_chat: bool = False) -> str:
+        """What counts it: as JSON a chat beside a text, or a list whose elements may lack it."""
+        path, text = leaf.path, printable(leaf.path.text)
+        if ... in path.steps and sum(map(bool, map(path.find, self.head))) * 2 <= len(self.head):
+            return text[: text.index("[]")] + "|json"
+        return text.removesuffix("[0]") + "|json" * bool(leaf.chats and not is_chat)
 
     def _companions(
         self, own: Sequence[FieldPath], others: Sequence[Steps] = (), *, is_chat: bool = False
@@ -610,20 +319,20 @@ class _Guess:
         names = set() if is_chat else {*chat.SYSTEMS, "instructions", *_GIVEN}
         companions, prompts = dict[str, str](), list[str]()
         for leaf in self.likely:
-            text = printable(leaf.path.text).removesuffix("[0]")  # of a list of chats all
             steps, place = leaf.path.steps, len(above)
             name = str([*steps, ""][place if steps[:place] == above else 0])
             parts = [name.lower(), *_name_parts(name)]
-            is_apart = any(steps[: len(one)] == one for one in apart) or (is_chat and "[]." in text)
+            is_inner = is_chat and "[]." in leaf.path.text
+            is_apart = is_inner or any(steps[: len(one)] == one for one in apart)
             start = next(filter(None, map(str.strip, leaf.texts)), "")
             if is_apart or any(start and start in text for text in texts):
                 continue
             is_longer = leaf.chars > chars and not companions and not are_labels(leaf.texts)
             if is_longer or not names.isdisjoint(parts):
-                text += "|json" if leaf.chats and not is_chat else ""
-                companions.setdefault(name, text)
-            elif name == text and bool(leaf.chats) == is_chat and not are_labels(leaf.texts):
-                prompts += [text] if _sounds_like_a_prompt(leaf) else []
+                companions.setdefault(name, self._option(leaf, is_chat=is_chat))
+            elif {*steps} <= {name, 0} and bool(leaf.chats) == is_chat:
+                is_one = _sounds_like_a_prompt(leaf) and not are_labels(leaf.texts)
+                prompts += [self._option(leaf, is_chat=is_chat)] * is_one
         notes = [note("not_counted", field=prompts, is_text=True)] if prompts else []
         return list(companions.values()), notes
 
@@ -640,23 +349,13 @@ def _sounds_like_a_prompt(leaf: Leaf) -> bool:
     return "system" not in parts and not _PROMPT_WORDS.isdisjoint(parts)
 
 
-def _of_one(steps: Steps, lists: Steps) -> FieldPath:
-    """The path where an element stands in the place of each list that `lists` has, too."""
-    kept = (s for n, s in enumerate(steps) if s is not ... or steps[: n + 1] != lists[: n + 1])
-    return FieldPath(tuple(kept))
-
-
-def _lists_in(steps: Steps) -> tuple[FieldPath, ...]:
-    return tuple(_of_one(steps[:n], steps) for n, step in enumerate(steps) if step is ...)
-
-
 def _holds_questions(steps: Steps, record: Any) -> bool:
     """Whether lists hold questions in objects, or one as texts with as many answers beside it."""
     name, *above = (str(step).lower() for step in reversed(steps) if step is not ...)
     if ... in steps[:-1]:  # `qas[].question`, CoQA's `questions[].input_text`
-        asks = name in _QUESTIONS or (name == "input_text" and above[0].rstrip("s") in _QUESTIONS)
+        asks = name in QUESTIONS or (name == "input_text" and above[0].rstrip("s") in QUESTIONS)
         return asks and bool(FieldPath(steps).find(record))
-    is_named = steps[-1] is ... and name.rstrip("s") in _QUESTIONS
+    is_named = steps[-1] is ... and name.rstrip("s") in QUESTIONS
     holder = as_dict(FieldPath(steps[:-2]).find(record)) if is_named else {}
     questions = holder.get(str(steps[-2]))
     return isinstance(questions, list) and any(
