@@ -169,12 +169,14 @@ def _dense_intermediate(fields: Fields, layers: tuple[Layer, ...]) -> int:
 
 
 def _towers(config: Config) -> Iterator[int]:
-    """Of what sees or hears, roughly: four square matrices and an MLP per layer."""
+    """Of what sees or hears, roughly: four square matrices and an MLP per layer, or a gated one."""
     for stated in (config.get("vision_config"), config.get("audio_config")):
         if isinstance(stated, Mapping):
             tower = Fields(stated, "the tower")
             layers, hidden = tower.maybe("layers") or 0, tower.maybe("tower") or 0
-            yield layers * hidden * (4 * hidden + 2 * (tower.maybe("intermediate") or 4 * hidden))
+            inside = tower.maybe("intermediate") or 4 * hidden
+            matrices = 3 if stated.get("hidden_act") == "silu" else 2
+            yield layers * hidden * (4 * hidden + matrices * inside)
 
 
 def _notes(config: Config, kind: str, shape: ModelShape) -> Iterator[Note]:
