@@ -14,7 +14,7 @@ from chunkscope.models.find import built_in
 from chunkscope.sources.base import Source
 from chunkscope.sources.streams import as_utf8, open_stream
 from chunkscope.vllm.deployment import Deployment, FailedStart, MeasuredFit
-from chunkscope.vllm.flags import release
+from chunkscope.vllm.flags import OLDEST, dotted, release
 from chunkscope.vllm.log.facts import EngineFacts
 from chunkscope.vllm.log.failures import Failure
 from chunkscope.vllm.log.reader import EngineStart, LogReader
@@ -139,7 +139,7 @@ def _check(life: EngineStart, name: str, there: Deployment, base: Settings) -> N
 def read_log(name: str, reader: LogReader) -> tuple[Note, ...]:
     """Feed a whole log to the reader; what is to be said about it. InputError if it is none."""
     path, shown = (None, "standard input") if name == STDIN else (Path(name), name)
-    hint = "give what `vllm serve` wrote to stdout and stderr, at level INFO"
+    hint = f"give what vLLM {dotted(OLDEST)} or newer wrote to stdout and stderr, at level INFO"
     if path is not None and (path.is_dir() or not path.exists()):
         raise InputError(f"no such log: {name}", hint=hint)
     notes: list[Note] = []
