@@ -14,10 +14,11 @@ from chunkscope.models.find import built_in
 from chunkscope.sources.base import Source
 from chunkscope.sources.streams import as_utf8, open_stream
 from chunkscope.vllm.deployment import Deployment, FailedStart, MeasuredFit
-from chunkscope.vllm.flags import OLDEST, dotted, release
+from chunkscope.vllm.flags import dotted, release
 from chunkscope.vllm.log.facts import EngineFacts
 from chunkscope.vllm.log.failures import Failure
 from chunkscope.vllm.log.reader import EngineStart, LogReader
+from chunkscope.vllm.rules import OLDEST
 from chunkscope.vllm.settings import Settings
 
 STDIN = "-"
