@@ -114,11 +114,8 @@ def _attention(fields: Fields, layers: tuple[Layer, ...], limit: int | None) -> 
 
 
 def _of_full_layers(fields: Fields) -> tuple[int | None, int | None]:
-    """(KV heads, the size of a head) where layers that look back on everything have others.
-
-    Newer files say it of each such layer. The heads of older ones are stated also where they are
-    not meant: only layers whose values are their keys have others.
-    """
+    """(KV heads, head size) of full-attention layers if they differ. Newer files list such layers;
+    in older ones the heads count only if values are keys (`attention_k_eq_v`)."""
     listed = fields.config.get("per_layer_config")
     if isinstance(listed, Mapping):
         stated = next((one for one in listed.values() if isinstance(one, Mapping)), {})

@@ -2,21 +2,14 @@
 
 import re
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
-from fnmatch import translate
 
 from chunkscope.models.fields import Config
 
 LINEAR = ("attention", "mlp", "experts")
 LEFT_OUT = ("ignore", "modules_to_not_convert", "exclude_modules", "exclude")
-# By what names a kind is left out; shared experts, too, are MLPs.
-MODULES = {
-    "attention": ("self_attn.o_proj",),
-    "mlp": ("mlp.down_proj", "mlp.shared_experts.down_proj", "mlp.shared_expert.down_proj"),
-    "experts": ("mlp.experts.0.down_proj",),
-}
-MIDDLE = range(4, 10)  # the first layers and the last are often left out
+# By which names a kind is left out: experts that all tokens pass stand for MLPs.
+NAMES = {"attention": "self_attn", "mlp": "(?:mlp[.])?shared_experts?", "experts": "mlp[.]experts"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,27 +33,18 @@ def read_quantization(config: Config) -> Quantization:
     stated = config.get("quantization_config") or config.get("compression_config")
     if not isinstance(stated, Mapping):
         return Quantization()
-    read = _read(stated)
-    lists = [names for key in LEFT_OUT if isinstance(names := stated.get(key), list)]
-    left_out = [str(name) for names in lists for name in names]
-    kinds = tuple(kind for kind in read.kinds if not _leaves_out(kind, left_out))
+    read, left = _read(stated), str([stated.get(name) for name in LEFT_OUT])
+    kinds = tuple(kind for kind in read.kinds if not _is_left_out(kind, left))
     keys = stated.get("kv_cache_scheme") or stated.get("kv_cache_quant_algo")
     kv_cache = "fp8_e4m3" if stated.get("quant_algo") else "fp8"
     eight = keys.get("num_bits") == 8 if isinstance(keys, Mapping) else str(keys).lower() == "fp8"
     return replace(read, kinds=kinds, kv_cache=kv_cache if eight else None)
 
 
-def _leaves_out(kind: str, names: list[str]) -> bool:
-    """Do names of what is left out mean this kind? They are expressions (`re:`), have wildcards or
-    are parts of names; what stands before the layers differs: `model.`, `language_model.model.`."""
-    modules = [f"layers.{layer}.{module}" for layer in MIDDLE for module in MODULES[kind]]
-    for name in names:
-        inside = re.sub(r"^.*?(?=layers)", "", name.removeprefix("re:"))
-        pattern = inside if name.startswith("re:") else translate(f"*{inside}*")
-        with suppress(re.error):
-            if any(re.search(pattern, module) for module in modules):
-                return True
-    return False
+def _is_left_out(kind: str, names: str) -> bool:
+    """Are names of it there without a layer's number, or with those of more than two?"""
+    layers = set(re.findall(rf"(\d*)[.*]*{NAMES[kind]}(?:[.](?:o|down)_proj)?[.*$]*'", names))
+    return "" in layers or len(layers) > 2
 
 
 def _read(stated: Config) -> Quantization:

@@ -36,10 +36,8 @@ FIXED_THRESHOLD = 2_048  # of the policy, where none is asked for
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulateOptions:
-    """What the command line can say; `asked` goes before the plan's settings.
-
-    What is None or empty is as the plan's request has it.
-    """
+    """What the command line can say. `asked` overrides the plan's settings; what is None or empty
+    is as in the plan's request."""
 
     trace: Path | None = None
     requests: int | None = None
@@ -137,8 +135,8 @@ def _runs(
     options: SimulateOptions,
     start_rate: float | None,
 ) -> tuple[list[SimulatedRun], list[Note]]:
-    """One for all names of the same settings, and what could not run. What is asked for has the
-    chunk policy and the timeline, and must run; points of a sweep have no name."""
+    """One run for all names of the same settings, and notes on settings that cannot run. Points of
+    a sweep have no name. What is asked for has the policy and the timeline, and must run."""
     names: dict[tuple[Settings, ChunkPolicy], list[str]] = {}
     for name, settings in named:
         is_asked = name == options.name or options.sweep
