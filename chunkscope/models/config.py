@@ -114,11 +114,8 @@ def _attention(fields: Fields, layers: tuple[Layer, ...], limit: int | None) -> 
 
 
 def _of_full_layers(fields: Fields) -> tuple[int | None, int | None]:
-    """(KV heads, the size of a head) where layers that look back on everything have others.
-
-    Newer files say it of each such layer. The heads of older ones are stated also where they are
-    not meant: only layers whose values are their keys have others.
-    """
+    """(KV heads, head size) of full-attention layers if they differ. Newer files list such layers;
+    in older ones the heads count only if values are keys (`attention_k_eq_v`)."""
     listed = fields.config.get("per_layer_config")
     if isinstance(listed, Mapping):
         stated = next((one for one in listed.values() if isinstance(one, Mapping)), {})
@@ -169,12 +166,14 @@ def _dense_intermediate(fields: Fields, layers: tuple[Layer, ...]) -> int:
 
 
 def _towers(config: Config) -> Iterator[int]:
-    """Of what sees or hears, roughly: four square matrices and an MLP per layer."""
+    """Of what sees or hears, roughly: four square matrices and an MLP per layer, or a gated one."""
     for stated in (config.get("vision_config"), config.get("audio_config")):
         if isinstance(stated, Mapping):
             tower = Fields(stated, "the tower")
             layers, hidden = tower.maybe("layers") or 0, tower.maybe("tower") or 0
-            yield layers * hidden * (4 * hidden + 2 * (tower.maybe("intermediate") or 4 * hidden))
+            inside = tower.maybe("intermediate") or 4 * hidden
+            matrices = 3 if stated.get("hidden_act") == "silu" else 2
+            yield layers * hidden * (4 * hidden + matrices * inside)
 
 
 def _notes(config: Config, kind: str, shape: ModelShape) -> Iterator[Note]:

@@ -118,8 +118,8 @@ def _object(file: Path) -> dict[str, Any]:
 
 
 def _loaded_bytes(folder: Path, config: Mapping[str, Any]) -> int | None:
-    """What vLLM loads of the weight files, by their index; None where that does not say. 32-bit
-    weights are cast down; layers that predict further tokens are not loaded."""
+    """What vLLM loads, by the weights' index; None if that includes layers that predict further
+    tokens, which are not loaded. 32-bit weights are cast down."""
     metadata = _object(folder / INDEX).get("metadata")
     total = metadata.get("total_size") if isinstance(metadata, dict) else None
     if not isinstance(total, int) or total <= 0 or config.get("num_nextn_predict_layers"):

@@ -8,6 +8,8 @@ from chunkscope.models.fields import Config
 
 LINEAR = ("attention", "mlp", "experts")
 LEFT_OUT = ("ignore", "modules_to_not_convert", "exclude_modules", "exclude")
+# By which names a kind is left out: experts that all tokens pass stand for MLPs.
+NAMES = {"attention": "self_attn", "mlp": "(?:mlp[.])?shared_experts?", "experts": "mlp[.]experts"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,18 +29,22 @@ class Quantization:
 
 
 def read_quantization(config: Config) -> Quantization:
-    """The quantization a config.json states: not of attention that it leaves out in most layers."""
+    """The quantization a config.json states: not of a kind that it leaves out in most layers."""
     stated = config.get("quantization_config") or config.get("compression_config")
     if not isinstance(stated, Mapping):
         return Quantization()
-    found, left = _read(stated), str([stated.get(name) for name in LEFT_OUT])
-    layers = set(re.findall(r"(\d*)[.*]*self_attn(?:\.o_proj)?[.*$]*'", left))  # "": all of them
-    leaves = "" in layers or len(layers) > 2
-    kinds = tuple(k for k in found.kinds if k != LINEAR[0] or not leaves)
+    read, left = _read(stated), str([stated.get(name) for name in LEFT_OUT])
+    kinds = tuple(kind for kind in read.kinds if not _is_left_out(kind, left))
     keys = stated.get("kv_cache_scheme") or stated.get("kv_cache_quant_algo")
     kv_cache = "fp8_e4m3" if stated.get("quant_algo") else "fp8"
     eight = keys.get("num_bits") == 8 if isinstance(keys, Mapping) else str(keys).lower() == "fp8"
-    return replace(found, kinds=kinds, kv_cache=kv_cache if eight else None)
+    return replace(read, kinds=kinds, kv_cache=kv_cache if eight else None)
+
+
+def _is_left_out(kind: str, names: str) -> bool:
+    """Are names of it there without a layer's number, or with those of more than two?"""
+    layers = set(re.findall(rf"(\d*)[.*]*{NAMES[kind]}(?:[.](?:o|down)_proj)?[.*$]*'", names))
+    return "" in layers or len(layers) > 2
 
 
 def _read(stated: Config) -> Quantization:

@@ -166,12 +166,10 @@ class ModelShape:
         return full + self.kv_bytes_per_layer(tp, element_bytes, sliding=True) * sliding
 
     def activation_bytes_per_token(self, tp: int = 1) -> int:
-        """Peak of one step's activations: the widest moment, beside hidden state and residual.
-
-        For a gated MLP that is 2 bytes x (3 x intermediate / tp + 3 x hidden): gate and up, their
-        product, and three hidden-sized tensors. The last 3 was fitted: it makes 108 KiB per token
-        for Llama-3.1-8B, the slope of KV tokens over budgets measured on an H200. It then held for
-        four other dense models there (tests/hardware/test_measured.py); tp > 1 was never measured.
+        """Peak of one step's activations. For a gated MLP 2 bytes x (3 x intermediate / tp +
+        3 x hidden): gate, up and product, and three hidden-sized tensors. That 3 was fitted to
+        Llama-3.1-8B on an H200 (108 KiB per token), and held for four other dense models there
+        (tests/hardware/test_measured.py); tp > 1 was never measured.
         """
         e, q, inside = self.experts, self.quantization, self.intermediate // tp
         bytes_ = BYTES * (3 if self.gated else 2) * inside
@@ -194,11 +192,9 @@ class ModelShape:
         return BYTES * (3 * q + 3 * k + self.hidden)
 
     def workspace_bytes_per_token(self, tp: int = 1) -> int:
-        """What the experts' kernel keeps from step to step: two copies of each token for each of
-        its experts, as wide as the product before and after the activation, or as the model.
-
-        Since vLLM 0.24 for all tokens of a step at once (`fused_moe/experts/triton_moe.py`).
-        """
+        """What the experts' kernel keeps from step to step (`fused_moe/experts/triton_moe.py`): two
+        copies of each token for each of its experts, as wide as the product before and after the
+        activation, or as the model."""
         if self.experts is None:
             return 0
         inside = self.experts.intermediate // tp
@@ -206,11 +202,9 @@ class ModelShape:
         return BYTES * self.experts.active * wide
 
     def latent_bytes(self, tokens: int, context: int, tp: int = 1, *, copied: bool = False) -> int:
-        """Of a latent attention while so much context of a chunk becomes keys and values.
-
-        `copied`: keys get their positions, values the width of keys (`mla_attention.py`); vLLM's
-        profile lacks these copies. The step's own tokens take queries, two outputs and latents.
-        """
+        """Of latent attention while `context` becomes keys and values, and for the step's `tokens`:
+        queries, two outputs and latents. `copied`: with copies of keys and values as wide as keys,
+        which vLLM's profile lacks (`mla_attention.py`)."""
         a, latent = self.attention, self.attention.latent
         if latent is None:
             return 0

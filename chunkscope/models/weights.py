@@ -151,11 +151,12 @@ def read_latent(fields: Fields) -> Latent | None:
     if not (rank := fields.maybe("kv_lora_rank")):
         return None
     index = fields.maybe("index_head_dim") or 0  # 8 bits a value, and a scale for each 128
+    nope_dim = fields.maybe("qk_nope_head_dim") or 128
     return Latent(
         kv_rank=rank,
         q_rank=fields.maybe("q_lora_rank"),
-        nope_dim=fields.maybe("qk_nope_head_dim") or 128,
+        nope_dim=nope_dim,
         rope_dim=fields.maybe("qk_rope_head_dim") or 64,
-        v_dim=fields.maybe("v_head_dim") or 128,
+        v_dim=fields.maybe("v_head_dim") or nope_dim,
         index_bytes=(index + index // 32) // (fields.maybe("index_topk_freq") or 1),
     )

@@ -37,8 +37,8 @@ SIZES = ("max_num_batched_tokens", "max_num_seqs", THRESHOLD)
 
 
 def choose(p: Problem, decision: Decision) -> tuple[Advice, tuple[SimulatedRun, ...]]:
-    """By simulation where a model and a GPU's speed are known and no mode is forced; and what was
-    tried with all requests."""
+    """The advice, and the runs with all requests that it rests on. Without a model or a known GPU,
+    or with a forced mode, the length rule answers."""
     if p.can_simulate and not decision.forced:
         advice, best = by_simulation(p)
     else:
@@ -56,8 +56,8 @@ def choose(p: Problem, decision: Decision) -> tuple[Advice, tuple[SimulatedRun, 
 
 
 def by_simulation(p: Problem) -> tuple[Advice, Settings]:
-    """Search on a part of the requests, then judge the best besides vLLM's default on all: it comes
-    back, too. At a rate nothing is gained where that default keeps the limits come what may."""
+    """The advice, and the best setting beside vLLM's default: found with a part of the requests,
+    judged with all. At a rate, a default that keeps the limits in all variations is good enough."""
     every, default = p.simulator(), p.default
     hopeless = p.request.slo and broken_alone(*every.engine(default))
     is_enough = p.request.is_open and every.keeps_limits(default) and not _breaks_with(p, default)
@@ -97,8 +97,8 @@ def by_simulation(p: Problem) -> tuple[Advice, Settings]:
 
 
 def search(simulator: Simulator, start: Settings) -> Settings:
-    """The best setting by the aim, or `start` where none is better: a coarse grid of budgets and
-    requests at once, then what is near the best of it; against limits, caps on prompts as well."""
+    """The best setting, or `start` if none is better. Tries a coarse grid of budgets and numbers of
+    requests, then neighbours of its best; with limits, also caps on the tokens of one prompt."""
     slo, budget, seqs = simulator.request.slo, start.step_tokens, start.max_num_seqs or 1
     around = {max(LADDER[0], int(budget * step)) for step in BUDGET_STEPS}
     sizes = {*LADDER[::2], budget} if slo else around
@@ -117,7 +117,7 @@ def search(simulator: Simulator, start: Settings) -> Settings:
 
 
 def _near(settings: Settings, run: SimulatedRun | None) -> Iterator[Settings]:
-    """Half and twice as much; of requests at once, where that lets fewer or more of them run."""
+    """Half and twice the budget; and the requests, if another number of them then runs."""
     budget, seqs = settings.step_tokens or 1, settings.max_num_seqs or 1
     running = run.most_running if run else seqs
     for count in (seqs // 2, seqs * 2):
@@ -128,7 +128,7 @@ def _near(settings: Settings, run: SimulatedRun | None) -> Iterator[Settings]:
 
 
 def _capped(settings: Settings, simulator: Simulator) -> Iterator[Settings]:
-    """As it is, or no less than a fair share of the budget, where this version can do that."""
+    """With each threshold; and with the adaptive one, where this version has it."""
     adapts = f"{THRESHOLD}_adaptive" in flags_of(simulator.deployment.release.version)
     for threshold in THRESHOLDS:
         if threshold < min(settings.step_tokens, simulator.workload.longest):
@@ -139,9 +139,9 @@ def _capped(settings: Settings, simulator: Simulator) -> Iterator[Settings]:
 
 
 def _finalist(p: Problem) -> Settings:
-    """The best besides vLLM's default: against limits the first that keeps them with all requests,
-    and rather one that keeps them whatever is varied, where vLLM's default breaks them. At a rate
-    room beyond what is enough is worth nothing, and answers shall begin soon."""
+    """The best setting other than vLLM's default. With limits: the first that keeps them with all
+    requests; where the default breaks them, first those that keep them in all variations. At a
+    rate, of settings with room enough, the one whose answers begin soonest."""
     part, every, default = p.part, p.simulator(), p.default
     best, is_open = search(part, default), p.request.is_open
     enough = min(ENOUGH_USED, part.used(default) - WORTH_ROOM) if is_open else 0.0
@@ -174,7 +174,7 @@ def _finalist(p: Problem) -> Settings:
 
 
 def _floods(p: Problem) -> bool:
-    """Come more than the GPU could compute if steps took no longer than what is in them does?"""
+    """Do requests come faster than the GPU serves them, even if reading weights took no time?"""
     every, rate, replicas = p.simulator(), p.request.rate or 0.0, p.default.parallel.data
     run, step = every.attempt(p.default) if rate else None, every.scenario(p.default).step
     if run is None or not run.queue_grows:
@@ -184,12 +184,12 @@ def _floods(p: Problem) -> bool:
 
 
 def _breaks_with(p: Problem, settings: Settings) -> str | None:
-    """A variation with which a setting breaks a limit."""
+    """The code of a variation in which the setting breaks a limit; None if it breaks none."""
     return next((code for code, one in p.varied.items() if not one.keeps_limits(settings)), None)
 
 
 def _least(p: Problem, best: Settings, gain: float) -> tuple[float, str | None]:
-    """The least gain of all variations, on either host; one in which there is none ends it."""
+    """The least gain over all variations, and the code of that one; the first loss ends it."""
     least, doubt = gain, None
     for code, varied in {NO_CPU_TIME: p.part, **p.varied}.items():
         times = varied.against(best, p.default)
@@ -205,8 +205,8 @@ def _least(p: Problem, best: Settings, gain: float) -> tuple[float, str | None]:
 
 
 def fastest(p: Problem) -> tuple[Settings, float]:
-    """The setting that keeps the limits at the highest rate, and about that rate: with some of the
-    requests, from vLLM's default to what is best at its rate, and on among what is kept there."""
+    """The setting that keeps the limits at the highest rate, and about that rate, with a part of
+    the requests. Each round seeks the best setting at a rate that the one before cannot keep."""
     part, settings, rate = _at(p, UNIT_RATE).simulator(FEWEST_SEARCHED), p.default, 0.0
     best, keeping = settings, list[Settings]()
     for _ in range(MOST_ROUNDS):
@@ -224,8 +224,8 @@ def fastest(p: Problem) -> tuple[Settings, float]:
 
 
 def _fastest_instead(p: Problem) -> tuple[Settings, float | None]:
-    """Where neither the default nor the best keeps the limits: the fastest setting if that does,
-    else the default, and the highest rate a second at which some setting would."""
+    """For limits that are not kept: the fastest setting if that keeps them after all, else the
+    default and the highest rate at which some setting would keep them."""
     fast, rate = fastest(p)
     if p.simulator().keeps_limits(fast, 1.0):
         return fast, None
@@ -241,8 +241,7 @@ def _at(p: Problem, arrivals: str) -> Problem:
 
 
 def by_lengths(p: Problem, decision: Decision) -> Advice:
-    """The length rule. vLLM reads short prompts in one step anyway: its `off` is followed only
-    where it is forced."""
+    """The length rule's advice. `off` counts only if forced: vLLM never splits short prompts."""
     budget = p.default.max_num_batched_tokens
     if decision.forced and decision.mode is Mode.OFF:
         whole = Settings(max_num_batched_tokens=max(budget or PAYING_BUDGET, p.context))

@@ -15,7 +15,6 @@ from chunkscope.vllm.settings import Settings
 HOUR_S = 3_600
 MOST_DATASETS = 12  # that are simulated one by one
 SEEN_SCORED = 15.7 / 13.6  # MMLU by likelihoods on an H200: measured, of predicted (reports/h200)
-SEEN_ON_GPUS = "seen_on_gpus"
 MOST = 3  # savings that are named
 SIMULATED = 4_000  # requests of a changed workload: more take as long in proportion
 CLIENT_REQUESTS, CLIENT_ROUNDS = 64, 8  # of a client that keeps few in flight
@@ -24,10 +23,8 @@ READS_CACHE: Version = (0, 31, 0)  # the first whose likelihood requests may rea
 
 
 def cost_of(p: Problem, settings: Settings) -> Cost | None:
-    """Of all prompts with this setting; None where it cannot run.
-
-    What is assumed is varied on a part of the requests: how much longer or shorter that takes.
-    """
+    """Of all prompts with this setting; None if it cannot run. The range comes from varying what is
+    assumed on a part of the requests."""
     if (whole := work_of(p, p.datasets, settings)) is None:
         return None
     runs = [one.attempt(settings) for one in (p.part, *p.varied.values())]
@@ -44,14 +41,14 @@ def cost_of(p: Problem, settings: Settings) -> Cost | None:
         **asdict(whole),
         least_hours=whole.hours * min(ratios) / max(1, 1 + most),
         most_hours=whole.hours * max(ratios) * slower,
-        varied=(NO_CPU_TIME, *p.varied, SEEN_ON_GPUS),
+        varied=(NO_CPU_TIME, *p.varied, "seen_on_gpus"),
         datasets={name: work for name, work in alone.items() if work},
     )
 
 
 def work_of(p: Problem, datasets: tuple[DatasetProfile, ...], settings: Settings) -> Work | None:
-    """Some of the datasets, sent by themselves, or all; None where they cannot run. Of more prompts
-    than are ever simulated the rest take as long as these."""
+    """Requests, tokens and hours of these datasets; None if they cannot run. Prompts beyond those
+    that are simulated take as long as these."""
     if datasets != p.datasets:
         names = {dataset.name for dataset in datasets}
         asked = {name: most for name, most in p.request.max_outputs.items() if name in names}
@@ -84,9 +81,8 @@ def savings(p: Problem, settings: Settings, cost: Cost) -> tuple[Saving, ...]:
 
 
 def _scored_contexts(p: Problem, settings: Settings) -> Iterator[Saving]:
-    """Contexts that likelihood requests compute once for each choice. Where all choices are one
-    token, one request that generates it scores them together; else later requests of a context may
-    read it from the cache, where this vLLM lets them."""
+    """Likelihood requests compute a context once for each choice. If choices are single tokens, one
+    generated token scores all; else newer versions can read the context from the cache."""
     version, reads = p.deployment.release.version, {}
     scored = [d for d, output in p.pairs if output.is_scored]
     for dataset in scored:

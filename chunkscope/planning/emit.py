@@ -33,10 +33,8 @@ class Emission:
 
 
 def emit(plan: Plan, target: Target | str, *, anyway: bool = False) -> Emission:
-    """The plan in the form that `target` names.
-
-    EngineError where no setting keeps the limits, unless it shall be written `anyway`.
-    """
+    """The plan in the form of `target`; EngineError if no setting keeps the limits, unless
+    `anyway`."""
     target = one_of(Target, target, "target")
     breaks_limits = plan.advice.kind is AdviceKind.NO_SETTING
     limits = ", ".join(map(str, plan.request.slo))
@@ -128,10 +126,8 @@ def _json(plan: Plan) -> str:
 
 
 def _env(plan: Plan) -> str:
-    """Shell variables: `. FILE`, then `vllm serve MODEL $CHUNKSCOPE_VLLM_ARGS`.
-
-    The names do not start with VLLM_: vLLM warns of such variables that it does not know.
-    """
+    """Shell variables: `. FILE`, then `vllm serve MODEL $CHUNKSCOPE_VLLM_ARGS`. No name starts with
+    VLLM_: vLLM warns of such variables if it does not know them."""
     values = plan.settings_for(Entry.SERVE).given()
     lines = [f"CHUNKSCOPE_{name.upper()}={_text(value)}" for name, value in values.items()]
     return "\n".join([f'CHUNKSCOPE_VLLM_ARGS="{_vllm_args(plan)}"', *lines])

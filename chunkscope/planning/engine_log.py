@@ -14,10 +14,11 @@ from chunkscope.models.find import built_in
 from chunkscope.sources.base import Source
 from chunkscope.sources.streams import as_utf8, open_stream
 from chunkscope.vllm.deployment import Deployment, FailedStart, MeasuredFit
-from chunkscope.vllm.flags import release
+from chunkscope.vllm.flags import dotted, release
 from chunkscope.vllm.log.facts import EngineFacts
 from chunkscope.vllm.log.failures import Failure
 from chunkscope.vllm.log.reader import EngineStart, LogReader
+from chunkscope.vllm.rules import OLDEST
 from chunkscope.vllm.settings import Settings
 
 STDIN = "-"
@@ -106,18 +107,18 @@ def _check(life: EngineStart, name: str, there: Deployment, base: Settings) -> N
             "--log needs the model and the GPU that wrote it",
             hint="name them: --model llama-3.1-8b --gpu h200",
         )
-    mine, its = there.release, release(facts.version or there.release.text)
-    its_gpus, dtype = life.settings.parallel, life.settings.kv_cache_dtype
+    plans, logged = there.release, release(facts.version or there.release.text)
+    gpus, dtype = life.settings.parallel, life.settings.kv_cache_dtype
+    stages = facts.pipeline_parallel_size or 1  # which plans do not have
     held_gib = (facts.weights_gib or 0.0) + (facts.kv_cache_gib or 0.0)
     device = facts.device_gib or max(held_gib, bill.total_gib)
     others = {
-        f"vLLM {its.text}, and the plan is for {mine.text}": its.version[:2] != mine.version[:2],
-        f"an engine on {facts.device}, not on a GPU": facts.device not in (None, "cuda"),
-        f"an engine with --tp {its_gpus.tensor} and --dp {its_gpus.data}": (
-            (its_gpus.tensor, its_gpus.data) != (base.parallel.tensor, base.parallel.data)
+        f"vLLM {logged.text}, and the plan is for {plans.text}": (
+            logged.version[:2] != plans.version[:2]
         ),
-        "an engine in pipeline stages, which plans do not have": (
-            (facts.pipeline_parallel_size or 1) > 1
+        f"an engine on {facts.device}, not on a GPU": facts.device not in (None, "cuda"),
+        f"an engine with --tp {gpus.tensor}, --dp {gpus.data} and {stages} pipeline stages": (
+            (gpus.tensor, gpus.data, stages) != (base.parallel.tensor, base.parallel.data, 1)
         ),
         f"an engine with kv_cache_dtype {dtype or 'auto'}": dtype != base.kv_cache_dtype,
         f"a GPU that holds {device:,.1f} GiB, and {there.gpu.title} has {bill.total_gib:,.1f}": (
@@ -139,7 +140,7 @@ def _check(life: EngineStart, name: str, there: Deployment, base: Settings) -> N
 def read_log(name: str, reader: LogReader) -> tuple[Note, ...]:
     """Feed a whole log to the reader; what is to be said about it. InputError if it is none."""
     path, shown = (None, "standard input") if name == STDIN else (Path(name), name)
-    hint = "give what `vllm serve` wrote to stdout and stderr, at level INFO"
+    hint = f"give what vLLM {dotted(OLDEST)} or newer wrote to stdout and stderr, at level INFO"
     if path is not None and (path.is_dir() or not path.exists()):
         raise InputError(f"no such log: {name}", hint=hint)
     notes: list[Note] = []

@@ -87,11 +87,8 @@ class Work:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost(Work):
-    """What the whole run takes.
-
-    The range is of the same setting with what is assumed turned out otherwise, and as far off as
-    predictions were on GPUs for that kind of request: `varied` has codes.
-    """
+    """What the whole run takes. `varied` has codes of what the range covers: other assumptions, and
+    how far off predictions were on GPUs."""
 
     least_hours: float
     most_hours: float
@@ -101,8 +98,7 @@ class Cost(Work):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saving(Note):
-    """What would make the run shorter, whatever the flags: prompt tokens that need not be computed,
-    and the time that takes. None: not known."""
+    """What would shorten the run, whatever the flags: tokens saved, and hours. None: unknown."""
 
     tokens: int | None
     hours: float | None = None
@@ -193,8 +189,7 @@ class Plan(Artefact):
         return next((run for run in self.tried if run.setting == DEFAULT), None)
 
     def requests_of(self, prompt_tokens: float) -> int | None:
-        """How many requests with such a prompt the KV caches hold at once, if they share nothing;
-        None if nobody knows."""
+        """How many requests with such a prompt fit the KV caches, if they share nothing."""
         if self.memory is None:
             return None
         full, tokens = self.effective, round(prompt_tokens) + self.output_tokens
@@ -203,8 +198,8 @@ class Plan(Artefact):
 
     @property
     def requests_in_flight(self) -> int | None:
-        """How many requests a client must keep open to fill the engine; None if nobody knows. As
-        many as ran in the simulation; else what vLLM allows and the KV cache holds."""
+        """How many requests a client must keep open to fill the engine: as many as ran in the
+        simulation, else what vLLM allows and the KV cache holds. None: unknown."""
         full, run = self.effective, self.run
         allowed = full.most_running * full.parallel.data
         held = run.most_running if run else self.requests_of(self.decision.p50)

@@ -36,10 +36,8 @@ FIXED_THRESHOLD = 2_048  # of the policy, where none is asked for
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulateOptions:
-    """What the command line can say; `asked` goes before the plan's settings.
-
-    What is None or empty is as the plan's request has it.
-    """
+    """What the command line can say. `asked` overrides the plan's settings; what is None or empty
+    is as in the plan's request."""
 
     trace: Path | None = None
     requests: int | None = None
@@ -74,27 +72,15 @@ def predict(
     tick: Callable[[], None] = lambda: None,
 ) -> Simulation:
     """Run the plan's setting beside vLLM's default; or a sweep around it."""
-    there, request = plan.deployment, plan.request.asked_as(options)
+    deployment, request = plan.deployment, plan.request.asked_as(options)
     if options.vllm_version:
-        there = replace(there, release=release(options.vllm_version))
-    settings = _settings(plan, options, there)
+        deployment = replace(deployment, release=release(options.vllm_version))
+    settings = _settings(plan, options, deployment)
     settings.parallel.check(plan.model)
-    full, target = there.effective(settings), None
-    if there.shape is not None and there.gpu is not None:
-        target = CostTarget(
-            shape=there.shape,
-            kv_element_bytes=full.kv_element_bytes,
-            gpu=there.gpu,
-            vllm=there.release.text,
-            parallel=settings.parallel,
-        )
-    cost = cost_model(target, calibration)
-    if options.find_rate:  # enough requests to see a queue, coming one by one
-        for name in ("arrivals", "concurrency", "sweep", "timeline", "policy"):
-            if getattr(options, name) != getattr(SimulateOptions(), name):
-                raise UsageError(f"--find-rate tries rates itself: leave {name} out")
-        if options.requests and options.requests < (least := OPEN_REQUESTS[0]):
-            raise UsageError(f"--find-rate needs at least {least:,} requests to see a queue")
+    full = deployment.effective(settings)
+    cost = cost_model(_target(deployment, full), calibration)
+    if options.find_rate:
+        _check_find_rate(options)
         request = replace(request, arrivals=UNIT_RATE, concurrency=None)
     if options.trace is not None:
         workload, notes = _of_trace(options.trace, options, request, full.max_model_len)
@@ -102,62 +88,32 @@ def predict(
         workload, notes = _of_profile(plan, profile, request, full.max_model_len)
     simulator = Simulator(
         request=request,
-        deployment=there,
+        deployment=deployment,
         workload=workload,
         step=cost.step if calibration else None,
         kv_cache_tokens=options.kv_cache_tokens,
         tick=tick,
     )
-    runs: dict[tuple[Settings, ChunkPolicy], SimulatedRun] = {}
-    left_out: list[Note] = []
-    fast = start = None
-    if options.find_rate and profile is not None:  # as recommend does, from the same rate
-        problem = Problem.of(profile, request, there)
-        fast, start = fastest(replace(problem, needed=plan.advice.needed, tick=tick))
-
-    def add(name: str, settings: Settings) -> None:
-        """One run for settings with the same arguments. What is asked for has the chunk policy and
-        the timeline, and must run; points of a sweep have no name."""
-        is_asked = name == options.name or options.sweep
-        policy = options.policy if is_asked else ChunkPolicy.VLLM
-        trying, key = replace(simulator, policy=policy), (simulator.complete(settings), policy)
-        if (run := runs.get(key)) is not None:
-            names = tuple(filter(None, (run.setting, *run.same_as, name)))
-            runs[key] = replace(run, setting=(*names, "")[0], same_as=names[1:])
-            return
-        try:
-            if options.find_rate:
-                rate, figures = trying.highest_rate(settings, start=start)
-                run = replace(figures(), rate=rate)
-            else:
-                run = trying.run(settings, timeline=options.timeline if is_asked else 0)
-        except InputError:
-            if name == options.name and not options.sweep:
-                raise
-            shown = name or f"max_num_batched_tokens={settings.step_tokens}"
-            left_out.append(note("setting_left_out", setting=shown))
-        else:
-            runs[key] = replace(run, setting=name)
-
-    for point in points(full) if options.sweep else ():
-        add("", point)
-    add(options.name, settings)
+    named = [("", point) for point in points(full)] if options.sweep else []
+    named.append((options.name, settings))
     if plan.gpu is not None:  # vLLM's default, on the same GPUs
         same = ("data_parallel_size", "kv_cache_dtype")[: 1 + bool(calibration)]  # is of one type
         asked = Settings.of({name: getattr(options.asked, name) for name in same})
-        add(DEFAULT, asked.over(plan.advice.needed).over(plan.request.settings))
-    if fast is not None:
-        most = max(run.rate.rate_per_s or 0.0 for run in runs.values() if run.rate)
-        add(BEST, fast)
-        key, run = list(runs.items())[-1]
-        if run.setting == BEST and run.rate and (run.rate.rate_per_s or 0.0) <= most:
-            del runs[key]  # with all requests it is not
-    stated = [n for n in there.notes(settings) if not (calibration and n.code == "unlike_measured")]
-    if not calibration and any(run.output_tokens > run.requests for run in runs.values()):
+        named.append((DEFAULT, asked.over(plan.advice.needed).over(plan.request.settings)))
+    start_rate = None
+    if options.find_rate and profile is not None:  # as recommend does, from the same rate
+        problem = Problem.of(profile, request, deployment)
+        best, start_rate = fastest(replace(problem, needed=plan.advice.needed, tick=tick))
+        named.append((BEST, best))
+    runs, left_out = _runs(named, simulator, options, start_rate)
+    stated = [*deployment.notes(settings)]
+    if calibration:
+        stated = [one for one in stated if one.code != "unlike_measured"]
+    elif any(run.output_tokens > run.requests for run in runs):
         stated.append(note("rough_gaps", **GAPS[workload.arrivals != BATCH]))
     return Simulation(
         cost_model=cost,
-        vllm=there.release.text,
+        vllm=deployment.release.text,
         workload=WorkloadInfo(
             source=str(options.trace or "the profile"),
             profile_digest=profile.digest() if profile and options.trace is None else None,
@@ -167,17 +123,75 @@ def predict(
             order=workload.order,
             concurrency=workload.concurrency,
         ),
-        runs=tuple(runs.values()),
+        runs=tuple(runs),
         notes=(*cost.notes, *stated, *notes, *left_out),
         version=__version__,
     )
 
 
-def _settings(plan: Plan, options: SimulateOptions, there: Deployment) -> Settings:
+def _runs(
+    named: list[tuple[str, Settings]],
+    simulator: Simulator,
+    options: SimulateOptions,
+    start_rate: float | None,
+) -> tuple[list[SimulatedRun], list[Note]]:
+    """One run for all names of the same settings, and notes on settings that cannot run. Points of
+    a sweep have no name. What is asked for has the policy and the timeline, and must run."""
+    names: dict[tuple[Settings, ChunkPolicy], list[str]] = {}
+    for name, settings in named:
+        is_asked = name == options.name or options.sweep
+        policy = options.policy if is_asked else ChunkPolicy.VLLM
+        names.setdefault((simulator.complete(settings), policy), []).append(name)
+    runs, left_out = list[SimulatedRun](), list[Note]()
+    for (settings, policy), (name, *aliases) in names.items():
+        is_asked, of_policy = options.name in (name, *aliases), replace(simulator, policy=policy)
+        try:
+            if options.find_rate:
+                rate, figures = of_policy.highest_rate(settings, start=start_rate)
+                run = replace(figures(), rate=rate)
+            else:
+                timeline = options.timeline if is_asked or options.sweep else 0
+                run = of_policy.run(settings, timeline=timeline)
+        except InputError:
+            if is_asked and not options.sweep:
+                raise
+            shown = name or f"max_num_batched_tokens={settings.step_tokens}"
+            left_out.append(note("setting_left_out", setting=shown))
+        else:
+            first, *rest = (*filter(None, (name, *aliases)), "")
+            runs.append(replace(run, setting=first, same_as=tuple(filter(None, rest))))
+    rates = {run.setting: run.rate.rate_per_s or 0.0 for run in runs if run.rate}
+    others = max((rate for name, rate in rates.items() if name != BEST), default=0.0)
+    # What was best with some of the requests may not be with all.
+    return [run for run in runs if run.setting != BEST or rates[BEST] > others], left_out
+
+
+def _target(deployment: Deployment, full: Settings) -> CostTarget | None:
+    if deployment.shape is None or deployment.gpu is None:
+        return None
+    return CostTarget(
+        shape=deployment.shape,
+        kv_element_bytes=full.kv_element_bytes,
+        gpu=deployment.gpu,
+        vllm=deployment.release.text,
+        parallel=full.parallel,
+    )
+
+
+def _check_find_rate(options: SimulateOptions) -> None:
+    """It tries rates itself, with enough requests to see a queue."""
+    for name in ("arrivals", "concurrency", "sweep", "timeline", "policy"):
+        if getattr(options, name) != getattr(SimulateOptions(), name):
+            raise UsageError(f"--find-rate tries rates itself: leave {name} out")
+    if options.requests and options.requests < (least := OPEN_REQUESTS[0]):
+        raise UsageError(f"--find-rate needs at least {least:,} requests to see a queue")
+
+
+def _settings(plan: Plan, options: SimulateOptions, deployment: Deployment) -> Settings:
     """The plan's settings with what was asked for instead, and what has to follow from that."""
     asked, settings = options.asked, options.asked.over(plan.settings)
     if (budget := asked.max_num_batched_tokens) is not None:
-        context = there.effective(plan.settings).max_model_len or 0
+        context = deployment.effective(plan.settings).max_model_len or 0
         if settings.enable_chunked_prefill is False and budget < context:
             # Smaller than the longest request: then off is off.
             settings = replace(settings, enable_chunked_prefill=None)

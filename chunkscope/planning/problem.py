@@ -164,9 +164,9 @@ class Problem:
 
     @cached_property
     def part(self) -> Simulator:
-        """On fewer requests, where there are many more than it takes to compare settings: so many
-        that some wait, whether as many run as with vLLM's default or as the KV cache holds; against
-        limits no more run. At a rate that the default serves, later ones would see the same."""
+        """A simulator with as few requests as comparing settings takes: more than run at once, with
+        vLLM's default or, without limits, with a full KV cache, so that some wait. At a rate that
+        the default serves, a few hundred show what later ones would see."""
         every, data, memory = self.simulator(), self.base.parallel.data, self.memory()
         run = every.attempt(self.default)
         running = run.most_running if run else self.default.step_requests * data
@@ -181,8 +181,8 @@ class Problem:
 
     @cached_property
     def varied(self) -> dict[str, Simulator]:
-        """By what is varied: the part's requests, somewhat other. Where outputs were given or are
-        in the data, or all prompts are sent in their own order, some are the same again."""
+        """By code of the variation: simulators with as many requests. Variations that change no
+        request are left out, such as of output lengths that are known."""
         part = self.part.workload.requests
         others = {code: self.simulator(len(part), code) for code in VARIATIONS}
         return {code: one for code, one in others.items() if one.workload.requests != part}
@@ -198,7 +198,8 @@ def round_up(tokens: int) -> int:
 
 
 def _with_room(p: Problem) -> Problem:
-    """A shorter context costs nothing as long as every request has room; only then fewer run."""
+    """With a context that the KV cache holds: shorter first, as that costs nothing; then with fewer
+    requests at once."""
     start = p.default.max_num_seqs
     if p.memory() is None or start is None or p.default.max_model_len is None:
         return p

@@ -178,8 +178,8 @@ def _sent_notes(p: Problem) -> Iterator[Note]:
 
 
 def tokenizer_note(profile: Profile, model: ModelShape) -> Note | None:
-    """What to say of lengths that are, or may be, of another tokenizer than the model's: told
-    without a network, by names of the table of models, else by the digest of files here."""
+    """A note if lengths were or may have been counted with another tokenizer than the model's.
+    Compares names in the table of models, else digests of local files: no network."""
     counted = profile.tokenizer
     plain = counted.name.partition("@")[0].removeprefix("tiktoken:")
     if counted.kind == "none" or plain.casefold() == model.load_name.casefold():

@@ -51,7 +51,7 @@ def draw(
     **times: float,
 ) -> Workload:
     """The requests that are sent: all prompts that fit `room` tokens with their output, up to a
-    limit; or `count` of them. Prompts, and outputs that are assumed, are so many times as long."""
+    limit, or `count` of them. `times` makes prompts and assumed outputs longer or shorter."""
     outputs = request.outputs(datasets)
     most = min(MOST_REQUESTS, served_prompts(datasets, outputs, room))
     if request.rate:
@@ -96,9 +96,7 @@ class Simulator:
     runs: dict[Settings, SimulatedRun | None] = field(default_factory=dict)  # by `attempt`
 
     def run(self, settings: Settings, *, timeline: int = 0) -> SimulatedRun:
-        """What happens with a setting; the first `timeline` steps are kept to be shown.
-
-        InputError where it could not serve a request."""
+        """A run with its first `timeline` steps; InputError if a request could never be served."""
         self.tick()
         return run_setting(*self.engine(settings), watch=timeline)
 
@@ -162,8 +160,8 @@ class Simulator:
         return {settings: run for settings, run in self.runs.items() if run}
 
     def used(self, settings: Settings) -> float:
-        """Of the tightest limit: over 1 it is broken, and where the queue grows it will be, the
-        sooner the more come than are served. It is where nothing runs."""
+        """The share of the tightest limit that is used. Over 1 it is broken, also where the queue
+        grows (then by how many times more come than are served) or nothing runs."""
         run = self.attempt(settings)
         if run is None:
             return NEVER
@@ -183,10 +181,9 @@ class Simulator:
         return run.figures.makespan_s if used <= 1 else BROKEN_S * used
 
     def against(self, settings: Settings, other: Settings) -> float:
-        """How many times the cost of the other; where that is nothing, one more than this costs.
-        How fast the host is, is assumed: where no limit decides it counts as what it is at its
-        worst, with that host or with one that takes no time, when the GPU computes all the time.
-        """
+        """The cost of `settings` divided by that of `other`; one more than the cost if that is 0.
+        Unless a limit decides, the worse of two ratios: with the assumed host, and with one that
+        takes no time."""
         ours, theirs = self.attempt(settings), self.attempt(other)
         if ours is None or theirs is None:
             return NEVER if ours is None else 0.0

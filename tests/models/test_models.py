@@ -80,12 +80,26 @@ def test_quantized_weights_take_what_their_config_says(stated, bytes_per_weight)
     assert model.weight_bytes == pytest.approx(plain + (p.attention + p.mlp) * bytes_per_weight)
 
 
-def test_attention_that_a_quantization_leaves_out_has_16_bits():
-    each = [f"model.layers.{n}.self_attn.{x}_proj" for n in range(32) for x in "qkvo"]
-    every = (["lm_head", "re:.*self_attn"], ["model.layers.*.self_attn.*"], each)
-    for left in (*every, each[:8], ["model.layers.0.mlp.gate", "re:.*self_attn.kv_a_proj"], None):
-        found = shape(quantization_config={"quant_method": "awq", "ignore": left}).quantization
-        assert ("attention" in found.kinds) == (left not in every)
+EACH = [f"model.layers.{layer}.self_attn.{x}_proj" for layer in range(32) for x in "qkvo"]
+KIMI = ["lm_head", "re:.*self_attn.*", "re:.*shared_experts.*"]  # of K2 Thinking
+KIMI += [r"re:.*mlp\.(gate|up|gate_up|down)_proj.*"]
+
+
+@pytest.mark.parametrize(
+    ("names", "quantized"),
+    [
+        *((names, "mlp experts") for names in (["re:.*self_attn"], EACH, ["*layers.*.self_attn*"])),
+        (["re:^language_model.model.layers.*self_attn.*", "re:("], "mlp experts"),
+        (KIMI, "experts"),
+        (["mlp.shared_expert", "mlp.gate"], "attention experts"),
+        *((names, "attention mlp experts") for names in (EACH[:8], ["model.layers.0.mlp"], None)),
+        (["gate", "re:.*mlp.gate$", "re:.*self_attn.kv_a_proj"], "attention mlp experts"),
+    ],
+)
+def test_what_a_quantization_leaves_out_of_most_layers_has_16_bits(names, quantized):
+    """As a list of layers, wildcards or expressions."""
+    stated = {"quant_method": "awq", "ignore": names}
+    assert shape(quantization_config=stated).quantization.kinds == tuple(quantized.split())
 
 
 def test_mxfp4_packs_the_experts_only():
@@ -132,6 +146,8 @@ def test_a_multimodal_config_keeps_its_language_model_one_level_down():
     model = shape(config, quantization_config={"quant_method": "fp8"})
     assert model.parameters.total - model.parameters.vision == 8_030_261_248
     assert model.parameters.vision == 24 * (4 * 1024**2 + 2 * 1024 * 4096)
+    gated = {**config, "vision_config": {**tower, "hidden_act": "silu"}}  # Qwen2.5-VL, Pixtral
+    assert shape(gated).parameters.vision == 24 * (4 * 1024**2 + 3 * 1024 * 4096)
     heard = {"embed_dim": 1024, "hidden_size": 3584, "encoder_layers": 24, "encoder_ffn_dim": 4096}
     assert shape(config, audio_config=heard).parameters.vision == 2 * model.parameters.vision
     assert model.quantization.method == "fp8"
@@ -147,6 +163,12 @@ def test_what_a_config_leaves_out_is_completed():
     assert shape(falcon).limit == 2_048
     llava = {"text_config": {"model_type": "llama", "vocab_size": 32_064}}
     assert shape(llava).parameters.total == 6_738_939_904
+    text = {"model_type": "gemma2", "vocab_size": 257_216}  # of PaliGemma 2: heads of 256
+    assert shape({"text_config": text}).attention == find_model("gemma-2-2b").attention
+    mistral = shape({"model_type": "mistral"})  # the first: with a window
+    assert (mistral.parameters.total, mistral.attention.sliding_layers) == (7_241_732_096, 32)
+    latent = {"kv_lora_rank": 256, "qk_nope_head_dim": 64}  # of MiniCPM3, with values as wide
+    assert shape(**latent).attention.latent.v_dim == 64
     assert codes(whole) == {"sliding_window", "vision_tower"}
 
 

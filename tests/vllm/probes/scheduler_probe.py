@@ -87,6 +87,7 @@ class Machine:
             parallel_config=ParallelConfig(),
             scheduler_config=SchedulerConfig(is_encoder_decoder=False, **engine),
         )
+        config.scheduler_config.async_scheduling = engine["async_scheduling"]  # CPUs switch it off
         register = getattr(single_type_kv_cache_manager, "register_all_kvcache_specs", None)
         if register is not None:
             register(config)
