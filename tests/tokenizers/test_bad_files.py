@@ -62,4 +62,4 @@ def test_a_template_that_cannot_be_rendered_is_a_sentence(tmp_path: Path, templa
     (tmp_path / "t.jinja").write_text(template)
     chat = {"messages": [{"role": "user", "content": "hi"}]}
     run = refused(tmp_path, "--chat-template", "t.jinja", row=chat)
-    assert ("line 1" in run.err, "which roles" in run.err) == (True, "{{" in template)
+    assert ("line 1" in run.err, "order of its roles" in run.err) == (True, "{{" in template)
