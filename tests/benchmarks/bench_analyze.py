@@ -39,6 +39,7 @@ class Case:
     tokenizers: tuple[str, ...] = (LLAMA,)
     peers: tuple[str, ...] = ()
     is_first_run: bool = False  # with a tokenizer that was never used
+    corpus: str = ""  # if it is another case's
     flags: tuple[str, ...] = ("special_tokens = false",)
 
 
@@ -46,6 +47,10 @@ CASES = (
     Case(
         name="first-run", target="1.2x", tokenizers=(LLAMA, QWEN), peers=("naive",),
         is_first_run=True,
+    ),
+    Case(
+        name="prepare", target="+2 s", tokenizers=(LLAMA, QWEN), peers=("the next run",),
+        is_first_run=True, corpus="unique-15",
     ),
     Case(name="small-files", target="1.5x", peers=("fast",)),
     Case(name="few-shot", target="1/15", peers=("map",)),
@@ -122,6 +127,8 @@ class Commands:
         return done
 
     def peer(self, name: str, path: Path) -> Run:
+        if name == "the next run":
+            return self.chunkscope(path)
         python = self.peers_python if name in OF_THEIR_OWN else sys.executable
         words = (python, BASELINES, name, path, self.corpus.field, self.tokenizer)
         done = run([*map(str, words)], PYTHONPATH="")
@@ -140,7 +147,7 @@ class Commands:
 
 def measure(case: Case, tokenizer: str, options: argparse.Namespace) -> str:
     """A row of the table."""
-    corpus = corpora.corpus_of(case.name, options.shared, options.work)
+    corpus = corpora.corpus_of(case.corpus or case.name, options.shared, options.work)
     known = options.shared / "tokenizers" / tokenizer if tokenizer else None
     commands = Commands(
         case=case, corpus=corpus, tokenizer=known, work=options.work, peers_python=options.peers
@@ -160,6 +167,9 @@ def measure(case: Case, tokenizer: str, options: argparse.Namespace) -> str:
     wall = {name: min(done.wall_s for done in some) for name, some in runs.items()}
     cpu = {name: min(done.cpu_s for done in some) for name, some in runs.items()}
     least = min((wall[name] for name in peers), default=None)
+    ratio = f"{wall['chunkscope'] / least:.2f}x" if least else ""
+    if least and case.target[0] == "+":
+        ratio = f"+{wall['chunkscope'] - least:.2f} s"
     cells = (
         case.name,
         tokenizer or "default",
@@ -167,7 +177,7 @@ def measure(case: Case, tokenizer: str, options: argparse.Namespace) -> str:
         f"{wall['chunkscope']:.2f} / {cpu['chunkscope']:.2f}",
         f"{max(done.peak_gb for done in runs['chunkscope']):.2f}",
         ", ".join(f"{name} {wall[name]:.2f} / {cpu[name]:.2f}" for name in peers),
-        f"{wall['chunkscope'] / least:.2f}x" if least else "",
+        ratio,
         case.target,
     )
     return f"| {' | '.join(cells)} |"
