@@ -115,10 +115,7 @@ TABLES: dict[str, Any] = {
     "speed": _table(*SPEED, setting=PLAN),
     "outputs": _table(*OUTPUTS, setting=PLAN),
     "doctor": _table(*LOG),
-    "freshness": _table(
-        **dict.fromkeys(("data", "plan", "verification"), SWITCH),
-        not_checked=(TEXTS, ()),
-    ),
+    "freshness": _table(data=SWITCH, plan=SWITCH, verification=SWITCH, not_checked=(TEXTS, ())),
 }
 Budget = _table(**{name: (table | None, None) for name, table in TABLES.items()})
 KEYS = {f"{name}.{key}" for name, table in TABLES.items() for key in table.model_fields}

@@ -32,6 +32,7 @@ from chunkscope.verification.result import Run, Verification
 
 A = TypeVar("A", bound=Artefact)
 Values = dict[str, float | None]  # today's figures, by their keys in a budget
+Datasets = Sequence[DatasetProfile]
 # Options of `analyze` that move no length; what `fields` chose is beside each dataset.
 NOT_COUNTED = {"fields", "tokenizer", "prefixes", "keep_longest"}
 
@@ -52,7 +53,7 @@ class Evidence:
         hint = f"run `{kind.made_by}` first, or take the check out"
         raise InputError(f"a check needs {path}, which does not exist", hint=hint)
 
-    def outputs(self, datasets: Sequence[DatasetProfile]) -> list[DatasetOutput]:
+    def outputs(self, datasets: Datasets) -> list[DatasetOutput]:
         """Answers of each dataset: as long as in the plan, else in the data, else as usual."""
         asked = self.findings.plan.request if self.findings.plan else PlanRequest()
         most = {one.name: asked.max_outputs.get(one.name, asked.max_output) for one in datasets}
@@ -106,21 +107,18 @@ def check_data(budget: Any, evidence: Evidence) -> Iterator[Check]:
     datasets, samples = evidence.need(Profile).datasets, budget.allow_sample
     yield from _length_checks(budget, datasets, samples)
     if (context := budget.max_model_len) is not None:
-        outputs = evidence.outputs(datasets)
-        served = refused_prompts_check("data.max_model_len", context, outputs, datasets)
+        served = refused_prompts_check("data.max_model_len", context, evidence, datasets)
         yield _of_all_data(served, datasets, samples)
     for name in budget.datasets:
         yield _has_rows(name, datasets)
     for name, own_limits in budget.of.items():
         key, named = ("data", "of", name), [d for d in datasets if d.name == name]
-        if named:
-            yield from _length_checks(own_limits, named, samples, subject=name, key=key)
-        else:
-            yield _has_rows(name, datasets, key)
+        own = _length_checks(own_limits, named, samples, subject=name, key=key)
+        yield from own if named else [_has_rows(name, datasets, key)]
 
 
 def _length_checks(
-    budget: Any, datasets: Sequence[DatasetProfile], allow_sample: bool, **options: Any
+    budget: Any, datasets: Datasets, allow_sample: bool, **options: Any
 ) -> Iterator[Check]:
     for check in _limit_checks("data", LENGTHS, budget, length_values(datasets), **options):
         # How many rows there are is known of a sample, too.
@@ -128,7 +126,7 @@ def _length_checks(
         yield check if is_sure else _of_all_data(check, datasets, allow_sample)
 
 
-def length_values(datasets: Sequence[DatasetProfile]) -> Values:
+def length_values(datasets: Datasets) -> Values:
     lengths = together(datasets)
     filled = [dataset.prefixes for dataset in datasets if dataset.rows]
     reuses = [reuse for reuse in filled if reuse is not None]
@@ -159,15 +157,11 @@ def _of_all_data(check: Check, datasets: Iterable[DatasetProfile], allow_sample:
 
 
 def refused_prompts_check(
-    name: str,
-    context: int,
-    outputs: Sequence[DatasetOutput],
-    datasets: Sequence[DatasetProfile],
-    limit: int = 0,
-    **options: Any,
+    name: str, context: int, evidence: Evidence, datasets: Datasets, limit: int = 0, **options: Any
 ) -> Check:
     """How many prompts a server with this context refuses."""
-    lengths, most = together(datasets), max((out.tokens for out in outputs), default=0)
+    lengths, outputs = together(datasets), evidence.outputs(datasets)
+    most = max((out.tokens for out in outputs), default=0)
     refused = lengths.count - served_prompts(datasets, outputs, context)
     values = {"context": context, "output": most, "of": lengths.count}
     return Check(
@@ -182,7 +176,7 @@ def refused_prompts_check(
     )
 
 
-def _has_rows(name: str, datasets: Sequence[DatasetProfile], key: Key = ()) -> Check:
+def _has_rows(name: str, datasets: Datasets, key: Key = ()) -> Check:
     rows = {dataset.name: dataset.rows for dataset in datasets}.get(name)
     limit: Any = {"relation": Relation.AT_LEAST, "limit": 1, "unit": "count", "key": key}
     limit["reason"] = note("gate_no_such_dataset") if rows is None else None

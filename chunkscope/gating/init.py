@@ -1,8 +1,5 @@
-"""`gate --init` writes a budget that today's artefacts keep; `gate --update` moves its limits.
-
-A limit carries the value of its day, so `--update` knows which were written by `--init`: it moves
-those and what fails; a limit that a person chose and that is kept stays.
-"""
+"""`gate --init` writes a budget that today's artefacts keep; `gate --update` moves its limits: those
+that fail, and those that `--init` wrote, which carry the value of their day."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -52,9 +49,7 @@ _NAMES = ("allow_sample", "baseline")  # lines that ask for nothing by themselve
 
 
 def limit_of(key: Key, value: float) -> int | str | None:
-    """A limit that a value keeps, with a little room, as a budget file writes it.
-
-    None where a value is so small that no limit below it would ask for anything.
+    """A limit that a value keeps, with a little room; None where none below it asks for anything.
 
     >>> limit_of(("data", "longest_prompt"), 23_235), limit_of(("speed", "ttft_p95"), 0.5)
     (25559, '625ms')
@@ -147,13 +142,10 @@ def _lines(findings: Findings, place: Path) -> Iterator[BudgetLine]:
         yield from _figures("memory.measured", tables.figure_values(MEMORY, run))
         yield from _figures("speed", tables.figure_values(SPEED, run if run.ok else None))
         yield from _figures("outputs", tables.output_values(verification, run))
-    for key, artefact in (
-        ("data", profile),
-        ("plan", findings.plan_is_of_this_profile),
-        ("verification", findings.verification_is_of_this_plan),
-    ):
-        if artefact is not None:
-            yield BudgetLine(table="freshness", key=key, value=True)
+    fresh = {"data": profile, "plan": findings.plan_is_of_this_profile}
+    fresh["verification"] = findings.verification_is_of_this_plan
+    for key in (key for key in fresh if fresh[key] is not None):
+        yield BudgetLine(table="freshness", key=key, value=True)
 
 
 def _figures(table: str, values: tables.Values) -> Iterator[BudgetLine]:

@@ -1,9 +1,5 @@
-"""Engine arguments as people commit them: words for a shell, vLLM's YAML, a container's command,
-lm-eval's model_args.
-
-Each is read as its reader reads it, odd habits included: what vLLM would refuse, or silently drop,
-is a fault beside the values. Nothing is passed over.
-"""
+"""Engine arguments as people commit them, each form read as its reader reads it: what vLLM would
+refuse, or silently drop, is a fault beside the values. Nothing is passed over."""
 
 import json
 import re
@@ -76,9 +72,7 @@ def read_arguments(path: Path, version: Version, form: str | None = None) -> Com
         environment = {name.replace("-", "_"): "" for name in names}
         return replace(arguments, others={**environment, **arguments.others})
     except ValueError as error:
-        hint = (
-            "name vLLM's YAML, a script, model_args, a manifest or Dockerfile (`form` says which)"
-        )
+        hint = "it may be vLLM's YAML, a script, model_args, a manifest or a Dockerfile (`form`)"
         raise InputError(f"{path} cannot be read as {chosen}: {error}", hint=hint) from None
 
 
@@ -227,28 +221,23 @@ def _documents(text: str) -> list[Any]:
 
 def _container_command(text: str) -> str:
     """Of a Kubernetes manifest, a Compose file or a Dockerfile: what its one vLLM starts with."""
-    commands = [c for parts in _containers(text) if SERVE.search(c := _command_of(*parts))]
+    commands = [*filter(SERVE.search, (_command_of(*parts) for parts in _containers(text)))]
     if len(commands) != 1:
         raise ValueError(f"{len(commands)} of its containers start vLLM, and it has to be one")
     return commands[0]
 
 
-def _containers(text: str) -> Iterator[tuple[str, Any, Any]]:
+def _containers(text: str) -> list[tuple[Any, ...]]:
     """Image, entry point and arguments of each."""
-    if EXEC_FORM.search(text):
-        last = dict(EXEC_FORM.findall(_commands(text)))  # of several the last counts
-        entry, rest = (json.loads(last.get(name, "[]")) for name in ("ENTRYPOINT", "CMD"))
-        yield text, entry, rest
-        return
-    for document in _documents(text):
-        is_compose = isinstance(document, dict) and "services" in document
-        names = ("entrypoint", "command") if is_compose else ("command", "args")
-        nodes = [document["services"] if is_compose else document]
-        for node in nodes:
-            if isinstance(node, dict | list) and len(nodes) < 100_000:  # aliases may have no end
-                nodes += node.values() if isinstance(node, dict) else node
-            if isinstance(node, dict) and "image" in node:
-                yield str(node["image"]), node.get(names[0]), node.get(names[1])
+    if forms := dict(EXEC_FORM.findall(_commands(text))):  # of a Dockerfile; the last ones count
+        return [(text, *(json.loads(forms.get(name, "[]")) for name in ("ENTRYPOINT", "CMD")))]
+    nodes = [one.get("services", one) for one in _documents(text) if isinstance(one, dict)]
+    for node in nodes:
+        if isinstance(node, dict | list) and len(nodes) < 100_000:  # aliases may have no end
+            nodes += node.values() if isinstance(node, dict) else node
+    images = [node for node in nodes if isinstance(node, dict) and "image" in node]
+    names = ("command", "args") if "\napiVersion:" in f"\n{text}" else ("entrypoint", "command")
+    return [(str(one["image"]), *map(one.get, names)) for one in images]
 
 
 def _command_of(image: str, *parts: Any) -> str:
@@ -266,8 +255,8 @@ def _command_of(image: str, *parts: Any) -> str:
 # effect here), what it calls some of vLLM's, and what it sets unasked.
 HARNESS_KEYS = {
     **dict.fromkeys(("device", "swap_space", "think_end_token", "prefix_token_id")),
-    **dict.fromkeys(("add_bos_token", "lora_local_path"), ""),
-    **dict.fromkeys(("enable_thinking", "chat_template_args"), ""),
+    **dict.fromkeys(("add_bos_token", "lora_local_path", "enable_thinking"), ""),
+    "chat_template_args": "",
     "batch_size": "auto",
     "max_gen_toks": "256",
     "truncation_side": "left",
@@ -284,9 +273,7 @@ def from_model_args(text: str, version: Version) -> CommittedArguments:
     """`pretrained=M,max_model_len=4096,...`, a JSON object of it, or an lm-eval command."""
     text, options = _harness_command(_commands(text).strip())
     pairs = (json.loads(text) if text.startswith("{") else _pairs(text)) | options
-    words: list[str] = []
-    refusals: list[Refusal] = []
-    others: dict[str, str] = {}
+    words, refusals, others = list[str](), list[Refusal](), dict[str, str]()
     for key, given in pairs.items():
         name, value = HARNESS_NAMES.get(key, key), str(given)
         flag = flags_of(version).get(name)
@@ -331,10 +318,7 @@ def _harness_command(text: str) -> tuple[str, dict[str, str]]:
 
 
 def _pairs(text: str) -> dict[str, str]:
-    pairs = {}
-    for part in " ".join(text.split()).split(","):
-        key, equals, value = part.strip().partition("=")
-        if not equals or not key.strip():
-            raise ValueError(f"{part.strip()!r} is not key=value")
-        pairs[key.strip()] = value.strip()
-    return pairs
+    parts = [part.strip() for part in " ".join(text.split()).split(",")]
+    for part in (part for part in parts if not part.partition("=")[0].strip() or "=" not in part):
+        raise ValueError(f"{part!r} is not key=value")
+    return {key.strip(): value.strip() for key, value in (part.split("=", 1) for part in parts)}

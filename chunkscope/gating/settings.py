@@ -1,9 +1,5 @@
-"""[gate.settings]: are the committed engine arguments still what `recommend` says?
-
-Would that vLLM take them, is there nothing that nobody judges, and are they equal to the plan or as
-good (`chunkscope help gate`)? Compared is what the engine ends up with: an argument left out counts
-as vLLM's default.
-"""
+"""[gate.settings]: are the committed engine arguments still what `recommend` says? Compared is what
+the engine ends up with: an argument left out counts as vLLM's default."""
 
 import sys
 from collections.abc import Iterator
@@ -63,12 +59,8 @@ def _accepted(
     committed: CommittedArguments, actual: Settings, deployment: Deployment, file: str
 ) -> Iterator[Check]:
     refusals = [*_refusals(committed, deployment.release), *deployment.refusals(actual)]
-    about: dict[str, Any] = {
-        "name": "settings.accepted",
-        "relation": Relation.ACCEPTED,
-        "limit": deployment.release.text,
-        "key": ("settings", "file"),
-    }
+    about: dict[str, Any] = {"name": "settings.accepted", "key": ("settings", "file")}
+    about |= {"relation": Relation.ACCEPTED, "limit": deployment.release.text}
     yield from (Check(subject=x.argument, passed=False, reason=x, **about) for x in refusals)
     if not refusals:
         checked = len(committed.settings.given()) + len(committed.others)
@@ -141,15 +133,15 @@ def _as_good(evidence: Evidence, deployment: Deployment, actual: Settings) -> It
     # Fewer bits in the KV cache may be faster, and may change scores: never as good.
     types = planned.kv_cache_dtype, actual.kv_cache_dtype
     if types != (None, None):
-        about = {"limit": types[0], "value": types[1]}
-        yield _check("as-good", "kv_cache_dtype", passed=types[0] == types[1], **about)
+        same = types[0] == types[1]
+        yield _check("as-good", "kv_cache_dtype", passed=same, limit=types[0], value=types[1])
     datasets = chosen_datasets(profile, plan.request.dataset)
     # A shorter context is as good as long as it refuses no prompt that the plan serves.
-    outputs, room = evidence.outputs(datasets), planned.max_model_len
+    room = planned.max_model_len
     limit = plan.refused.prompts if room else 0
     context = actual.max_model_len or (0 if room else sys.maxsize)  # not known: none is served
     about = {"subject": "max_model_len", "key": ("settings", "must_be")}
-    yield refused_prompts_check("settings.as-good", context, outputs, datasets, limit, **about)
+    yield refused_prompts_check("settings.as-good", context, evidence, datasets, limit, **about)
     yield _memory_check(plan, deployment, actual)
     if (same := planned == actual) or not plan.tried:
         reason = None if same else note("gate_not_simulated")

@@ -13,7 +13,7 @@ from typing import Any
 from chunkscope.artefacts.note import Note, note
 from chunkscope.console import printable
 from chunkscope.prompts import chat, paths
-from chunkscope.prompts.harness.log import as_dict
+from chunkscope.prompts.harness.log import as_dict, as_list
 from chunkscope.prompts.paths import QUESTIONS, RECORD, FieldPath, Leaf, Steps, lists_in, of_one
 from chunkscope.prompts.selection import Selection, chat_of, lengths_of, text_of, trace_columns
 from chunkscope.sources.base import DataError
@@ -50,9 +50,7 @@ _NOT_PROMPT = re.compile(
     "|bot|assistant|gpt.*|truth|replie|error|continuation|pass|fail|ori(g(inal)?)?|seed|analysis"
     "|reason(ing)?|rubric|criteri(on|a)|checklist|grading|thinking|thought|proof|attempt|judge)s?\\d*"
 )
-_shape = partial(
-    re.sub, r"\d+(?![a-z\d])", "#"
-)  # the same of `sentence1` and `sentence2`: one prompt
+_shape = partial(re.sub, r"\d+(?![a-z\d])", "#")  # one for `sentence1` and `sentence2`
 _WORD = re.compile(r"[\w./:@#~%&=+-]+", re.ASCII)
 _MARK = re.compile(r"[\d_/]|::|\.\w{1,5}$", re.ASCII)
 _MOMENT_OR_PLACE = re.compile(r"\d{4}-\d\d-\d\d[ T][\d:.+Z-]+|\w+://\S+")
@@ -357,8 +355,6 @@ def _holds_questions(steps: Steps, record: Any) -> bool:
         return asks and bool(FieldPath(steps).find(record))
     is_named = steps[-1] is ... and name.rstrip("s") in QUESTIONS
     holder = as_dict(FieldPath(steps[:-2]).find(record)) if is_named else {}
-    questions = holder.get(str(steps[-2]))
-    return isinstance(questions, list) and any(
-        isinstance(answers, list) and len(answers) == len(questions) and is_no_prompt(str(key))
-        for key, answers in holder.items()
-    )
+    asked = as_list(holder.get(str(steps[-2])) if is_named else None)
+    as_many = [key for key in holder if asked and len(as_list(holder[key])) == len(asked)]
+    return any(is_no_prompt(str(key)) for key in as_many)

@@ -35,9 +35,8 @@ from chunkscope.sources.json_rows import begins_a_chat
 from chunkscope.sources.reader import RecordReader
 
 PER_DATASET = ("fields", "each", "template", "choices", "output_field")  # or NAME=... for one
-_MEDIA = (
-    r"(?i)(question_)?(image|img|audio|video)s?(_?(\d+|path|url|file|base64))?|involved_classes"
-)
+_MEDIA = r"(question_)?(image|img|audio|video)s?(_?(\d+|path|url|file|base64))?"
+_UNTOLD = re.compile(rf"{_MEDIA}|involved_classes", re.I)  # BFCL's stand for tools
 _DOCKER = re.compile(r"[\w.-]+(:\d+)?(/[\w.-]+)*(:[\w.-]+|@sha256:\w+)")  # an image of a machine
 
 
@@ -165,7 +164,7 @@ def select(head: Sequence[Any], options: SelectOptions, *, prefix: str = "") -> 
     notes += [note("answers_counted")] if answered * 2 > len(head) else []
     turns = FieldPath((*selection.paths[0].steps[:-1], "role")) if is_text else RECORD
     notes += [note("turns_counted")] if "assistant" in map(turns.find, head) else []
-    for path in (FieldPath((key,)) for key in keys_of(head) if re.fullmatch(_MEDIA, key)):
+    for path in (FieldPath((key,)) for key in keys_of(head) if _UNTOLD.fullmatch(key)):
         values = [str(value) for value in map(path.find, head) if value]
         if not all(map(_DOCKER.fullmatch, values)):
             notes.append(note("not_counted", field=path.text))

@@ -160,10 +160,8 @@ def parse_path(text: str) -> FieldPath:
         steps.append(int(match["index"]) if match["index"] else step)
         end = match.end()
     if end < len(text) or not steps:
-        raise UsageError(
-            f"cannot read the field path {text!r}, from {text[end:]!r} on",
-            hint='paths look like question, a.b, turns[0], ctxs[].text or ["odd key"]',
-        )
+        hint = 'paths look like question, a.b, turns[0], ctxs[].text or ["odd key"]'
+        raise UsageError(f"cannot read the field path {text!r}, from {text[end:]!r} on", hint=hint)
     return FieldPath(tuple(steps))
 
 
@@ -188,10 +186,8 @@ def parse_template(text: str, path: Callable[[str], FieldPath] = parse_path) -> 
         elif part[0] == "{" and part[-1] == "}":
             parts.append(path(part[1:-1].strip()))
         elif "{" in part or "}" in part:
-            raise UsageError(
-                f"cannot read the template {text!r}, at {part!r}",
-                hint="fields are written {question}; a brace itself is written {{ or }}",
-            )
+            hint = "fields are written {question}; a brace itself is written {{ or }}"
+            raise UsageError(f"cannot read the template {text!r}, at {part!r}", hint=hint)
         else:
             parts.append(part)
     return parts

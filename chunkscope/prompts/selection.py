@@ -149,9 +149,8 @@ def template_of(parts: Sequence[paths.Part]) -> Selection:
     """Literal text and fields."""
 
     def prompt(record: Any) -> str:
-        return "".join(
-            part if isinstance(part, str) else text_at(record, part, numbers=True) for part in parts
-        )
+        texts = (p if isinstance(p, str) else text_at(record, p, numbers=True) for p in parts)
+        return "".join(texts)
 
     fields = tuple(part for part in parts if isinstance(part, FieldPath))
     return Selection(kind="text", label="template", paths=fields, prompt=prompt)
@@ -225,9 +224,7 @@ def trace_columns(head: Sequence[Any]) -> TraceColumns | None:
         names: list[str | None] = []
         for name in (prompt, output, _BLOCKS):
             values = [record[keys[name]] for record in objects if record.get(keys.get(name))]
-            fits = sum(
-                are_blocks(v) if name == _BLOCKS else _number(v, name) is not None for v in values
-            )
+            fits = sum(_number(value, name) is not None for value in values)
             names.append(keys[name] if fits * 2 > len(values) else None)
         if names[0]:
             return TraceColumns(names[0], *names[1:])

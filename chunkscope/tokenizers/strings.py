@@ -31,8 +31,7 @@ def suite(document: dict[str, Any]) -> list[str]:
     """The test strings, with the words and special tokens of this tokenizer.json among them."""
     texts = ["", *_SENTENCES, *_YOUNG_COMPOSITIONS, *_white_space(), *_runs(), *_mixtures(1500)]
     texts += [normalize(form, s) for form in ("NFD", "NFKC") for s in _SENTENCES]
-    texts += [*_code_points(document), *_vocabulary_words(document)]
-    return [*texts, *_special_tokens(document)]
+    return [*texts, *_code_points(document), *_words(document), *_special_tokens(document)]
 
 
 def sentences() -> list[str]:
@@ -80,7 +79,7 @@ def _mixtures(count: int) -> Iterator[str]:
         yield joiner.join(chance.choices(pieces, k=chance.randint(1, 24)))
 
 
-def _vocabulary_words(document: dict[str, Any]) -> Iterator[str]:
+def _words(document: dict[str, Any]) -> Iterator[str]:
     """Entries of the tokenizer's vocabulary, in lines and in a row: merges must end alike."""
     from tokenizers.decoders import ByteLevel
 

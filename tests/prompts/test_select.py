@@ -237,8 +237,8 @@ TRACE = {"input_length": 5, "output_length": 1}
          ("num_prefill_tokens", "num_decode_tokens")),
         ({"Request tokens": "4", "Response tokens": 1}, ("Request tokens", "Response tokens")),
         ({"input_length": 5, "output_length": "n/a"}, ("input_length", None)),
-        ({**TRACE, "hash_ids": [0, 1]}, ("input_length", "output_length", "hash_ids")),
-        *(({**TRACE, "hash_ids": odd}, tuple(TRACE)) for odd in ([], "[0, 1]", ["a"], [0.5])),
+        *(({**TRACE, "hash_ids": ids}, (*TRACE, "hash_ids")) for ids in ([0, 1], "[0, 1]")),
+        *(({**TRACE, "hash_ids": odd}, tuple(TRACE)) for odd in ([], "a", ["a"], [0.5])),
     ],
 )  # fmt: skip
 def test_a_trace_is_known_by_its_columns(record: dict[str, Any], columns: Any) -> None:
