@@ -1,4 +1,4 @@
-"""`gate --init` writes a budget that today's artefacts keep. `gate --update` moves those of its limits
+"""`gate --init` writes a budget that today's artefacts keep. `gate --update` moves limits: those
 that fail, and those that `--init` wrote, which carry the value of their day."""
 
 import json
