@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from chunkscope.lengths.options import AnalyzeOptions
 from chunkscope.lengths.trace_export import SentPrompt, TraceRows
 from chunkscope.prefixes.comparison import TextComparison, TraceComparison, sent_ids
-from chunkscope.prefixes.near_misses import CHARS, TEXTS
+from chunkscope.prefixes.near_misses import CHARS, TEXTS, Miss
 from chunkscope.prefixes.reuse import Scoring
 from chunkscope.prompts.chat import Conversation, string_content
 from chunkscope.prompts.harness.log import SentRequest
@@ -69,6 +69,7 @@ class PromptCounter:
         self.output_caps: Counter[int] = Counter()
         self.comparison: TextComparison | TraceComparison | None = None
         self.sample: Reservoir[tuple[int, str]] = Reservoir(TEXTS)  # of the texts, by position
+        self.misses: list[Miss] = []  # among these
         self.longest: list[tuple[int, int]] = []  # tokens and position of the longest prompts
         self._scored = 0  # likelihood requests
         self._contexts: set[int] = set()  # of those, a hash of each

@@ -30,7 +30,7 @@ from chunkscope.lengths.options import AnalyzeOptions
 from chunkscope.lengths.profile import DatasetProfile, LongPrompt, Sample
 from chunkscope.lengths.trace_export import TraceExport
 from chunkscope.prefixes.comparison import TextComparison
-from chunkscope.prefixes.near_misses import near_misses
+from chunkscope.prefixes.near_misses import misses_in, near_misses
 from chunkscope.prefixes.reuse import PrefixReuse
 from chunkscope.prompts.harness.lm_eval import results_file
 from chunkscope.prompts.harness.log import LONGEST_FIRST, LogSummary
@@ -130,13 +130,10 @@ class Scan:
             if agrees:
                 return [results[source.name] for source in sources]
             if gone := [source.path for source in sources if source.is_read_once]:
-                raise InputError(
-                    f"a fast engine and the reference differ on this data, and {gone[0]} cannot be "
-                    "read again",
-                    hint="run the same command again: the reference will be used from now on",
-                )
-            engines = ", ".join(sorted(self.tokenizer.engines))
-            self.listener.tell(note("counting_again", engine=engines))
+                what = f"engine and reference differ on this data, and {gone[0]} is read only once"
+                raise InputError(what, hint="run it again: the reference will be used from now on")
+            engine = ", ".join(sorted(self.tokenizer.engines))
+            self.listener.tell(note("counting_again", engine=engine))
             self.tokenizer.use_reference()
             self.done = (0, 0, 0)
 
@@ -263,8 +260,10 @@ class DatasetScan:
                 self.counter.add_lengths(prompts)
             else:
                 yield self.counter.batch(selection.kind, self.problems, prompts)
-        if self.counter.comparison and (source.bytes or 0) > _LITTLE_BYTES:
-            import numpy  # noqa: F401  (comparing needs it; now others count)
+        if self.counter.comparison:  # what can be done while others count
+            self.counter.misses = misses_in(self.counter.sample.items)
+            if (source.bytes or 0) > _LITTLE_BYTES:
+                import numpy  # noqa: F401  (comparing needs it)
 
     def _chunks(self, reader: RecordReader, columns: Sequence[str] | None) -> Iterator[Chunk]:
         """All records, which are part of the content whether they are used or not."""
@@ -313,7 +312,7 @@ class DatasetScan:
             output_tokens=round(outputs.mean) if outputs and outputs.mean is not None else None,
             out_of_prompts=counter.rows,
             out_of_tokens=counter.tokens,
-            near_misses=near_misses(counter.sample.items, **size),
+            near_misses=near_misses(counter.misses, compared=len(counter.sample.items), **size),
             scoring=counter.scoring if counter.request_kinds else None,
         )
         prefixes, sharing = measured or (None, None)

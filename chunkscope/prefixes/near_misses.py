@@ -24,6 +24,8 @@ _CUT_WORD = re.compile(r"\s\S*$")
 _AROUND = 24  # characters that are shown on each side of a difference
 
 S = TypeVar("S", str, bytes)
+Text = tuple[int, str]  # with its position
+Miss = tuple[int, Text, Text]  # how many characters are lost; the text, and what it misses
 
 
 def same_start(one: S, other: S) -> int:
@@ -43,19 +45,14 @@ def same_start(one: S, other: S) -> int:
 
 
 def near_misses(
-    sample: Sequence[tuple[int, str]], *, prompts: int, tokens: int, chars: int
+    misses: Sequence[Miss], *, compared: int, prompts: int, tokens: int, chars: int
 ) -> tuple[NearMiss, ...]:
-    """The texts that lose something: positions and texts out of a dataset of that size."""
-    sample = sorted(sample)
-    texts = [text for _, text in sample]
-    if len(texts) <= (enough := max(_FEWEST, _LEAST_TEXTS * len(texts))):
-        return ()
-    misses, scale = _misses(texts, enough), prompts / len(texts)
+    """What a dataset of that size loses, by the misses among so many of its texts."""
+    scale = prompts / max(1, compared)
     lost_tokens = round(sum(lost for lost, _, _ in misses) * scale * tokens / chars)
-    if len(misses) < enough or lost_tokens < _LEAST_LOST * tokens:
+    if not misses or lost_tokens < _LEAST_LOST * tokens:
         return ()
-    _, worst, earlier = max(misses)
-    (position, text), (other_position, other) = sample[worst], sample[earlier]
+    _, (position, text), (other_position, other) = max(misses)
     differ = same_start(text, other)
     start = max(0, differ - _AROUND)  # at a word, if one begins before the difference
     start = text.find(" ", start, differ) + 1 or start if start else 0
@@ -74,9 +71,11 @@ def near_misses(
     )
 
 
-def _misses(texts: Sequence[str], enough: float) -> list[tuple[int, int, int]]:
+def misses_in(sample: Sequence[Text]) -> list[Miss]:
     """Texts that have much of an earlier one, behind what they and others begin with: how many
-    characters, and the places of both."""
+    characters, and both. None if there are only a few, which is chance."""
+    sample = sorted(sample)
+    texts, enough = [text for _, text in sample], max(_FEWEST, _LEAST_TEXTS * len(sample))
     shared = [0] * len(texts)  # by text, the longest beginning that another has too
     for one, other in pairwise(sorted(range(len(texts)), key=lambda place: texts[place])):
         same = same_start(texts[one], texts[other])
@@ -86,7 +85,7 @@ def _misses(texts: Sequence[str], enough: float) -> list[tuple[int, int, int]]:
     if sum(may_lose) < enough:
         return []
     first_with: dict[str, int] = {}  # by what is at a word's place: the first text that has it
-    misses = []
+    misses: list[Miss] = []
     for number, text in enumerate(texts):
         words = [match.span() for match in _WORD.finditer(text)]
         windows = [text[start : start + _WINDOW] for start, _ in words]
@@ -101,5 +100,5 @@ def _misses(texts: Sequence[str], enough: float) -> list[tuple[int, int, int]]:
         new_chars = again[-1][1] - sum(end - start for start, end, _ in again)
         if new_chars <= _MOST_NEW * again[-1][1]:
             ((earlier, _),) = Counter(earlier for _, earlier in lost).most_common(1)
-            misses.append((lost_chars, number, earlier))
-    return misses
+            misses.append((lost_chars, sample[number], sample[earlier]))
+    return misses if len(sample) > enough <= len(misses) else []

@@ -8,7 +8,7 @@ import pytest
 import chunkscope
 from chunkscope.artefacts.artefact import built, plain
 from chunkscope.lengths.options import AnalyzeOptions
-from chunkscope.prefixes.near_misses import CHARS, TEXTS, near_misses
+from chunkscope.prefixes.near_misses import CHARS, TEXTS, misses_in, near_misses
 from chunkscope.prefixes.reuse import NearMiss
 from chunkscope.tokenizers.check import Reservoir
 from tests.benchmarks import corpora
@@ -31,7 +31,8 @@ def found(texts: list[str]) -> tuple[NearMiss, ...]:
     sample: Reservoir[tuple[int, str]] = Reservoir(TEXTS)
     sample.add(enumerate([text[:CHARS] for text in texts], start=1))
     chars = sum(map(len, texts))
-    return near_misses(sample.items, prompts=len(texts), tokens=chars // 4, chars=chars)
+    size = {"compared": len(sample.items), "prompts": len(texts), "chars": chars}
+    return near_misses(misses_in(sample.items), tokens=chars // 4, **size)
 
 
 def digits(count: int) -> str:
