@@ -120,19 +120,19 @@ BUDGETS = {
     "sources": 1_781,
     "prompts": 3_071,
     "tokenizers": 1_499,
-    "prefixes": 822,
+    "prefixes": 821,
     "lengths": 1_634,
     "artefacts": 596,
     "models": 1_049,
     "hardware": 1_300,
     "vllm": 1_899,
     "simulation": 2_300,
-    "planning": 2_395,
+    "planning": 2_394,
     "verification": 3_260,
     "diagnosis": 723,
     "reference": 886,
     "gating": 1_593,
-    "report": 2_806,
+    "report": 2_805,
     "commands": 1_191,
 }
 MOST_FILES = 14  # in a folder, without its __init__
@@ -146,7 +146,7 @@ def test_a_folder_keeps_its_budget(part: str) -> None:
 def test_every_folder_has_a_budget() -> None:
     folders = {part_of(path) for path in modules() if path.parent != PACKAGE}
     assert folders | {"top level"} == BUDGETS.keys()
-    assert sum(BUDGETS.values()) <= 29_391
+    assert sum(BUDGETS.values()) <= 29_388
 
 
 @pytest.mark.parametrize("folder", sorted({path.parent for path in modules()}), ids=str)

@@ -389,8 +389,7 @@ def facts(plan: Plan) -> Iterator[tuple[str, str, str]]:
             f"{most}: a server refuses them, lm-eval cuts them",
         )
     if times_preempted := plan.run.figures.preemptions if plan.run else None:
-        fp8 = "" if "fp8" in str(plan.effective.kv_cache_dtype) else "; try --kv-cache-dtype fp8"
-        yield "preempted", plural(times_preempted, "time"), f"KV cache full{fp8}"
+        yield "preempted", plural(times_preempted, "time"), "KV cache full"
 
 
 def _time(plan: Plan, cost: Cost) -> tuple[str, str]:
