@@ -1,6 +1,7 @@
-"""`recommend`, `simulate`, `verify`, `memory` and `prefixes` as a user meets them."""
+"""`recommend`, `simulate`, `verify`, `memory` and `prefixes`; the mistakes of all commands."""
 
 import json
+import shlex
 import sys
 from pathlib import Path
 
@@ -20,6 +21,7 @@ MACHINE = ("--model", "qwen2.5-1.5b", "--gpu", "l4", "--vllm-version", "0.24")
 def planned(tmp_path_factory) -> Path:
     place = tmp_path_factory.mktemp("planned")
     build.profile(short=build.SHORT, mixed=build.MIXED).save(place / "reports" / "profile.json")
+    write_jsonl(place / "data.jsonl", [{"prompt": "one two three"}])
     run = chunkscope(place, "recommend", *MACHINE)
     assert run.code == 0, run.err
     return place
@@ -129,6 +131,25 @@ def test_prefixes_say_how_much_is_served(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("line", "code", "named"),
     [
+        ("analyze", 2, "PATH"),
+        ("analyze nowhere.jsonl", 3, "nowhere.jsonl"),
+        ("analyze data.jsonl --output-field nothing", 3, "nothing"),
+        ("analyze data.jsonl --tokenizer ''", 2, "--tokenizer is empty"),
+        ("analyze data.jsonl --tokenizer nowhere/at/all", 4, "nowhere/at/all"),
+        ("analyze data.jsonl --model a --tokenizer b", 2, "leave one out"),
+        ("analyze data.jsonl -o data.jsonl/x.json", 3, "Not a directory"),
+        ("analyze data.jsonl -o .", 3, "error: "),
+        ("analyze data.jsonl -o ''", 3, "error: "),
+        (f"analyze data.jsonl -o {'x' * 300}", 3, "error: "),
+        ("analyze data.jsonl --limit 5", 2, "--sample"),  # all rows were counted
+        ("analyze data.jsonl --json --format csv", 2, "--format"),
+        ("analyze data.jsonl --export-trace data.jsonl", 2, "data.jsonl"),
+        ("analyze data.jsonl --ray --export-trace x.jsonl", 2, "--ray"),
+        ("analyze lm-eval:", 2, "lm-eval:"),
+        ("analyze lm-eval:a --apply-chat-template", 2, "--apply-chat-template"),
+        ("analyze lm-eval:a --limit 0", 2, "limit"),
+        ("analyze inspect:a.py --shots 3", 2, "--shots"),
+        ("recommend --rate 5", 2, "--arrivals"),
         ("recommend nowhere.json", 3, "nowhere.json"),
         ("recommend --model qwen3-8b --gpu nothing", 2, "nothing"),
         ("recommend --model qwen3-8b --gpu 2xa100", 2, "--gpu a100 --tp 2"),
@@ -156,10 +177,16 @@ def test_prefixes_say_how_much_is_served(tmp_path) -> None:
         ("doctor nowhere.log", 3, "nowhere.log"),
         ("doctor reports/plan.json", 3, "plan.json"),
         ("doctor http://127.0.0.1:9 --seconds 0", 2, "--seconds"),
+        ("doctor reports", 3, "reports"),
+        ("doctor", 2, "LOG"),
+        *((f"demo --chunk={sizes}", 2, "--chunk") for sizes in ("0", "-5", "9" * 20, "32,,none")),
+        *((f"demo --chunk={sizes}", 2, "--chunk") for sizes in ("x", "1.5")),
     ],
 )
 def test_a_mistake_gets_a_sentence_and_its_code(planned, monkeypatch, line, code, named) -> None:
     monkeypatch.setenv("CHUNKSCOPE_VLLM_PYTHON", sys.executable)  # which has none
-    run = chunkscope(planned, *line.split())
-    assert run.code == code, run.err
+    kept = (planned / "reports" / "profile.json").read_bytes()
+    run = chunkscope(planned, *shlex.split(line))
+    assert (run.code, run.out, run.written) == (code, "", kept), run.err
     assert named in run.err
+    assert "Traceback" not in run.err

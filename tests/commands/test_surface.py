@@ -128,11 +128,6 @@ def test_any_width_works(place, columns: str, monkeypatch) -> None:
     assert analyze(place, "data.jsonl", "--details").code == 0
 
 
-def test_a_rate_is_called_arrivals(tmp_path) -> None:
-    run = chunkscope(tmp_path, "recommend", "--rate", "5")
-    assert (run.code, "--arrivals" in run.err) == (2, True)
-
-
 def test_a_log_has_a_phase_once(capsys) -> None:
     with progress() as lines:
         for name in ("loading", "calibrating", "calibrating"):

@@ -95,20 +95,6 @@ def test_prompt_logprobs_are_the_measured_ones_and_not_profiled(model, runner, g
     assert line.gib == pytest.approx(gib, rel=0.10)
 
 
-@pytest.mark.parametrize(
-    ("version", "model", "profiled"),
-    [
-        ("0.19.0", "qwen2.5-7b", False),
-        ("0.20.0", "qwen2.5-7b", True),
-        ("0.24.0", "llama-3.1-8b", False),
-        ("0.32.0", "llama-3.1-8b", True),
-    ],
-)
-def test_cuda_graphs_come_off_the_kv_cache_only_in_some_versions(version, model, profiled):
-    memory = engine(model, version=version).memory(budget=2_048, seqs=64, utilization=0.9)
-    assert memory.line("cuda_graphs").profiled is profiled
-
-
 # MiB with steps of 4,096 tokens, pieces of 2,048 and 512 requests of up to 32,768 tokens.
 LINES = ("weights", "activation", "experts", "sampler", "overhead", "cuda_graphs", "logprobs")
 FOUR = {"tp": 2, "dp": 2}

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from chunkscope.artefacts.artefact import Numbers, built, plain
+from chunkscope.artefacts.artefact import Numbers
 from chunkscope.prefixes import cache_curve, comparison
 from chunkscope.prefixes.cache_curve import lru_cached_tokens
 from chunkscope.prefixes.comparison import Measured, TextComparison, measure, sent_ids
@@ -327,10 +327,3 @@ def test_the_trees_of_several_datasets_stand_side_by_side():
     assert starts == [0, 2, 2]
     assert [stretch.parent for stretch in stretches] == [-1, 0, -1, 2]
     assert depths(stretches) == [4, 6, 4, 6]
-
-
-def test_it_is_written_as_four_lines_and_read_back():
-    found = sharing([[1] * 64 + [2] * 64, [1] * 64 + [3] * 64, [4] * 20, [1] * 99])
-    written = plain(found)
-    assert all(isinstance(line, str) for line in written.values())
-    assert built(Sharing, written) == found

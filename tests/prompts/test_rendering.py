@@ -261,24 +261,6 @@ def test_a_harness_that_is_not_installed_is_named_with_the_command_that_installs
 
 
 @pytest.mark.parametrize(
-    ("words", "option", "named"),
-    [
-        ("lm-eval:", "", "lm-eval:"),
-        ("lm-eval:a --apply-chat-template", "", "--apply-chat-template"),
-        ("inspect:a.py --shots 3", "", "--shots"),
-        ("lm-eval:a", "timeout = -1", "timeout"),
-        ("lm-eval:a", "limit = 0", "limit"),
-    ],
-)
-def test_options_that_do_not_fit_are_refused(
-    tmp_path: Path, words: str, option: str, named: str
-) -> None:
-    (tmp_path / "chunkscope.toml").write_text(f"[analyze]\n{option}\n")
-    run = analyze(tmp_path, *words.split())
-    assert (run.code, named in run.err) == (2, True), run.err
-
-
-@pytest.mark.parametrize(
     ("outcome", "ended", "code", "named"),
     [
         ({"message": "no set", "missing": True, "hint": "load it"}, 0, 4, ("no set", "load it")),
