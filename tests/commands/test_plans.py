@@ -128,11 +128,18 @@ def test_prefixes_say_how_much_is_served(tmp_path) -> None:
     assert python.prefixes(tmp_path / "reports" / "profile.json").overall.hit_rate > 0.5
 
 
+NAMING = ("memory --gpu h100 --model", "analyze data.jsonl -t", "doctor", "report")
+
+
 @pytest.mark.parametrize(
     ("line", "code", "named"),
     [
         ("analyze", 2, "PATH"),
         ("analyze nowhere.jsonl", 3, "nowhere.jsonl"),
+        *((f"analyze {path}", 3, "error: ") for path in ("'*.none'", "''", "a/" * 800)),
+        *((f"analyze hf:{at}", 2, "hf:") for at in ("", "/etc/passwd", "a/b/c", "o/n:", "../x/y")),
+        ("analyze hf:org/nowhere@test", 4, "hf:org/nowhere"),
+        ("analyze s4://evals/few.csv", 2, "s4://evals/few.csv"),
         ("analyze data.jsonl --output-field nothing", 3, "nothing"),
         ("analyze data.jsonl --tokenizer ''", 2, "--tokenizer is empty"),
         ("analyze data.jsonl --tokenizer nowhere/at/all", 4, "nowhere/at/all"),
@@ -169,6 +176,12 @@ def test_prefixes_say_how_much_is_served(tmp_path) -> None:
         ("verify --against of", 2, "default, off, length-rule"),
         ("verify --also max-num-seqs=0", 2, "at least 1"),  # as a vLLM would say, minutes later
         ("verify --also max-num-seqs=8 --endpoint http://127.0.0.1:9", 2, "--also"),
+        ("verify --endpoint http://127.0.0.1:9 --check-outputs", 2, "--check-outputs"),
+        *((f"{line} {'n' * 300}", 3, "nnn: File name too long") for line in NAMING),
+        ("gate", 3, "gate --init"),
+        ("gate --config nowhere.toml", 3, "nowhere.toml"),
+        ("gate nowhere --init", 3, "nowhere"),
+        *((f"gate {how}", 2, "--init") for how in ("--force", "--init --update", "--init --json")),
         ("report nowhere", 3, "nowhere"),
         ("report --json --format md", 2, "--format"),
         ("report --format text -o x", 2, "--output"),
@@ -190,3 +203,4 @@ def test_a_mistake_gets_a_sentence_and_its_code(planned, monkeypatch, line, code
     assert (run.code, run.out, run.written) == (code, "", kept), run.err
     assert named in run.err
     assert "Traceback" not in run.err
+    assert code == 2 or "hint: " in run.err

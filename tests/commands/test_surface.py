@@ -40,16 +40,6 @@ def test_without_a_command_the_help_is_shown(tmp_path) -> None:
     assert (run.code, run.err.strip()) == (2, chunkscope(tmp_path, "--help").out.strip())
 
 
-@pytest.mark.parametrize(
-    "words",
-    ["memory --gpu h100 --model", "analyze a.jsonl -t", "doctor", "report"],
-)
-def test_a_name_that_the_system_refuses_is_bad_input(tmp_path, words: str) -> None:
-    write_jsonl(tmp_path / "a.jsonl", prompts())
-    run = chunkscope(tmp_path, *words.split(), "n" * 300)
-    assert (run.code, "nnn: File name too long" in run.err) == (3, True), run.err
-
-
 @pytest.mark.parametrize("words", ["analyze a.jsonl", "doctor a.jsonl", "recommend", "simulate"])
 def test_an_output_replaces_results_and_no_data(tmp_path, words: str) -> None:
     write_jsonl(tmp_path / "a.jsonl", prompts())

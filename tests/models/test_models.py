@@ -2,8 +2,6 @@ import json
 import sys
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
 
 from chunkscope.errors import InputError, MissingError
 from chunkscope.models import MODELS, find_model, shape_from_config
@@ -351,25 +349,3 @@ def test_the_weights_weigh_what_the_index_of_their_files_says(tmp_path, changed,
     index = {"metadata": {"total_size": 12_345_678_900}, "weight_map": {}}
     (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
     assert find_model(tmp_path).weight_bytes == size
-
-
-junk = st.recursive(
-    st.none() | st.booleans() | st.integers(-5, 10**6) | st.floats() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
-    max_leaves=5,
-)
-
-
-@given(st.dictionaries(st.sampled_from([*LLAMA, "text_config", "num_experts", "layer_types",
-                                        "quantization_config", "kv_lora_rank", "vision_config",
-                                        "sliding_window", "mlp_only_layers"]), junk))  # fmt: skip
-@example({"num_experts": 4, "num_experts_per_tok": 99})  # a power of it was too large a number
-@example({"hidden_size": 2**52})  # as were all weights together
-def test_any_config_is_a_shape_or_an_input_error(changed):
-    try:
-        model = shape(**changed)
-    except InputError:
-        return
-    assert 0 <= model.weight_bytes < 2**63
-    assert not model.experts or model.experts.active <= model.experts.count
-    assert model.kv_bytes_per_token() >= 0

@@ -4,7 +4,7 @@ import dataclasses
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from chunkscope.errors import InputError, UsageError
@@ -153,7 +153,6 @@ workloads = st.lists(
 ).map(lambda rows: arriving(*sorted(rows, key=lambda row: row[2])))
 
 
-@settings(deadline=None)
 @given(
     requests=workloads,
     budget=st.sampled_from([16, 100, 512, 4_096]),
