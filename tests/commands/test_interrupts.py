@@ -216,18 +216,14 @@ def test_commands_run_without_posix_and_verify_says_what_it_needs(tmp_path: Path
 PROFILE = REPOSITORY / "reports" / "example" / "profile.json"
 
 
-def test_a_hub_that_says_nothing_is_waited_for_once(monkeypatch) -> None:
-    assert network.PATIENCE_S == 5
+def test_a_hub_that_says_nothing_is_waited_for_once_and_any_answer_is_one(monkeypatch) -> None:
+    with web_server({}) as address:  # 404, whatever is asked
+        assert network.hub_problem(address) is None
     monkeypatch.setattr(network, "PATIENCE_S", 0.05)
     with socket.socket() as silent:  # takes connections
         silent.bind(("127.0.0.1", 0))
         silent.listen()
         assert network.hub_problem(f"http://127.0.0.1:{silent.getsockname()[1]}")
-
-
-def test_any_answer_is_an_answer() -> None:
-    with web_server({}) as address:  # 404, whatever is asked
-        assert network.hub_problem(address) is None
 
 
 @pytest.mark.parametrize(

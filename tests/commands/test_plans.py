@@ -22,6 +22,7 @@ def planned(tmp_path_factory) -> Path:
     place = tmp_path_factory.mktemp("planned")
     build.profile(short=build.SHORT, mixed=build.MIXED).save(place / "reports" / "profile.json")
     write_jsonl(place / "data.jsonl", [{"prompt": "one two three"}])
+    (place / "latin.txt").write_bytes(b"\xe9t\xe9")
     run = chunkscope(place, "recommend", *MACHINE)
     assert run.code == 0, run.err
     return place
@@ -128,6 +129,7 @@ def test_prefixes_say_how_much_is_served(tmp_path) -> None:
     assert python.prefixes(tmp_path / "reports" / "profile.json").overall.hit_rate > 0.5
 
 
+PREFIX = "analyze data.jsonl --prefix-file "
 NAMING = ("memory --gpu h100 --model", "analyze data.jsonl -t", "doctor", "report")
 
 
@@ -152,6 +154,11 @@ NAMING = ("memory --gpu h100 --model", "analyze data.jsonl -t", "doctor", "repor
         ("analyze data.jsonl --json --format csv", 2, "--format"),
         ("analyze data.jsonl --export-trace data.jsonl", 2, "data.jsonl"),
         ("analyze data.jsonl --ray --export-trace x.jsonl", 2, "--ray"),
+        (f"analyze data.jsonl {2 * '--prefix-file data.jsonl '}", 2, "--prefix-file"),
+        (f"analyze data.jsonl {2 * '--prefix-file data=data.jsonl '}", 2, "--prefix-file"),
+        (f"{PREFIX}other=data.jsonl", 2, " other\n"),
+        *((f"{PREFIX}{file}", 3, file) for file in ("gone.txt", "latin.txt", ".")),
+        (f"{PREFIX}data=gone.txt", 3, "gone.txt"),
         ("analyze lm-eval:", 2, "lm-eval:"),
         ("analyze lm-eval:a --apply-chat-template", 2, "--apply-chat-template"),
         ("analyze lm-eval:a --limit 0", 2, "limit"),
@@ -169,6 +176,9 @@ NAMING = ("memory --gpu h100 --model", "analyze data.jsonl -t", "doctor", "repor
         ("simulate --trace nowhere.jsonl", 3, "nowhere.jsonl"),
         ("simulate --calibration nowhere.json", 3, "nowhere.json"),
         ("memory --gpu h100", 2, "--model"),
+        ("memory --gpu h100 --model acme/rocket-8b", 4, "config.json"),
+        ("memory --gpu h100 --model llama-3.1-9b", 4, "llama-3.1-8b"),
+        *(("memory --model qwen3-8b --gpu h20O", 2, offered) for offered in ("h200", "80GiB")),
         ("prefixes nowhere.json", 3, "nowhere.json"),
         ("verify", 4, "vLLM"),
         ("verify --repeats 0", 2, "--repeats"),

@@ -1,6 +1,7 @@
 """Artefacts, budgets, committed settings and model configs that somebody else wrote or damaged."""
 
 import json
+import random
 import shutil
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from chunkscope.simulation.result import Simulation
 from chunkscope.verification.result import Verification
 from tests.commands.helpers import chunkscope
 from tests.conftest import REPOSITORY
-from tests.fuzz.helpers import assert_fine, changed, damaged, explore, fine
+from tests.fuzz.helpers import INSTEAD, SEED, assert_fine, changed, damaged, explore, fine
 from tests.hardware.kv_models import CONFIGS
 from tests.hardware.test_step_time import FP8
 from tests.report import examples
@@ -107,6 +108,17 @@ def passing(checkout: Path) -> set[str]:
     return {check.name for check in result.checks if check.passed}
 
 
+def changed_once(document: Any, chance: random.Random) -> bytes:
+    """Something else in one place: near the top as often as far below."""
+    part = document
+    while True:
+        key = chance.choice(list(part) if isinstance(part, dict) else range(len(part)))
+        if not isinstance(part[key], dict | list) or not part[key] or chance.random() < 0.2:
+            part[key] = chance.choice(INSTEAD[1:])
+            return written(document)
+        part = part[key]
+
+
 @pytest.mark.parametrize("name", ["profile.json", "plan.json", "verify.json"])
 def test_no_damage_makes_a_failed_check_pass(folder: Path, tmp_path: Path, name: str) -> None:
     shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
@@ -118,8 +130,10 @@ def test_no_damage_makes_a_failed_check_pass(folder: Path, tmp_path: Path, name:
         path.unlink() if data is None else path.write_bytes(data)
         assert passing(tmp_path) <= before
 
-    some = damaged(whole) | changed(json.loads(whole)).map(written) | st.sampled_from(others)
-    explore(check, some, past=[(b"",), (b"{}",), (None,)])
+    for data in (b"", b"{}", whole[: len(whole) // 2], *others, None):
+        check(data)
+    for number in range(70):
+        check(changed_once(json.loads(whole), random.Random(f"{SEED} {number}")))
 
 
 @pytest.mark.parametrize("name", ["vllm.yaml", "args.txt", "serve.sh", "compose.yaml"])

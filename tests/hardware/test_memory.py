@@ -15,7 +15,6 @@ import pytest
 
 from chunkscope.artefacts.note import Label
 from chunkscope.hardware.gpus import find_gpu
-from chunkscope.hardware.memory import Runner
 from chunkscope.models import find_model, shape_from_config
 from chunkscope.models.layers import KvKind
 from chunkscope.vllm.deployment import Deployment
@@ -84,18 +83,8 @@ def test_of_a_model_with_towers_the_engine_embeds_outside_of_what_is_compiled():
     assert names[0] == names[1]
 
 
-@pytest.mark.parametrize(
-    ("model", "runner", "gib"), [("qwen2.5-7b", Runner.V1, 2.91), ("llama-3.1-8b", Runner.V2, 0.51)]
-)
-def test_prompt_logprobs_are_the_measured_ones_and_not_profiled(model, runner, gib):
-    """Budget 2048; on the V2 runner in slices of 1024 tokens."""
-    there = engine(model, logprobs=True)
-    line = there.memory(budget=2_048, seqs=64, utilization=0.9).line("logprobs")
-    assert (there.runner, line.profiled) == (runner, False)
-    assert line.gib == pytest.approx(gib, rel=0.10)
-
-
-# MiB with steps of 4,096 tokens, pieces of 2,048 and 512 requests of up to 32,768 tokens.
+# MiB with steps of 4,096 tokens, pieces of 2,048 and 512 requests of up to 32,768 tokens. Logprobs
+# of such a piece were measured: 2.91 GiB by the first runner; 0.51 by the second, slices of 1,024.
 LINES = ("weights", "activation", "experts", "sampler", "overhead", "cuda_graphs", "logprobs")
 FOUR = {"tp": 2, "dp": 2}
 BILLS = {

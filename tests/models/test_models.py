@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-from chunkscope.errors import InputError, MissingError
+from chunkscope.errors import InputError
 from chunkscope.models import MODELS, find_model, shape_from_config
 from tests.hardware.kv_models import CONFIGS
 
@@ -98,14 +98,6 @@ def test_what_a_quantization_leaves_out_of_most_layers_has_16_bits(names, quanti
     """As a list of layers, wildcards or expressions."""
     stated = {"quant_method": "awq", "ignore": names}
     assert shape(quantization_config=stated).quantization.kinds == tuple(quantized.split())
-
-
-def test_mxfp4_packs_the_experts_only():
-    model = find_model("gpt-oss-20b")
-    p = model.parameters
-    packed = p.experts * 3_072 / 2_880 * 4.25 / 8  # padded: 14.58 GB were measured on an H200
-    assert model.weight_bytes == round(2 * (p.total - p.experts) + packed)
-    assert model.weight_bytes == pytest.approx(14.58e9, rel=0.015)
 
 
 def test_what_is_not_known_is_guessed_and_said_so():
@@ -310,17 +302,6 @@ def test_the_hub_cache_is_used_without_a_network(tmp_path, monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
     model = find_model("acme/rocket-8b")
     assert (model.layers, model.hub_id) == (32, "acme/rocket-8b")
-
-
-@pytest.mark.parametrize(
-    ("name", "hint"), [("acme/rocket-8b", "config.json"), ("llama-3.1-9b", "llama-3.1-8b")]
-)
-def test_an_unknown_model_says_what_to_pass_instead(name, hint, tmp_path, monkeypatch):
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    with pytest.raises(MissingError) as error:
-        find_model(name)
-    assert hint in error.value.hint
 
 
 @pytest.mark.parametrize("name", ["/no/such/folder", "./nope", "nope.json", ""])

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from chunkscope.artefacts.artefact import Numbers
 from chunkscope.prefixes import cache_curve, comparison
 from chunkscope.prefixes.cache_curve import lru_cached_tokens
-from chunkscope.prefixes.comparison import Measured, TextComparison, measure, sent_ids
+from chunkscope.prefixes.comparison import Measured, TextComparison, measure
 from chunkscope.prefixes.reuse import PrefixReuse, reuse_together
 from chunkscope.prefixes.sharing import NOTHING, Sharing, depths, stretches_together
 from chunkscope.prefixes.tree import PromptTree, tree_of_blocks, tree_of_prompts
@@ -175,12 +175,6 @@ def test_longest_first_is_an_order_of_its_own():
     assert (found.capacities[0].cached_tokens, in_file.capacities[0].cached_tokens) == (0, 32_000)
     assert found.capacities[0].best_order_cached_tokens == 32_000
     assert sharing.lengths == tuple(sorted(map(len, prompts), reverse=True))
-
-
-def test_special_tokens_go_before_a_prompt_and_what_is_too_long_is_cut_from_the_left():
-    assert len(sent_ids(id_bytes([3] * 31), 1)) == 4 * 32
-    assert sent_ids(id_bytes([1, 2, 3]), 1, most_tokens=2) == id_bytes([2, 3])
-    assert sent_ids(id_bytes([1, 2]), 1, most_tokens=9)[4:] == id_bytes([1, 2])
 
 
 def test_of_very_many_prompts_runs_of_neighbours_are_compared_all_over_the_dataset(monkeypatch):

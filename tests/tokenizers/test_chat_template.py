@@ -239,11 +239,6 @@ def test_a_template_that_refuses_a_conversation_says_why(source: str, reason: st
     assert "\n" not in caught.value.message
 
 
-def test_a_template_that_is_not_jinja_is_bad_input() -> None:
-    with pytest.raises(InputError, match="line 2"):
-        ChatTemplate("x\n{% for %}", special_tokens={})
-
-
 def test_named_templates_are_chosen_as_transformers_chooses() -> None:
     named = [{"name": "default", "template": "d"}, {"name": "tool_use", "template": "t"}]
     assert choose_template(named, has_tools=False) == "d"
