@@ -117,7 +117,8 @@ def test_making_it_again_changes_no_identity_and_disowns_no_measurement(tmp_path
 # -- those that are committed ----------------------------------------------------------------------
 
 
-REPORTS = Path(__file__).parents[2] / "reports"
+REPORTS = REPOSITORY / "reports"
+EXAMPLE, H200 = REPORTS / "example", REPORTS / "h200"
 KINDS: dict[str, type[Artefact]] = {
     kind.schema: kind for kind in (Profile, Plan, Verification, Calibration)
 }
@@ -140,8 +141,6 @@ def test_a_committed_plan_belongs_to_what_lies_beside_it(path: Path) -> None:
         assert Verification.load(verify).plan_digest in (None, plan.digest())
 
 
-EXAMPLE = REPOSITORY / "reports" / "example"
-H200 = REPOSITORY / "reports" / "h200"
 MEASURED = H200 / "llama-3.1-8b-long"
 AGAIN = "run `python tests/make_examples.py`"
 

@@ -14,12 +14,10 @@ from chunkscope.verification.verify import VerifyOptions
 from chunkscope.vllm.settings import NAMES
 from tests.commands.helpers import analyze, chunkscope, prompts, write_jsonl
 
-TABLE = "question;answer\none two three;yes\n"
-
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    (tmp_path / "data.csv").write_text(TABLE)
+    (tmp_path / "data.csv").write_text("question;answer\none two three;yes\n")
     return tmp_path
 
 

@@ -109,9 +109,7 @@ def test_no_prompt_is_made_that_will_not_be_read(tmp_path: Path) -> None:
         ("good", 3, "1,024"),
     ],
 )
-def test_a_model_that_cannot_be_used_is_a_sentence(
-    folders: Path, tmp_path: Path, model: str, code: int, named: str
-) -> None:
+def test_a_model_that_cannot_be_used_is_a_sentence(folders, tmp_path, model, code, named) -> None:
     run = chunkscope(tmp_path, "demo", "--model", folders / model)
     assert (run.code, run.out) == (code, "")
     assert run.err.startswith("error: ")

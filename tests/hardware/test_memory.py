@@ -83,8 +83,7 @@ def test_of_a_model_with_towers_the_engine_embeds_outside_of_what_is_compiled():
     assert names[0] == names[1]
 
 
-# MiB with steps of 4,096 tokens, pieces of 2,048 and 512 requests of up to 32,768 tokens. Logprobs
-# of such a piece were measured: 2.91 GiB by the first runner; 0.51 by the second, slices of 1,024.
+# MiB with steps of 4,096 tokens, pieces of 2,048 and 512 requests of up to 32,768 tokens.
 LINES = ("weights", "activation", "experts", "sampler", "overhead", "cuda_graphs", "logprobs")
 FOUR = {"tp": 2, "dp": 2}
 BILLS = {

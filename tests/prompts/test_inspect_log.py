@@ -166,9 +166,7 @@ def test_messages_become_what_a_server_is_sent(tmp_path: Path) -> None:
         ({"usage": None}, None),
     ],
 )  # fmt: skip
-def test_the_servers_own_count_holds_what_it_had_cached(
-    tmp_path: Path, output: dict[str, Any], tokens: int | None
-) -> None:
+def test_the_servers_own_count_holds_what_it_had_cached(tmp_path, output, tokens) -> None:
     (row,) = read(write_eval(tmp_path / "a.eval", sample(1, event("x", output=output)))).records
     assert row["input_tokens"] == tokens
 
@@ -186,9 +184,7 @@ def test_what_a_server_counted_needs_no_tokenizer_and_the_rest_is_counted_here(t
     assert 0 < short < 20 < long == 500
 
 
-def test_requests_come_in_the_order_of_sending_for_so_much_log_at_a_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_requests_come_in_the_order_of_sending_for_so_much_log_at_a_time(tmp_path, monkeypatch):
     samples = [sample(n, event(f"{n}a", at=n), event(f"{n}b", at=n + 10)) for n in range(4)]
     path = write_eval(tmp_path / "a.eval", *samples)
     assert "".join(words for (words,) in said(read(path))) == "0a1a2a3a0b1b2b3b"
@@ -217,9 +213,7 @@ GOOD = sample("good", event("fine"))
     ids=range(9),
 )
 @pytest.mark.parametrize("write", [write_eval, write_json])
-def test_what_is_wrong_names_its_sample_and_the_rest_counts(
-    tmp_path: Path, bad: dict[str, Any], write: Any
-) -> None:
+def test_what_is_wrong_names_its_sample_and_the_rest_counts(tmp_path, bad, write) -> None:
     path = tmp_path / ("a.eval" if write is write_eval else "a.json")
     log = read(write(path, GOOD, bad, sample("last", event("too"))))
     assert said(log) == [["fine"], ["too"]]

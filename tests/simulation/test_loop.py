@@ -96,9 +96,9 @@ def test_what_can_never_be_served_is_an_input_error(requests, setting, place):
 
 
 def test_a_setting_that_vllm_refuses_is_a_usage_error():
+    larger = args(long_prefill_token_threshold=65, max_model_len=64)
     with pytest.raises(UsageError, match=r"long_prefill.* 64"):
-        small = args(long_prefill_token_threshold=65, max_model_len=64)
-        simulate([(10, 1)], small, STEP, vllm="0.28")
+        simulate([(10, 1)], larger, STEP, vllm="0.28")
 
 
 # -- policies ----------------------------------------------------------------------------------

@@ -9,6 +9,9 @@ import chunkscope
 from chunkscope.errors import InputError
 from chunkscope.prefixes.sharing import Stretch
 from chunkscope.simulation.traces import read_trace
+from chunkscope.simulation.workload import AS_IN_TRACE
+from chunkscope.verification.result import Verification
+from tests.h200 import FOLDER
 from tests.simulation.common import args, arriving, simulate
 
 
@@ -40,6 +43,12 @@ def test_azures_times_are_dates(tmp_path):
     assert (first.prompt_tokens, first.output_tokens) == (4_808, 10)
     assert second.arrival_s == pytest.approx(0.052)
     assert second.output_tokens == 1, "a request gives a token at least"
+
+
+def test_the_workload_of_a_verify_run_is_taken_as_it_was():
+    file = FOLDER / "llama-3.1-8b-mixed" / "verify.json"
+    sent = Verification.load(file).workload
+    assert read_trace(file) == replace(sent, arrivals=AS_IN_TRACE) != sent
 
 
 @pytest.mark.parametrize(

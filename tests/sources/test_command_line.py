@@ -59,9 +59,7 @@ def test_every_text_format_and_compression(tmp_path: Path, lengths) -> None:
 
 
 @pytest.mark.parametrize("encoding", ["latin-1", "utf-16-le", "gb18030", "hex"])
-def test_an_encoding_can_be_named_and_lines_of_text_are_prompts(
-    tmp_path: Path, lengths, encoding: str
-) -> None:
+def test_an_encoding_can_be_named_and_lines_of_text_are_prompts(tmp_path, lengths, encoding):
     is_known = encoding != "hex"  # which is no encoding of text
     options = f'[analyze]\nencoding = "{encoding}"\nper_line = true\n'
     (tmp_path / "chunkscope.toml").write_text(options)
