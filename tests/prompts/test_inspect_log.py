@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from tests.prompts.inspect_logs import (
 from tests.sources.helpers import Read, read
 
 REAL = "data/harness_logs/inspect_ai-0.3.285"
+AUTO = cache(AutoTokenizer.from_pretrained)
 
 
 def said(log: Read) -> list[list[Any]]:
@@ -42,7 +44,7 @@ def test_a_real_log_gives_what_was_sent_in_that_order_and_each_is_counted(shared
     assert (log.error, log.bad, log.format, log.unit) == (None, [], "inspect", "sample")
     assert len(log.records) == len(truth) > 0
     tokenizer, lengths = str(shared / "tokenizers" / "qwen3"), Counter[int]()
-    reference = AutoTokenizer.from_pretrained(tokenizer)
+    reference = AUTO(tokenizer)
     for found, sent in zip(log.records, truth, strict=True):
         assert (found["id"], found["epoch"]) == (sent["doc_id"], sent["epoch"])
         said = [*map(as_sent, sent["messages"])]
