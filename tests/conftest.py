@@ -19,6 +19,7 @@ from hypothesis import HealthCheck, settings
 
 from chunkscope.tokenizers import resolve
 from chunkscope.tokenizers.reference import TiktokenReference, TokenizersReference
+from tests.build import Place
 from tests.vllm.serve_flag_rows import known_flags
 
 REPOSITORY = Path(__file__).parents[1]
@@ -91,6 +92,11 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.setattr(TokenizersReference, "of_file", once(TokenizersReference.of_file))
         patch.setattr(resolve, "file_digest", once(resolve.file_digest))
         yield
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
 
 
 @pytest.fixture(scope="session")

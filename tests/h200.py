@@ -27,12 +27,8 @@ def spaced(text: str) -> str:
     return re.sub(r"(?<=\d)%", " %", text)
 
 
-def files() -> list[Path]:
-    return sorted(FOLDER.glob("*/verify.json"))
-
-
 def measured() -> dict[str, Verification]:
-    return {path.parent.name: Verification.load(path) for path in files()}
+    return {f.parent.name: Verification.load(f) for f in sorted(FOLDER.glob("*/verify.json"))}
 
 
 def table() -> str:

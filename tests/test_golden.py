@@ -15,7 +15,7 @@ import pytest
 from chunkscope.verification.result import RunOutputs
 from chunkscope.verification.verdict import judged
 from tests import build
-from tests.commands.helpers import chunkscope
+from tests.commands.helpers import chunkscope, write_jsonl
 from tests.conftest import REPOSITORY
 
 GOLDEN = REPOSITORY / "tests" / "golden"
@@ -196,11 +196,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         lines = data if isinstance(data, bytes) else "\n".join(map(json.dumps, data)).encode()
         (folder / "zoo" / name).write_bytes(lines)
     for number in range(57):  # small sets in nested folders, and a long one
-        (folder / "many" / "dev").mkdir(parents=True, exist_ok=True)
-        (folder / "many" / "test").mkdir(parents=True, exist_ok=True)
-        row = json.dumps({"prompt": "Which of them is it? " * (number % 9 + 1)})
+        row = {"prompt": "Which of them is it? " * (number % 9 + 1)}
         for part, count in (("dev", 5), ("test", 20)):
-            (folder / "many" / part / f"subject_{number}.jsonl").write_text(f"{row}\n" * count)
+            write_jsonl(folder / "many" / part / f"subject_{number}.jsonl", [row] * count)
     (folder / "many" / "long.jsonl").write_text(json.dumps({"prompt": SAME * 50}))
     (folder / "bad.jsonl").write_text('{"prompt": "fine"}\n{"prompt": \n{"prompt": 7}\n')
     (folder / "odd.jsonl").write_text('{"alpha": "some text", "beta": "other text"}\n')
@@ -221,9 +219,7 @@ def steady(text: str, place: Path) -> str:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_what_people_see(
-    name: str, place: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_people_see(name, place, request, monkeypatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setenv("TERM", "dumb")

@@ -46,10 +46,14 @@ def test_an_unknown_word_is_an_error_that_names_the_argument(word):
         chunkscope.recommend(PROFILE, model="qwen3-8b", gpu="l4", **{word: ["nonsense"]})
 
 
-def test_a_mistyped_keyword_is_named_as_it_is_written():
+def test_a_mistyped_keyword_is_named_as_it_is_written_and_other_mistakes_as_they_are_made():
     with pytest.raises(UsageError, match="feild") as raised:
         chunkscope.analyze(PROFILE, feild="question")
     assert raised.value.hint == "did you mean field?"
+    with pytest.raises(UsageError, match="timeout"):
+        chunkscope.analyze("lm-eval:a", timeout=-1)
+    with pytest.raises(UsageError, match="log"):
+        chunkscope.doctor()
 
 
 def test_values_are_frames_and_tables(plan):

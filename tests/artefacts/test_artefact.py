@@ -65,36 +65,25 @@ def test_the_digest_is_that_of_the_content() -> None:
 
 
 @pytest.mark.parametrize(
-    "change",
+    ("change", "said"),
     [
-        pytest.param(lambda d: d["counts"].update(apples=4), id="a number edited by hand"),
-        pytest.param(lambda d: d["figures"].update(items=4), id="a figure edited by hand"),
-        pytest.param(lambda d: d.pop("sha256"), id="no checksum"),
-        pytest.param(lambda d: d.update(schema="chunkscope/basket/1"), id="an older schema"),
-        pytest.param(lambda d: d.update(schema="chunkscope/plan/2"), id="another artefact"),
-        pytest.param(lambda d: d.update(schema=None), id="no artefact"),
-        *(b"", b"[]", b"null", b"\xff", b'{"schema": "chunk'),
+        pytest.param(lambda d: d["counts"].update(apples=4), "", id="a number edited by hand"),
+        pytest.param(lambda d: d["figures"].update(items=4), "", id="a figure edited by hand"),
+        pytest.param(lambda d: d.pop("sha256"), "", id="no checksum"),
+        pytest.param(lambda d: d.update(schema="chunkscope/basket/1"), "", id="an older schema"),
+        pytest.param(lambda d: d.update(schema="plan/7"), "is plan/7, not", id="another artefact"),
+        pytest.param(lambda d: d.update(schema=None), "", id="no artefact"),
+        *((b"", ""), (b"[]", ""), (b"null", ""), (b"\xff", ""), (b'{"schema": "chunk', "cut off")),
     ],
 )
-def test_a_changed_torn_or_foreign_file_is_refused_by_name(change: Any, tmp_path: Path) -> None:
+def test_a_changed_torn_or_foreign_file_is_refused_by_name(change, said, tmp_path) -> None:
     document, path = BASKET.to_json(), tmp_path / "basket.json"
     if not isinstance(change, bytes):
         change(document)
     path.write_bytes(change if isinstance(change, bytes) else orjson.dumps(document))
-    with pytest.raises(InputError, match=r"basket\.json") as raised:
+    with pytest.raises(InputError, match=rf"basket\.json.*{said}") as raised:
         Basket.load(path)
     assert "chunkscope shop" in (raised.value.hint or "")
-
-
-def test_what_a_file_is_instead_of_a_result_is_said(tmp_path: Path) -> None:
-    path = tmp_path / "basket.json"
-    data = BASKET.save(path)
-    path.write_bytes(data[: len(data) // 2])
-    with pytest.raises(InputError, match="cut off"):
-        Basket.load(path)
-    path.write_bytes(data.replace(b"basket/2", b"plan/7"))
-    with pytest.raises(InputError, match="is chunkscope/plan/7, not chunkscope/basket/2"):
-        Basket.load(path)
 
 
 def test_values_of_another_type_are_refused_even_under_a_right_checksum(tmp_path: Path) -> None:
@@ -128,7 +117,8 @@ def test_making_it_again_changes_no_identity_and_disowns_no_measurement(tmp_path
 # -- those that are committed ----------------------------------------------------------------------
 
 
-REPORTS = Path(__file__).parents[2] / "reports"
+REPORTS = REPOSITORY / "reports"
+EXAMPLE, H200 = REPORTS / "example", REPORTS / "h200"
 KINDS: dict[str, type[Artefact]] = {
     kind.schema: kind for kind in (Profile, Plan, Verification, Calibration)
 }
@@ -151,8 +141,6 @@ def test_a_committed_plan_belongs_to_what_lies_beside_it(path: Path) -> None:
         assert Verification.load(verify).plan_digest in (None, plan.digest())
 
 
-EXAMPLE = REPOSITORY / "reports" / "example"
-H200 = REPOSITORY / "reports" / "h200"
 MEASURED = H200 / "llama-3.1-8b-long"
 AGAIN = "run `python tests/make_examples.py`"
 

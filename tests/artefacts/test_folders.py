@@ -31,9 +31,7 @@ def test_a_place_that_cannot_be_written_or_is_not_there_is_replaced_for_this_run
     assert cache_folder().is_dir()
 
 
-def test_a_new_cache_is_for_its_owner_alone_whoever_its_parents_belong_to(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_new_cache_is_for_its_owner_alone_whoever_its_parents_belong_to(tmp_path, monkeypatch):
     tmp_path.chmod(0o1777)
     monkeypatch.setenv("CHUNKSCOPE_CACHE_DIR", str(tmp_path / "a" / "new"))
     before = os.umask(0)
@@ -44,9 +42,7 @@ def test_a_new_cache_is_for_its_owner_alone_whoever_its_parents_belong_to(
 
 
 @pytest.mark.parametrize("mode", [0o757, 0o775, None], ids=["all", "the group", "its owner"])
-def test_a_cache_that_others_could_have_written_is_not_used(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int | None
-) -> None:
+def test_a_cache_that_others_could_have_written_is_not_used(tmp_path, monkeypatch, mode) -> None:
     monkeypatch.setenv("CHUNKSCOPE_CACHE_DIR", str(tmp_path))
     tmp_path.chmod(mode or 0o755)
     if mode is None and os.geteuid() != 0:
@@ -55,9 +51,7 @@ def test_a_cache_that_others_could_have_written_is_not_used(
     assert cache_folder() != tmp_path
 
 
-def test_the_cache_forgets_what_nobody_used_for_thirty_days(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_cache_forgets_what_nobody_used_for_thirty_days(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("CHUNKSCOPE_CACHE_DIR", str(tmp_path / "cache"))
     days = {"new": 0, "young": 29, "used": 31, "old": 31}
     for name, age in days.items():

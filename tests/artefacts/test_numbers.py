@@ -57,17 +57,10 @@ def test_a_wrong_unit_is_told_what_would_be_right(unit, given):
     assert len(str(error.value)) < 200, "what was given is cut"
 
 
-@pytest.mark.parametrize(
-    ("unit", "limit", "value", "shown"),
-    [
-        (SECONDS, 0.2, 1.25, ("200 ms", "1.25 s")),
-        (SHARE, 0.1, 0.1001, ("10 %", "10.01 %")),
-        (SHARE, 1.03, 1.03210215794, ("103 %", "103.21 %")),
-        (COUNT, 0, 0, ("0", "0")),
-    ],
-)
-def test_numbers_that_differ_look_different(unit, limit, value, shown):
-    assert unit.write_both(limit, value) == shown
+def test_numbers_that_differ_look_different():
+    assert SHARE.write_both(0.1, 0.1001) == ("10 %", "10.01 %")
+    assert SHARE.write_both(1.03, 1.03210215794) == ("103 %", "103.21 %")
+    assert COUNT.write_both(0, 0) == ("0", "0")
 
 
 @given(st.floats(0.001, 1e6), st.floats(0.001, 1e6))

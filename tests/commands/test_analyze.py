@@ -115,30 +115,6 @@ def test_a_models_tokenizer_is_found_by_its_name(place, monkeypatch) -> None:
         assert f"did you mean {hint}" in str(raised.value.hint)
 
 
-@pytest.mark.parametrize(
-    ("words", "code", "named"),
-    [
-        (("nowhere.jsonl",), 3, "nowhere.jsonl"),
-        (("data.jsonl", "--output-field", "nothing"), 3, "nothing"),
-        (("data.jsonl", "--tokenizer", ""), 2, "--tokenizer is empty"),
-        (("data.jsonl", "--tokenizer", "nowhere/at/all"), 4, "nowhere/at/all"),
-        (("data.jsonl", "--model", "a", "--tokenizer", "b"), 2, "leave one out"),
-        (("data.jsonl", "-o", "data.jsonl/x.json"), 3, "Not a directory"),
-        (("data.jsonl", "--limit", "5"), 2, "--sample"),  # all rows were counted
-        (("data.jsonl", "--json", "--format", "csv"), 2, "--format"),
-        (("data.jsonl", "--export-trace", "data.jsonl"), 2, "data.jsonl"),
-        (("data.jsonl", "--ray", "--export-trace", "x.jsonl"), 2, "--ray"),
-        ((), 2, "PATH"),
-    ],
-)
-def test_a_mistake_gets_a_sentence_and_its_exit_code(place, words, code, named) -> None:
-    run = analyze(place, *words)
-    assert run.code == code, run.err
-    assert named in run.err
-    assert "Traceback" not in run.err
-    assert run.written is None
-
-
 @pytest.mark.parametrize("name", ["a\nb", "a\x1b[31mb", "[/b]", "=1+1", "naïve 🚀"])
 def test_any_file_name_can_be_counted_and_is_shown_harmlessly(tmp_path, name: str) -> None:
     write_jsonl(tmp_path / f"{name}.jsonl", prompts())

@@ -12,29 +12,18 @@ from chunkscope.lengths.options import AnalyzeOptions
 from chunkscope.planning.predict import SimulateOptions
 from chunkscope.verification.verify import VerifyOptions
 from chunkscope.vllm.settings import NAMES
-from tests import build
 from tests.commands.helpers import analyze, chunkscope, prompts, write_jsonl
-
-TABLE = "question;answer\none two three;yes\n"
 
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    (tmp_path / "data.csv").write_text(TABLE)
+    (tmp_path / "data.csv").write_text("question;answer\none two three;yes\n")
     return tmp_path
 
 
 def fields(place: Path) -> list[str]:
     profile = python.Profile.load(place / "reports" / "profile.json")
     return [dataset.field for dataset in profile.datasets]
-
-
-def test_a_table_of_the_command_sets_its_options(place) -> None:
-    (place / "chunkscope.toml").write_text('[analyze]\ndelimiter = ";"\nnames = ["mine"]\n')
-    run = analyze(place, "data.csv")
-    assert run.code == 0, run.err
-    profile = python.Profile.load(place / "reports" / "profile.json")
-    assert [dataset.name for dataset in profile.datasets] == ["mine"]
 
 
 def test_the_command_line_wins_over_chunkscope_toml_and_that_over_pyproject(place) -> None:
@@ -51,14 +40,9 @@ def test_the_command_line_wins_over_chunkscope_toml_and_that_over_pyproject(plac
 
 def test_flags_of_a_command_may_stand_there_too(tmp_path) -> None:
     table = '[memory]\nmodel = "qwen3-8b"\ngpu = "h100"\nmax_num_seqs = 64\n'
-    limits = 'slo = "itl_max=9s"\nmax_output = 4\n'
-    table += f'[recommend]\nmodel = "qwen3-8b"\ngpu = "h100"\n{limits}[simulate]\n{limits}'
     (tmp_path / "chunkscope.toml").write_text(table)
     run = chunkscope(tmp_path, "memory", "--json")
     assert json.loads(run.out)["settings"]["max_num_seqs"] == 64, run.err
-    build.profile(data=[9] * 9).save(tmp_path / "reports" / "profile.json")
-    for command in ("recommend", "simulate"):
-        assert "the limit of 9.00 s" in chunkscope(tmp_path, command).out
 
 
 @pytest.mark.parametrize(
@@ -70,6 +54,7 @@ def test_flags_of_a_command_may_stand_there_too(tmp_path) -> None:
         ("analyze = 1\n", "analyze"),
         ('[analize]\ndelimiter = ";"\n', "did you mean analyze?"),
         ("[analyze]\nreturn = 1\n", "no option return"),
+        ("[analyze]\njson = true\n", "no option json"),  # was read and forgotten
         ("[analyze\n", "chunkscope.toml"),
     ],
 )
@@ -95,22 +80,6 @@ def test_flags_are_written_as_they_are_typed(tmp_path) -> None:
         assert (run.code, run.out) == (0, typed.out), run.err
     (tmp_path / "chunkscope.toml").write_text('[simulate]\nslo = "ttft_p95=1ms"\n')
     assert "over the limit of 1.00 ms" in chunkscope(tmp_path, "simulate").out
-
-
-def test_what_is_under_output_is_no_option_there(tmp_path) -> None:
-    """`emit` was read and forgotten."""
-    (tmp_path / "chunkscope.toml").write_text('[recommend]\nemit = "env"\n')
-    run = chunkscope(tmp_path, "recommend")
-    assert (run.code, "no option emit" in run.err) == (3, True), run.err
-
-
-def test_the_gate_reads_its_budget_beside_other_tables(place) -> None:
-    analyze(place, "data.csv")
-    assert chunkscope(place, "gate", "--init").code == 0
-    with (place / "chunkscope.toml").open("a") as file:
-        file.write('\n[analyze]\nencoding = "utf-8"\n')
-    run = chunkscope(place, "gate")
-    assert run.code == 0, run.err
 
 
 INSIDE = {"fields", "prefix_files", "use_cache", "command", *NAMES}  # not written by people

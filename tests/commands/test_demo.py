@@ -28,13 +28,6 @@ def test_without_torch_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.Mo
     assert "chunkscope[torch]" in run.err.partition("hint:")[2]
 
 
-@pytest.mark.parametrize("sizes", ["0", "-5", "99999999999999999999", "32,,none", "x", "1.5"])
-def test_a_chunk_is_at_least_one_token(tmp_path: Path, sizes: str) -> None:
-    run = chunkscope(tmp_path, "demo", f"--chunk={sizes}")
-    assert (run.code, run.out) == (2, "")
-    assert "--chunk" in run.err
-
-
 @with_torch
 def test_the_command_as_it_is_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Short requests are answered sooner with chunks, and all that is measured is kept."""
@@ -116,9 +109,7 @@ def test_no_prompt_is_made_that_will_not_be_read(tmp_path: Path) -> None:
         ("good", 3, "1,024"),
     ],
 )
-def test_a_model_that_cannot_be_used_is_a_sentence(
-    folders: Path, tmp_path: Path, model: str, code: int, named: str
-) -> None:
+def test_a_model_that_cannot_be_used_is_a_sentence(folders, tmp_path, model, code, named) -> None:
     run = chunkscope(tmp_path, "demo", "--model", folders / model)
     assert (run.code, run.out) == (code, "")
     assert run.err.startswith("error: ")

@@ -1,6 +1,7 @@
-"""`recommend`, `simulate`, `verify`, `memory` and `prefixes` as a user meets them."""
+"""`recommend`, `simulate`, `verify`, `memory` and `prefixes`; the mistakes of all commands."""
 
 import json
+import shlex
 import sys
 from pathlib import Path
 
@@ -20,6 +21,8 @@ MACHINE = ("--model", "qwen2.5-1.5b", "--gpu", "l4", "--vllm-version", "0.24")
 def planned(tmp_path_factory) -> Path:
     place = tmp_path_factory.mktemp("planned")
     build.profile(short=build.SHORT, mixed=build.MIXED).save(place / "reports" / "profile.json")
+    write_jsonl(place / "data.jsonl", [{"prompt": "one two three"}])
+    (place / "latin.txt").write_bytes(b"\xe9t\xe9")
     run = chunkscope(place, "recommend", *MACHINE)
     assert run.code == 0, run.err
     return place
@@ -123,12 +126,43 @@ def test_prefixes_say_how_much_is_served(tmp_path) -> None:
     analyze(tmp_path, "data.jsonl")
     shown = json.loads(chunkscope(tmp_path, "prefixes", "--json").out)
     assert shown["together"]["hit_rate"] > 0.5
-    assert python.prefixes(tmp_path / "reports" / "profile.json").overall.hit_rate > 0.5
+
+
+PREFIX = "analyze data.jsonl --prefix-file "
+NAMING = ("memory --gpu h100 --model", "analyze data.jsonl -t", "doctor", "report")
 
 
 @pytest.mark.parametrize(
     ("line", "code", "named"),
     [
+        ("analyze", 2, "PATH"),
+        ("analyze nowhere.jsonl", 3, "nowhere.jsonl"),
+        *((f"analyze {path}", 3, "error: ") for path in ("'*.none'", "''", "a/" * 800)),
+        *((f"analyze hf:{at}", 2, "hf:") for at in ("", "/etc/passwd", "a/b/c", "o/n:", "../x/y")),
+        ("analyze hf:org/nowhere@test", 4, "hf:org/nowhere"),
+        ("analyze s4://evals/few.csv", 2, "s4://evals/few.csv"),
+        ("analyze data.jsonl --output-field nothing", 3, "nothing"),
+        ("analyze data.jsonl --tokenizer ''", 2, "--tokenizer is empty"),
+        ("analyze data.jsonl --tokenizer nowhere/at/all", 4, "nowhere/at/all"),
+        ("analyze data.jsonl --model a --tokenizer b", 2, "leave one out"),
+        ("analyze data.jsonl -o data.jsonl/x.json", 3, "Not a directory"),
+        ("analyze data.jsonl -o .", 3, "error: "),
+        ("analyze data.jsonl -o ''", 3, "error: "),
+        (f"analyze data.jsonl -o {'x' * 300}", 3, "error: "),
+        ("analyze data.jsonl --limit 5", 2, "--sample"),  # all rows were counted
+        ("analyze data.jsonl --json --format csv", 2, "--format"),
+        ("analyze data.jsonl --export-trace data.jsonl", 2, "data.jsonl"),
+        ("analyze data.jsonl --ray --export-trace x.jsonl", 2, "--ray"),
+        (f"analyze data.jsonl {2 * '--prefix-file data.jsonl '}", 2, "--prefix-file"),
+        (f"analyze data.jsonl {2 * '--prefix-file data=data.jsonl '}", 2, "--prefix-file"),
+        (f"{PREFIX}other=data.jsonl", 2, " other\n"),
+        *((f"{PREFIX}{file}", 3, file) for file in ("gone.txt", "latin.txt", ".")),
+        (f"{PREFIX}data=gone.txt", 3, "gone.txt"),
+        ("analyze lm-eval:", 2, "lm-eval:"),
+        ("analyze lm-eval:a --apply-chat-template", 2, "--apply-chat-template"),
+        ("analyze lm-eval:a --limit 0", 2, "limit"),
+        ("analyze inspect:a.py --shots 3", 2, "--shots"),
+        ("recommend --rate 5", 2, "--arrivals"),
         ("recommend nowhere.json", 3, "nowhere.json"),
         ("recommend --model qwen3-8b --gpu nothing", 2, "nothing"),
         ("recommend --model qwen3-8b --gpu 2xa100", 2, "--gpu a100 --tp 2"),
@@ -141,6 +175,9 @@ def test_prefixes_say_how_much_is_served(tmp_path) -> None:
         ("simulate --trace nowhere.jsonl", 3, "nowhere.jsonl"),
         ("simulate --calibration nowhere.json", 3, "nowhere.json"),
         ("memory --gpu h100", 2, "--model"),
+        ("memory --gpu h100 --model acme/rocket-8b", 4, "config.json"),
+        ("memory --gpu h100 --model llama-3.1-9b", 4, "llama-3.1-8b"),
+        *(("memory --model qwen3-8b --gpu h20O", 2, offered) for offered in ("h200", "80GiB")),
         ("prefixes nowhere.json", 3, "nowhere.json"),
         ("verify", 4, "vLLM"),
         ("verify --repeats 0", 2, "--repeats"),
@@ -148,6 +185,12 @@ def test_prefixes_say_how_much_is_served(tmp_path) -> None:
         ("verify --against of", 2, "default, off, length-rule"),
         ("verify --also max-num-seqs=0", 2, "at least 1"),  # as a vLLM would say, minutes later
         ("verify --also max-num-seqs=8 --endpoint http://127.0.0.1:9", 2, "--also"),
+        ("verify --endpoint http://127.0.0.1:9 --check-outputs", 2, "--check-outputs"),
+        *((f"{line} {'n' * 300}", 3, "nnn: File name too long") for line in NAMING),
+        ("gate", 3, "gate --init"),
+        ("gate --config nowhere.toml", 3, "nowhere.toml"),
+        ("gate nowhere --init", 3, "nowhere"),
+        *((f"gate {how}", 2, "--init") for how in ("--force", "--init --update", "--init --json")),
         ("report nowhere", 3, "nowhere"),
         ("report --json --format md", 2, "--format"),
         ("report --format text -o x", 2, "--output"),
@@ -156,10 +199,17 @@ def test_prefixes_say_how_much_is_served(tmp_path) -> None:
         ("doctor nowhere.log", 3, "nowhere.log"),
         ("doctor reports/plan.json", 3, "plan.json"),
         ("doctor http://127.0.0.1:9 --seconds 0", 2, "--seconds"),
+        ("doctor reports", 3, "reports"),
+        ("doctor", 2, "LOG"),
+        *((f"demo --chunk={sizes}", 2, "--chunk") for sizes in ("0", "-5", "9" * 20, "32,,none")),
+        *((f"demo --chunk={sizes}", 2, "--chunk") for sizes in ("x", "1.5")),
     ],
 )
 def test_a_mistake_gets_a_sentence_and_its_code(planned, monkeypatch, line, code, named) -> None:
     monkeypatch.setenv("CHUNKSCOPE_VLLM_PYTHON", sys.executable)  # which has none
-    run = chunkscope(planned, *line.split())
-    assert run.code == code, run.err
+    kept = (planned / "reports" / "profile.json").read_bytes()
+    run = chunkscope(planned, *shlex.split(line))
+    assert (run.code, run.out, run.written) == (code, "", kept), run.err
     assert named in run.err
+    assert "Traceback" not in run.err
+    assert code == 2 or "hint: " in run.err

@@ -98,13 +98,6 @@ def test_a_gate_speaks_json_and_python(place) -> None:
     assert document["checks"][0]["value"] == result.checks[0].value == 4_000
 
 
-def test_a_gate_that_cannot_judge_never_passes(place) -> None:
-    for line in ("--force", "--init --update", "--init --json"):
-        assert chunkscope(place, "gate", *line.split()).code == 2, line
-    for line in ("", "--config nowhere.toml", "nowhere --init"):
-        assert chunkscope(place, "gate", *line.split()).code == 3, line
-
-
 def test_the_answer_comes_first_and_the_diagnosis_is_kept(place) -> None:
     run = chunkscope(place, "doctor", examples.LOG)
     assert run.code == 0, run.err

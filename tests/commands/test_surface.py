@@ -40,16 +40,6 @@ def test_without_a_command_the_help_is_shown(tmp_path) -> None:
     assert (run.code, run.err.strip()) == (2, chunkscope(tmp_path, "--help").out.strip())
 
 
-@pytest.mark.parametrize(
-    "words",
-    ["memory --gpu h100 --model", "analyze a.jsonl -t", "doctor", "report"],
-)
-def test_a_name_that_the_system_refuses_is_bad_input(tmp_path, words: str) -> None:
-    write_jsonl(tmp_path / "a.jsonl", prompts())
-    run = chunkscope(tmp_path, *words.split(), "n" * 300)
-    assert (run.code, "nnn: File name too long" in run.err) == (3, True), run.err
-
-
 @pytest.mark.parametrize("words", ["analyze a.jsonl", "doctor a.jsonl", "recommend", "simulate"])
 def test_an_output_replaces_results_and_no_data(tmp_path, words: str) -> None:
     write_jsonl(tmp_path / "a.jsonl", prompts())
@@ -126,11 +116,6 @@ def test_a_terminal_without_colour_or_unicode_is_no_obstacle(place) -> None:
 def test_any_width_works(place, columns: str, monkeypatch) -> None:
     monkeypatch.setenv("COLUMNS", columns)
     assert analyze(place, "data.jsonl", "--details").code == 0
-
-
-def test_a_rate_is_called_arrivals(tmp_path) -> None:
-    run = chunkscope(tmp_path, "recommend", "--rate", "5")
-    assert (run.code, "--arrivals" in run.err) == (2, True)
 
 
 def test_a_log_has_a_phase_once(capsys) -> None:

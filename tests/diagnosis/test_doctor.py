@@ -12,7 +12,7 @@ from chunkscope.diagnosis.diagnosis import Diagnosis, EngineReport
 from chunkscope.diagnosis.doctor import NOTHING, Context, doctor, report_of
 from chunkscope.diagnosis.phases import Bound, phases
 from chunkscope.diagnosis.servers import reading_of
-from chunkscope.errors import InputError, UsageError
+from chunkscope.errors import InputError
 from chunkscope.hardware.gpus import find_gpu
 from chunkscope.planning.engine_log import read_log
 from chunkscope.verification.endpoint import metrics
@@ -350,14 +350,3 @@ def test_a_log_is_read_however_it_was_written(tmp_path: Path, written) -> None:
     (read,), (expected,) = doctor(path).engines, doctor(log).engines
     assert rules(read) == rules(expected)
     assert [w.running for w in read.windows] == [w.running for w in expected.windows]
-
-
-def test_no_source_and_a_folder(tmp_path: Path) -> None:
-    with pytest.raises(UsageError):
-        doctor()
-    with pytest.raises(InputError, match=tmp_path.name):
-        doctor(tmp_path)
-    with pytest.raises(InputError, match="nowhere"):
-        doctor(tmp_path / "nowhere.log")
-    with pytest.raises(UsageError, match="unknown GPU"):
-        doctor(LOGS / "vllm-0.24-h200-fits.log", gpu="h2000")

@@ -1,6 +1,7 @@
 """Artefacts, budgets, committed settings and model configs that somebody else wrote or damaged."""
 
 import json
+import random
 import shutil
 from pathlib import Path
 from typing import Any
@@ -8,18 +9,22 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
+from chunkscope.errors import InputError
+from chunkscope.findings import load_findings
+from chunkscope.gating.budget import find_budget
+from chunkscope.gating.gate import judge
 from chunkscope.gating.read_arguments import read_arguments
 from chunkscope.hardware.calibration import Calibration
 from chunkscope.lengths.profile import Profile
-from chunkscope.models import known_model
+from chunkscope.models import find_model, known_model
 from chunkscope.planning.plan import Plan
 from chunkscope.simulation.result import Simulation
 from chunkscope.verification.result import Verification
 from tests.commands.helpers import chunkscope
 from tests.conftest import REPOSITORY
-from tests.fuzz.helpers import assert_fine, changed, damaged, explore, fine
-from tests.gating.test_damage import BUDGET
-from tests.hardware.test_kv_groups import CONFIGS
+from tests.fuzz.helpers import INSTEAD, SEED, assert_fine, changed, damaged, explore, fine
+from tests.hardware.kv_models import CONFIGS
+from tests.hardware.test_step_time import FP8
 from tests.report import examples
 
 MEASURED = REPOSITORY / "reports" / "h200" / "llama-3.1-8b-mixed"
@@ -30,6 +35,23 @@ KINDS = {
     "simulation.json": Simulation,
     "calibration.json": Calibration,
 }
+BUDGET = """
+[gate.data]
+longest_prompt = 10
+min_rows = 9000
+datasets = ["gone"]
+[gate.settings]
+file = "vllm.yaml"
+[gate.memory.predicted]
+activation_peak = "1MiB"
+[gate.slo]
+makespan = "1ms"
+[gate.speed]
+ttft_p95 = "1ms"
+output_tokens_per_s = 900000
+[gate.outputs]
+equal = "99%"
+"""  # each of which fails
 SETTINGS = b"model: llama-3.1-8b\nmax-num-seqs: 64\nmax_num_batched_tokens: 4K\nquantization: fp8\n"
 
 
@@ -76,6 +98,44 @@ def test_a_budget_is_judged_or_refused(folder: Path, tmp_path: Path) -> None:
     explore(check, damaged(BUDGET.encode()), past=[(text,) for text in past])
 
 
+def passing(checkout: Path) -> set[str]:
+    """Which checks pass; nothing where the gate refuses to judge."""
+    budget = find_budget(checkout / "chunkscope.toml")
+    try:
+        result = judge(budget, load_findings(checkout / "reports"))
+    except InputError:
+        return set()
+    return {check.name for check in result.checks if check.passed}
+
+
+def changed_once(document: Any, chance: random.Random) -> bytes:
+    """Something else in one place: near the top as often as far below."""
+    part = document
+    while True:
+        key = chance.choice(list(part) if isinstance(part, dict) else range(len(part)))
+        if not isinstance(part[key], dict | list) or not part[key] or chance.random() < 0.2:
+            part[key] = chance.choice(INSTEAD[1:])
+            return written(document)
+        part = part[key]
+
+
+@pytest.mark.parametrize("name", ["profile.json", "plan.json", "verify.json"])
+def test_no_damage_makes_a_failed_check_pass(folder: Path, tmp_path: Path, name: str) -> None:
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    path, before = tmp_path / "reports" / name, passing(tmp_path)
+    assert before <= {"settings.accepted", "settings.as-good"}
+    whole, others = path.read_bytes(), [file.read_bytes() for file in path.parent.iterdir()]
+
+    def check(data: bytes | None) -> None:
+        path.unlink() if data is None else path.write_bytes(data)
+        assert passing(tmp_path) <= before
+
+    for data in (b"", b"{}", whole[: len(whole) // 2], *others, None):
+        check(data)
+    for number in range(70):
+        check(changed_once(json.loads(whole), random.Random(f"{SEED} {number}")))
+
+
 @pytest.mark.parametrize("name", ["vllm.yaml", "args.txt", "serve.sh", "compose.yaml"])
 def test_committed_settings_are_read_or_refused(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
@@ -94,13 +154,21 @@ def test_a_models_config_is_read_or_refused(tmp_path: Path) -> None:
         (tmp_path / "config.json").write_bytes(written(config))
         with fine():
             assert_fine(chunkscope(tmp_path, "memory", "--model", tmp_path, "--gpu", "h200"))
+            shape = find_model(tmp_path)
+            assert 0 <= shape.weight_bytes < 2**63
+            assert not shape.experts or shape.experts.active <= shape.experts.count
+            assert shape.kv_bytes_per_token() >= 0
 
     config = dict(known_model("qwen3-30b-a3b").config)
+    tower = {"hidden_size": 1024, "num_hidden_layers": 24, "intermediate_size": 4096}
+    sees = {"text_config": config, "vision_config": tower, "quantization_config": FP8}
     past = [
         ({**config, "num_hidden_layers": 10**15},),  # they were counted one by one
         ({**CONFIGS["jamba"], "hidden_size": 0},),  # states of no size made blocks of none
         ({**CONFIGS["lfm-2"], "conv_L_cache": 1},),
         ({**config, "max_position_embeddings": 10**30},),  # more than a result can hold
+        ({**config, "num_experts_per_tok": 999},),  # a power of it was too large a number
+        ({**config, "hidden_size": 2**52},),  # as were all weights together
     ]
-    kinds = st.one_of(*map(changed, (config, *CONFIGS.values())))
+    kinds = st.one_of(*map(changed, (config, sees, *CONFIGS.values())))
     explore(check, kinds, past=past)

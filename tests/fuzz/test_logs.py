@@ -14,6 +14,7 @@ from tests.fuzz.helpers import changed, damaged, explore, fine
 from tests.fuzz.test_formats import survives
 from tests.prompts.inspect_logs import HEADER, event, members, sample, zipped
 from tests.prompts.test_other_harnesses import LOGS
+from tests.vllm.test_log_reader import SAID, TROUBLES
 
 INSPECT = sample(
     1,
@@ -22,13 +23,7 @@ INSPECT = sample(
     messages=[{"role": "user", "content": "attachment://a"}],
     attachments={"a": "long"},
 )
-ENGINE = (
-    b"INFO 11-15 Model loading took 14.99 GiB memory and 3.1 seconds\n"
-    b"INFO Available KV cache memory: 100.5 GiB\nINFO GPU KV cache size: 823,104 tokens\n"
-    b"INFO Maximum concurrency for 8,192 tokens per request: 100.48x\n"
-    b"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n"
-    b"ValueError: To serve at least one request with the models's max seq len (131072)\n"
-)
+ENGINE = "\n".join([text for text, _ in SAID] + [text for _, text, _ in TROUBLES]).encode()
 TRACE = [
     {"timestamp": n, "input_length": 5 + n, "output_length": 2, "hash_ids": [0, n]}
     for n in range(4)

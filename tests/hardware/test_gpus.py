@@ -40,19 +40,8 @@ def test_a_gpu_is_found_by_any_of_its_names(name, card):
     assert find_gpu(name) is TABLE[card]
 
 
-def test_an_unknown_gpu_names_the_nearest_and_another_way():
-    with pytest.raises(UsageError) as error:
-        find_gpu("h20O")
-    assert "h200" in error.value.hint
-    assert "80GiB" in error.value.hint
-
-
-def test_every_card_has_its_figures_and_a_source():
+def test_every_card_has_a_source_and_every_other_name_a_card():
     assert all(row["source"] for row in hardware.ROWS)
-    for card in TABLE.values():
-        assert 10 < card.memory_gib < 300
-        assert 250 < card.bandwidth_gb_s < 10_000
-        assert 50 < card.dense_tflops < 3_000
     assert set(hardware.ALIASES.values()) <= set(TABLE)
 
 

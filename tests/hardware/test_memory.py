@@ -15,7 +15,6 @@ import pytest
 
 from chunkscope.artefacts.note import Label
 from chunkscope.hardware.gpus import find_gpu
-from chunkscope.hardware.memory import Runner
 from chunkscope.models import find_model, shape_from_config
 from chunkscope.models.layers import KvKind
 from chunkscope.vllm.deployment import Deployment
@@ -82,31 +81,6 @@ def test_of_a_model_with_towers_the_engine_embeds_outside_of_what_is_compiled():
         for there in (found, replace(found, tries_kernels=True))
     ]
     assert names[0] == names[1]
-
-
-@pytest.mark.parametrize(
-    ("model", "runner", "gib"), [("qwen2.5-7b", Runner.V1, 2.91), ("llama-3.1-8b", Runner.V2, 0.51)]
-)
-def test_prompt_logprobs_are_the_measured_ones_and_not_profiled(model, runner, gib):
-    """Budget 2048; on the V2 runner in slices of 1024 tokens."""
-    there = engine(model, logprobs=True)
-    line = there.memory(budget=2_048, seqs=64, utilization=0.9).line("logprobs")
-    assert (there.runner, line.profiled) == (runner, False)
-    assert line.gib == pytest.approx(gib, rel=0.10)
-
-
-@pytest.mark.parametrize(
-    ("version", "model", "profiled"),
-    [
-        ("0.19.0", "qwen2.5-7b", False),
-        ("0.20.0", "qwen2.5-7b", True),
-        ("0.24.0", "llama-3.1-8b", False),
-        ("0.32.0", "llama-3.1-8b", True),
-    ],
-)
-def test_cuda_graphs_come_off_the_kv_cache_only_in_some_versions(version, model, profiled):
-    memory = engine(model, version=version).memory(budget=2_048, seqs=64, utilization=0.9)
-    assert memory.line("cuda_graphs").profiled is profiled
 
 
 # MiB with steps of 4,096 tokens, pieces of 2,048 and 512 requests of up to 32,768 tokens.

@@ -105,9 +105,7 @@ def job_of(place: Path, files: int) -> Job:
     return Job(str(place), str(place), parts, OPTIONS)
 
 
-def test_where_an_engine_differs_everything_is_counted_by_the_reference(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_where_an_engine_differs_everything_is_counted_by_the_reference(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     job = job_of(tmp_path, 3)
     profile = analyze(tmp_path / "0.csv", options=OPTIONS)
@@ -126,9 +124,7 @@ def test_where_an_engine_differs_everything_is_counted_by_the_reference(
     ]
 
 
-def test_a_part_that_kills_its_workers_is_a_failure_and_the_others_count(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_part_that_kills_its_workers_is_a_failure_and_the_others_count(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     job, count_part = job_of(tmp_path, 4), on_ray.count_part
     Path(job.parts[3].path).write_text("prompt\nanother\n")  # on that machine
@@ -219,9 +215,7 @@ class TestRealCluster:
         assert [dataset.name for dataset in there.failures] == ["cut"]
         assert not [path for path in {*tmp_path.rglob("*")} - cache if "ray" in path.name]
 
-    def test_a_dead_worker_says_nothing_on_stdout(
-        self, big: Path, tmp_path: Path, cluster: Any
-    ) -> None:
+    def test_a_dead_worker_says_nothing_on_stdout(self, big, tmp_path, cluster) -> None:
         words = command(big, "--ray", "--json", "--skip-bad-rows", "--no-cache")
         # It once ended with a segmentation fault: the next time we see where.
         env = environment(RAY_ADDRESS=cluster.address, PYTHONFAULTHANDLER="1")
@@ -233,9 +227,7 @@ class TestRealCluster:
         (tmp_path / "out.json").write_bytes(out)
         assert Profile.load(tmp_path / "out.json").overall.count > 100_000
 
-    def test_the_end_of_the_cluster_is_an_engine_failure(
-        self, big: Path, tmp_path: Path, cluster: Any
-    ) -> None:
+    def test_the_end_of_the_cluster_is_an_engine_failure(self, big, tmp_path, cluster) -> None:
         """The last test of this cluster."""
         words = command(big, "--ray", "--no-cache")
         env = environment(RAY_ADDRESS=cluster.address)

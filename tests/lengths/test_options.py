@@ -80,11 +80,3 @@ def test_what_a_profile_records_is_enough_to_ask_again(tmp_path: Path) -> None:
     assert (file.text, file.content) == (None, "Answer this.")
     assert replace(loaded.options, prefix_files=()) == replace(asked, prefix_files=())
     assert analyze(data, options=loaded.options).digest() == loaded.digest()
-
-
-def test_names_that_are_no_text_can_be_recorded(tmp_path: Path) -> None:
-    odd = "a\udcff"
-    data = write_jsonl(tmp_path / "a.jsonl", [{"q": "What is it?"}])
-    profile = analyze(data, options=AnalyzeOptions(exclude=(odd,), names=("mine",)))
-    profile.save(tmp_path / "profile.json")
-    assert Profile.load(tmp_path / "profile.json").options.exclude == ("a?",)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from chunkscope import AnalyzeOptions, DatasetProfile, LengthHistogram, Profile
@@ -98,7 +98,6 @@ lengths = st.lists(st.integers(0, 200_000) | st.integers(0, 5), min_size=1, max_
 histograms = st.dictionaries(st.integers(0, 10**6), st.integers(1, 10**9)).map(LengthHistogram)
 
 
-@settings(deadline=None)
 @given(lengths=lengths, percent=st.floats(0, 100) | st.sampled_from([*PERCENTILES, 0, 100]))
 def test_percentiles_are_numpys_bit_for_bit(lengths: list[int], percent: float) -> None:
     found = LengthHistogram.of(lengths).percentile(percent)

@@ -79,12 +79,3 @@ def test_every_row_is_as_likely_to_be_in_a_sample() -> None:
     seen = Counter(row for seed in range(400) for row in draw(chunks, 20, seed)[0].positions)
     assert sum(seen.values()) == 400 * 20
     assert all(20 < seen[row] < 65 for row in range(200))
-
-
-def test_a_file_that_changed_is_counted_again_and_one_that_did_not_is_not(tmp_path: Path) -> None:
-    data = write_jsonl(tmp_path / "a.jsonl", prompts(30, field="what"))
-    first = chunkscope.analyze(data)
-    again = chunkscope.analyze(data)
-    assert again.datasets == first.datasets
-    write_jsonl(data, prompts(31, field="what"))
-    assert chunkscope.analyze(data).overall.count == 31

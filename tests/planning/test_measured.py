@@ -155,10 +155,3 @@ def test_a_log_without_the_start_is_refused(tmp_path: Path) -> None:
         planned(path)
     with pytest.raises(InputError, match=r"vllm\.log"):
         planned(written(tmp_path))
-
-
-@pytest.mark.shared
-def test_the_log_of_a_real_run(shared: Path) -> None:
-    memory = planned(shared / "data/vllm_logs/vllm-0.24.0-h200-serve-bench.log").memory
-    assert memory.kv_cache_tokens == 919_824
-    assert memory.kv_cache_gib == pytest.approx(112.28, abs=0.01)  # as it says, too

@@ -1,6 +1,5 @@
 """One way from a plan to a simulated run: recommend, simulate, verify and gate agree."""
 
-import json
 from dataclasses import replace
 
 import pytest
@@ -12,10 +11,9 @@ from chunkscope.planning.predict import SimulateOptions, predict
 from chunkscope.planning.simulator import Simulator, draw
 from chunkscope.verification.predicting import with_prediction
 from chunkscope.verification.result import Machine
-from chunkscope.vllm.enums import Mode, Task
 from chunkscope.vllm.settings import Settings
 from tests import build
-from tests.build import LONG, MIXED, SHORT, advised, plan, profile
+from tests.build import MIXED, SHORT, advised, plan, profile
 
 DATA = profile(data=MIXED)
 
@@ -83,34 +81,8 @@ def test_a_measured_kv_cache_or_another_setting_can_be_asked_for():
     assert (run.setting, run.settings.max_num_seqs) == ("asked", 256)
 
 
-# -- the plan as a file ----------------------------------------------------------------------------
-
-
-PLANS = {
-    "by simulation": advised(MIXED),
-    "off": plan(SHORT, mode=Mode.OFF),
-    "nothing known": advised(MIXED, model=None, gpu=None),
-    "likelihood": advised(LONG, model="qwen2.5-7b", task=Task.LOGLIKELIHOOD),
-    "limits": advised(MIXED, slo="itl_max=60ms"),
-}
-
-
-@pytest.mark.parametrize("made", PLANS.values(), ids=PLANS)
-def test_a_plan_read_back_is_the_plan_that_was_written(made, tmp_path):
-    made.save(tmp_path / "plan.json")
-    assert Plan.load(tmp_path / "plan.json") == made
-
-
 def test_the_client_keeps_as_many_in_flight_as_ran_at_once():
     made = advised([60_000] * 20, max_output=8)
     assert made.requests_in_flight == made.run.most_running
     assert 1 < made.requests_in_flight < 20, "the KV cache holds no more"
     assert plan(SHORT, gpu=None).requests_in_flight is None
-
-
-@pytest.mark.parametrize("change", [{"chunks": None}, {"extra": 1}, {"settings": {}}])
-def test_a_plan_that_was_edited_is_an_input_error(tmp_path, change):
-    file = tmp_path / "plan.json"
-    file.write_text(json.dumps(plan(MIXED).to_json() | change))
-    with pytest.raises(InputError):
-        Plan.load(file)

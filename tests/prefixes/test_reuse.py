@@ -11,10 +11,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from chunkscope.artefacts.artefact import Numbers, built, plain
+from chunkscope.artefacts.artefact import Numbers
 from chunkscope.prefixes import cache_curve, comparison
 from chunkscope.prefixes.cache_curve import lru_cached_tokens
-from chunkscope.prefixes.comparison import Measured, TextComparison, measure, sent_ids
+from chunkscope.prefixes.comparison import Measured, TextComparison, measure
 from chunkscope.prefixes.reuse import PrefixReuse, reuse_together
 from chunkscope.prefixes.sharing import NOTHING, Sharing, depths, stretches_together
 from chunkscope.prefixes.tree import PromptTree, tree_of_blocks, tree_of_prompts
@@ -177,12 +177,6 @@ def test_longest_first_is_an_order_of_its_own():
     assert sharing.lengths == tuple(sorted(map(len, prompts), reverse=True))
 
 
-def test_special_tokens_go_before_a_prompt_and_what_is_too_long_is_cut_from_the_left():
-    assert len(sent_ids(id_bytes([3] * 31), 1)) == 4 * 32
-    assert sent_ids(id_bytes([1, 2, 3]), 1, most_tokens=2) == id_bytes([2, 3])
-    assert sent_ids(id_bytes([1, 2]), 1, most_tokens=9)[4:] == id_bytes([1, 2])
-
-
 def test_of_very_many_prompts_runs_of_neighbours_are_compared_all_over_the_dataset(monkeypatch):
     monkeypatch.setattr(comparison, "MOST_BLOCKS", 400)
     compared = TextComparison()
@@ -327,10 +321,3 @@ def test_the_trees_of_several_datasets_stand_side_by_side():
     assert starts == [0, 2, 2]
     assert [stretch.parent for stretch in stretches] == [-1, 0, -1, 2]
     assert depths(stretches) == [4, 6, 4, 6]
-
-
-def test_it_is_written_as_four_lines_and_read_back():
-    found = sharing([[1] * 64 + [2] * 64, [1] * 64 + [3] * 64, [4] * 20, [1] * 99])
-    written = plain(found)
-    assert all(isinstance(line, str) for line in written.values())
-    assert built(Sharing, written) == found

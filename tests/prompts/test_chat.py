@@ -196,9 +196,7 @@ def tool_calls(arguments: Any, version: str | None) -> Any:
         *((None, nothing, {}) for nothing in ("", "null", "[1]", None)),
     ],
 )
-def test_arguments_are_read_as_that_vllm_reads_them(
-    version: str | None, arguments: Any, counted: Any
-) -> None:
+def test_arguments_are_read_as_that_vllm_reads_them(version, arguments, counted) -> None:
     assert tool_calls(arguments, version) == counted
 
 
@@ -219,9 +217,7 @@ def test_arguments_that_are_no_json_make_a_request_that_vllm_refuses(version: st
         (None, [], []),
     ],
 )
-def test_null_and_unknown_keys_of_a_tool_are_dropped_by_version(
-    version: str | None, function: list[str], tool: list[str]
-) -> None:
+def test_null_and_unknown_keys_of_a_tool_are_dropped_by_version(version, function, tool) -> None:
     odd = {"strict": None, "x-id": 3, "defer_loading": None}
     given = [{"type": "function", "function": {"name": "f"} | odd, "version": 2}]
     (written,) = conversation([USER], {"tools": given}, release_of(version or "99.0")).tools or ()
@@ -311,9 +307,7 @@ def test_template_arguments_come_from_the_row() -> None:
         ([USER], {"continue_final_message": True}, "continue_final_message"),
     ],
 )
-def test_what_a_server_would_refuse_is_a_bad_row(
-    value: Any, row: dict[str, Any], named: str
-) -> None:
+def test_what_a_server_would_refuse_is_a_bad_row(value, row, named) -> None:
     with pytest.raises(DataError, match=named):
         conversation(value, row)
 

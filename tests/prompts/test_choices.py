@@ -33,9 +33,7 @@ WRITTEN = "Which?\nA. red\nB. 2\nC. blue\nAnswer:"
     ],
     ids=str,
 )  # fmt: skip
-def test_choices_are_lettered_lines_after_the_question(
-    fields: dict[str, Any], given: str, written: str
-) -> None:
+def test_choices_are_lettered_lines_after_the_question(fields, given, written) -> None:
     selection = choose(QUESTION | fields, choices=(given,))
     assert (selection.kind, selection.label) == ("text", "question + choices")
     assert items(selection, QUESTION | fields) == [written]

@@ -1,11 +1,15 @@
 """Inspect's logs: the requests that were sent, no more and no fewer, whatever the log's form."""
 
 import json
+from collections import Counter
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+from transformers import AutoTokenizer
 
+import chunkscope
 from chunkscope.prompts.chat import conversation
 from chunkscope.prompts.harness import inspect_log
 from tests.prompts.inspect_logs import (
@@ -21,6 +25,7 @@ from tests.prompts.inspect_logs import (
 from tests.sources.helpers import Read, read
 
 REAL = "data/harness_logs/inspect_ai-0.3.285"
+AUTO = cache(AutoTokenizer.from_pretrained)
 
 
 def said(log: Read) -> list[list[Any]]:
@@ -31,22 +36,30 @@ def said(log: Read) -> list[list[Any]]:
 
 
 @pytest.mark.parametrize("name", ["gsm8k-fewshot", "mmlu-choice", "21*gsm8k-agent", "23*gsm8k-a"])
-def test_a_real_log_gives_what_was_sent_in_that_order(shared: Path, name: str) -> None:
+def test_a_real_log_gives_what_was_sent_in_that_order_and_each_is_counted(shared, name) -> None:
     (path,) = (shared / REAL).glob(f"*{name}*")
     lines = (shared / REAL / "truth.jsonl").read_text().splitlines()
     truth = [line for line in map(json.loads, lines) if line["log"] == path.name]
     log = read(path)
     assert (log.error, log.bad, log.format, log.unit) == (None, [], "inspect", "sample")
     assert len(log.records) == len(truth) > 0
+    tokenizer, lengths = str(shared / "tokenizers" / "qwen3"), Counter[int]()
+    reference = AUTO(tokenizer)
     for found, sent in zip(log.records, truth, strict=True):
         assert (found["id"], found["epoch"]) == (sent["doc_id"], sent["epoch"])
-        messages = conversation([*map(as_sent, sent["messages"])], {}).messages
-        assert conversation(found["messages"], {}).messages == messages
+        said = [*map(as_sent, sent["messages"])]
+        assert conversation(found["messages"], {}).messages == conversation(said, {}).messages
         assert found["functions"] == sent["tools"]
         assert found["max_tokens"] == sent["gen_kwargs"].get("max_tokens")
         # The mock server that these were sent to counted words.
         words = [len(message["content"].split()) for message in sent["messages"]]
         assert found["input_tokens"] == sum(words)
+        tools = [{"type": "function", "function": tool} for tool in sent["tools"]]
+        how = {"tools": tools, "add_generation_prompt": True, "tokenize": False}
+        text = reference.apply_chat_template(said, **how)
+        lengths[len(reference.encode(text, add_special_tokens=False))] += 1
+    (dataset,) = chunkscope.analyze(path, tokenizer=tokenizer, field="messages").datasets
+    assert dict(dataset.lengths.counts) == lengths
 
 
 def as_sent(message: dict[str, Any]) -> dict[str, Any]:
@@ -155,16 +168,25 @@ def test_messages_become_what_a_server_is_sent(tmp_path: Path) -> None:
         ({"usage": None}, None),
     ],
 )  # fmt: skip
-def test_the_servers_own_count_holds_what_it_had_cached(
-    tmp_path: Path, output: dict[str, Any], tokens: int | None
-) -> None:
+def test_the_servers_own_count_holds_what_it_had_cached(tmp_path, output, tokens) -> None:
     (row,) = read(write_eval(tmp_path / "a.eval", sample(1, event("x", output=output)))).records
     assert row["input_tokens"] == tokens
 
 
-def test_requests_come_in_the_order_of_sending_for_so_much_log_at_a_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_server_counted_needs_no_tokenizer_and_the_rest_is_counted_here(tmp_path) -> None:
+    logged = write_eval(tmp_path / "a.eval", *[sample(n, event("hi", usage=n)) for n in (10, 20)])
+    document = write_json(tmp_path / "b.json", sample(1, event("hi", usage=30, config={})))
+    profile = chunkscope.analyze([logged, document])
+    assert profile.tokenizer.kind == "none"
+    first, second = profile.datasets
+    assert [dict(one.lengths.counts) for one in (first, second)] == [{10: 1, 20: 1}, {30: 1}]
+    assert dict(first.output_lengths.counts) == {2: 2}
+    refused = sample(1, event("hi", usage=500), event("hi", error="refused"))
+    short, long = sorted(chunkscope.analyze(write_eval(logged, refused)).overall.counts)
+    assert 0 < short < 20 < long == 500
+
+
+def test_requests_come_in_the_order_of_sending_for_so_much_log_at_a_time(tmp_path, monkeypatch):
     samples = [sample(n, event(f"{n}a", at=n), event(f"{n}b", at=n + 10)) for n in range(4)]
     path = write_eval(tmp_path / "a.eval", *samples)
     assert "".join(words for (words,) in said(read(path))) == "0a1a2a3a0b1b2b3b"
@@ -193,9 +215,7 @@ GOOD = sample("good", event("fine"))
     ids=range(9),
 )
 @pytest.mark.parametrize("write", [write_eval, write_json])
-def test_what_is_wrong_names_its_sample_and_the_rest_counts(
-    tmp_path: Path, bad: dict[str, Any], write: Any
-) -> None:
+def test_what_is_wrong_names_its_sample_and_the_rest_counts(tmp_path, bad, write) -> None:
     path = tmp_path / ("a.eval" if write is write_eval else "a.json")
     log = read(write(path, GOOD, bad, sample("last", event("too"))))
     assert said(log) == [["fine"], ["too"]]

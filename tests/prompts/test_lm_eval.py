@@ -86,9 +86,7 @@ SHORT = [sample(0, [words(10), {"until": []}], resps=[["x"]])]
         (SHORT, {"lm_eval_version": None, "config": {"model": "vllm"}}, {10: 1}),
     ],
 )
-def test_requests_are_as_long_as_that_run_sent_them(
-    tmp_path: Path, rows: list, run: dict, lengths: dict
-) -> None:
+def test_requests_are_as_long_as_that_run_sent_them(tmp_path, rows, run, lengths) -> None:
     (dataset,) = analyze([written(tmp_path, *rows, **run)]).datasets
     assert dict(dataset.lengths.counts) == lengths
     assert dataset.log.requests == sum(lengths.values())

@@ -42,26 +42,3 @@ def test_each_dataset_has_its_prefix(place: Path, given: list[str], added: list[
     assert [file["path"] for file in recorded] == [file.removeprefix("b=") for file in given]
     assert all(len(file["sha256"]) == 64 and file["text"] is None for file in recorded)
     assert longer(analyze(place, "a.jsonl", "b.jsonl", "c.jsonl", *words)) == added
-
-
-@pytest.mark.parametrize(
-    ("given", "named"),
-    [
-        (["one.txt", "two.txt"], "--prefix-file"),
-        (["d=one.txt"], " d\n"),
-        (["a=one.txt", "a=two.txt"], "--prefix-file"),
-    ],
-)
-def test_what_does_not_fit_the_datasets_is_a_usage_error(
-    place: Path, given: list[str], named: str
-) -> None:
-    words = [word for file in given for word in ("--prefix-file", file)]
-    run = analyze(place, "a.jsonl", "b.jsonl", "c.jsonl", *words)
-    assert (run.code, named in run.err) == (2, True), run.err
-
-
-@pytest.mark.parametrize("file", ["gone.txt", "a=gone.txt", "latin.txt", "."])
-def test_a_prefix_that_cannot_be_read_is_an_error(place: Path, file: str) -> None:
-    (place / "latin.txt").write_bytes(b"\xe9t\xe9")
-    run = analyze(place, "a.jsonl", "--prefix-file", file)
-    assert (run.code, file.rpartition("=")[2] in run.err) == (3, True), run.err

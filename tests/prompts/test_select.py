@@ -104,9 +104,7 @@ def test_columns_are_the_top_level_fields_that_are_read() -> None:
         ({"template": "{contxt}"}, "--template '{context}'?"),
     ],
 )
-def test_a_field_that_no_record_has_comes_with_a_guess_for_its_option(
-    options: dict[str, Any], hint: str
-) -> None:
+def test_a_field_that_no_record_has_comes_with_a_guess_for_its_option(options, hint) -> None:
     with pytest.raises(InputError) as caught:
         choose(NESTED, **options)
     assert (caught.value.hint or "").endswith(hint)

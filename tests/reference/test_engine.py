@@ -68,9 +68,7 @@ def test_chunks_change_no_answer(family: str, chunk: int | None) -> None:
     budget=st.integers(4, 70),
     late=st.booleans(),
 )
-def test_nor_does_any_mix_of_lengths_chunks_and_budgets(
-    family: str, lengths: list[int], chunk: int, budget: int, late: bool
-) -> None:
+def test_nor_does_any_mix_of_lengths_chunks_and_budgets(family, lengths, chunk, budget, late):
     """`late`: the others come when the first is decoding, so that chunks stand beside decodes."""
     arrivals = [0.0] + [1e-9 if late else 0.0] * (len(lengths) - 1)
     requests = requests_of(lengths, arrivals=arrivals)
@@ -129,9 +127,7 @@ def computed(monkeypatch: pytest.MonkeyPatch) -> list[Sequence[BatchPiece]]:
 
 @pytest.mark.parametrize("chunk", [64, 48, None])
 @pytest.mark.parametrize("arrivals", [(0.0,) * 5, (0.0, 0.0, 1e-9, 1e-9, 0.02)], ids=str)
-def test_the_steps_are_the_simulators_one_for_one(
-    chunk: int | None, arrivals: tuple[float, ...], computed: list[Sequence[BatchPiece]]
-) -> None:
+def test_the_steps_are_the_simulators_one_for_one(chunk, arrivals, computed) -> None:
     requests = requests_of((20, 9, 900, 200, 30), arrivals=arrivals)
     model = model_of("Llama")
     args = settings_for(model, requests, chunk=chunk).at_budget(700)

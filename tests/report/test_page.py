@@ -1,4 +1,4 @@
-"""The page as bytes: small, the same every time, self-contained, and safe; what changed in it."""
+"""The page as bytes: self-contained and safe; what changed in it."""
 
 import base64
 import hashlib
@@ -31,13 +31,6 @@ def findings(tmp_path_factory) -> Findings:
     return examples.folder(tmp_path_factory.mktemp("all"))
 
 
-def test_the_same_results_give_the_same_bytes_and_less_than_a_megabyte(findings) -> None:
-    page = render(findings)
-    assert page == render(findings)
-    assert len(page) < 1_000_000
-    assert b"out of memory" in page, "a run that failed"
-
-
 def test_nothing_is_loaded_and_only_the_pages_own_scripts_may_run(findings) -> None:
     page = render(findings).decode()
     assert not re.search(r"<(?:link|img|iframe)|src=|@import", page.split("<script")[0])
@@ -67,6 +60,7 @@ def test_names_full_of_markup_stay_text(tmp_path) -> None:
 
 def test_every_chart_has_data_and_every_chapter_a_place(findings) -> None:
     page = render(findings).decode()
+    assert "out of memory" in page, "a run that failed"
     (data,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page, re.S)
     names = re.findall(r'data-chart="([^"]+)"', page)
     assert set(names) == orjson.loads(data).keys()

@@ -7,7 +7,7 @@ from typing import Any
 from zlib import crc32
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from chunkscope.hardware.step_time import AttentionWindow, Host, StepModel
@@ -44,7 +44,6 @@ def known(engine: dict[str, Any], rules: Rules) -> dict[str, Any]:
     [workload, partial(workload, lag=True), with_windows],
     ids=["plain", "async", "windows"],
 )
-@settings(deadline=None)
 @given(seed=seeds, rules=rules)
 # A prompt that is still being read keeps all of its last chunk.
 @example(seed=719, rules=release("0.28.0").rules)
@@ -109,7 +108,6 @@ LAGGING = partial(workload, lag=True)
 
 
 @pytest.mark.parametrize("drawn", [workload, LAGGING, with_windows, closed_loop, crowd])
-@settings(deadline=None)
 @given(
     seed=seeds,
     rules=rules,

@@ -4,7 +4,7 @@ import dataclasses
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from chunkscope.errors import InputError, UsageError
@@ -95,19 +95,10 @@ def test_what_can_never_be_served_is_an_input_error(requests, setting, place):
         simulate(requests, setting, STEP)
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"max_num_batched_tokens": 4}, "max_num_seqs"),
-        ({"max_num_batched_tokens": 0}, "max_num_seqs"),
-        ({"long_prefill_token_threshold": -1}, "long_prefill"),
-        ({"long_prefill_token_threshold": 65, "max_model_len": 64}, "long_prefill.* 64"),
-        ({"max_num_active_seqs": 4_000}, "max_num_active_seqs"),
-    ],
-)
-def test_a_setting_that_vllm_refuses_is_a_usage_error(change, said):
-    with pytest.raises(UsageError, match=said):
-        simulate([(10, 1)], args(**change), STEP, vllm="0.28")
+def test_a_setting_that_vllm_refuses_is_a_usage_error():
+    larger = args(long_prefill_token_threshold=65, max_model_len=64)
+    with pytest.raises(UsageError, match=r"long_prefill.* 64"):
+        simulate([(10, 1)], larger, STEP, vllm="0.28")
 
 
 # -- policies ----------------------------------------------------------------------------------
@@ -153,7 +144,6 @@ workloads = st.lists(
 ).map(lambda rows: arriving(*sorted(rows, key=lambda row: row[2])))
 
 
-@settings(deadline=None)
 @given(
     requests=workloads,
     budget=st.sampled_from([16, 100, 512, 4_096]),

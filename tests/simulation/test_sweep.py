@@ -11,21 +11,12 @@ from chunkscope.lengths.histogram import Ranked
 from chunkscope.simulation.loop import Scenario, run_setting, simulated
 from chunkscope.simulation.result import SimulatedRun
 from chunkscope.simulation.slo import GROWING, LatencyLimit, RequestTimes, read_slo, slo_result
-from chunkscope.simulation.sweep import PER_DOUBLING, UNIT_RATE, find_rate, points
+from chunkscope.simulation.sweep import PER_DOUBLING, UNIT_RATE, find_rate
 from chunkscope.simulation.workload import Request, arrival_times
 from tests.build import with_shared_prefix
-from tests.simulation.common import ARGS, STEP, args, parts_of, simulate
+from tests.simulation.common import ARGS, STEP, parts_of, simulate
 
-BASE = args(max_num_batched_tokens=4_096, max_num_seqs=512, kv_cache_tokens=400_000)
 SETTINGS, POOL, RULES = parts_of(ARGS)
-
-
-def test_a_sweep_goes_from_256_to_65536_and_tries_thresholds():
-    chosen = list(points(parts_of(BASE)[0]))
-    assert [c.max_num_batched_tokens for c in chosen[:-2]] == [256 << n for n in range(9)]
-    assert [c.long_prefill_token_threshold for c in chosen[-2:]] == [512, 2_048]
-    assert chosen[0].max_num_seqs == 256, "no more requests than tokens"
-    assert all(c.enable_chunked_prefill for c in chosen)
 
 
 # -- the highest rate ----------------------------------------------------------------------------

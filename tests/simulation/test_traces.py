@@ -6,13 +6,12 @@ from dataclasses import replace
 import pytest
 
 import chunkscope
-from chunkscope.artefacts import artefact
-from chunkscope.artefacts.artefact import plain
 from chunkscope.errors import InputError
 from chunkscope.prefixes.sharing import Stretch
 from chunkscope.simulation.traces import read_trace
-from chunkscope.simulation.workload import AS_IN_TRACE, VERIFY_SCHEMA, Workload
-from chunkscope.vllm.enums import Task
+from chunkscope.simulation.workload import AS_IN_TRACE
+from chunkscope.verification.result import Verification
+from tests.h200 import FOLDER
 from tests.simulation.common import args, arriving, simulate
 
 
@@ -46,21 +45,10 @@ def test_azures_times_are_dates(tmp_path):
     assert second.output_tokens == 1, "a request gives a token at least"
 
 
-def test_the_workload_of_a_verify_run_is_taken_as_it_was(tmp_path):
-    sent = Workload(
-        requests=tuple(arriving((10, 1, 0.0), (20, 2, 0.25))),
-        seed=3,
-        arrivals="4/s",
-        task=Task.LOGLIKELIHOOD,
-        long_over=2_048,
-        shared_prefix=8,
-        stretches=(Stretch(parent=-1, tokens=8),),
-        concurrency=7,
-    )
-    document = {"schema": VERIFY_SCHEMA, "workload": plain(sent), "runs": []}
-    document["sha256"] = artefact.checksum(document)
-    trace = read_trace(written(tmp_path, "verify.json", json.dumps(document)))
-    assert trace == replace(sent, arrivals=AS_IN_TRACE)
+def test_the_workload_of_a_verify_run_is_taken_as_it_was():
+    file = FOLDER / "llama-3.1-8b-mixed" / "verify.json"
+    sent = Verification.load(file).workload
+    assert read_trace(file) == replace(sent, arrivals=AS_IN_TRACE) != sent
 
 
 @pytest.mark.parametrize(

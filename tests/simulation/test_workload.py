@@ -144,9 +144,12 @@ def test_scored_prompts_of_a_log_find_nothing_among_others_that_generate():
     assert (workload.task, workload.scored) == (Task.GENERATE, tuple(range(6)))
 
 
-@pytest.mark.parametrize(("output", "left_out"), [(100, 2), (None, 3)], ids=["asked", "256"])
-def test_what_leaves_no_room_for_its_answer_is_left_out_and_counted(output, left_out):
-    workload = drawn(known("a"), room=600, output=output)
+@pytest.mark.parametrize(
+    ("room", "output", "left_out"), [(600, 100, 2), (599, 100, 3), (600, None, 3)]
+)
+def test_what_leaves_no_room_for_its_answer_is_left_out_and_counted(room, output, left_out):
+    workload = drawn(known("a"), room=room, output=output)  # the longest that fits has 500 tokens
+    assert drawn(dataset("b", LENGTHS), room=room, output=output).left_out == left_out
     assert [r.prompt_tokens for r in workload.requests] == [500, 300, 300, 100][left_out - 2 :]
     assert workload.left_out == left_out
 
@@ -187,12 +190,6 @@ def test_a_likelihood_eval_generates_one_token(scored, how):
     workload = drawn(dataset("a", MIXED, scored=scored), count=50, **how)
     assert {r.output_tokens for r in workload.requests} == {1}
     assert (workload.task, workload.scored) == (Task.LOGLIKELIHOOD, ())
-
-
-@pytest.mark.parametrize(("longest", "left_out"), [(1_024, 0), (1_025, 1)])
-def test_prompts_without_room_for_their_output_are_left_out(longest, left_out):
-    workload = drawn(dataset("a", [10, longest]), count=50, room=1_124, output=100)
-    assert workload.left_out == left_out
 
 
 def test_outputs_are_cut_to_the_room_that_is_left_and_without_any_that_is_an_error():

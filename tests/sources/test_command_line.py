@@ -59,9 +59,7 @@ def test_every_text_format_and_compression(tmp_path: Path, lengths) -> None:
 
 
 @pytest.mark.parametrize("encoding", ["latin-1", "utf-16-le", "gb18030", "hex"])
-def test_an_encoding_can_be_named_and_lines_of_text_are_prompts(
-    tmp_path: Path, lengths, encoding: str
-) -> None:
+def test_an_encoding_can_be_named_and_lines_of_text_are_prompts(tmp_path, lengths, encoding):
     is_known = encoding != "hex"  # which is no encoding of text
     options = f'[analyze]\nencoding = "{encoding}"\nper_line = true\n'
     (tmp_path / "chunkscope.toml").write_text(options)
@@ -213,12 +211,3 @@ def test_what_is_wrong_is_said_and_kept_as_codes_and_values(tmp_path: Path, monk
     kept = json.dumps([(dataset["bad_rows"], dataset["failure"]) for dataset in broken])
     assert not re.search("[a-z]+ [a-z]+ ", re.sub('"why": ".*?"', "", kept))  # a library said why
     assert len({*re.findall('"code": "(.*?)"', kept)}) == 17
-
-
-def test_what_is_not_there_is_refused(tmp_path: Path) -> None:
-    assert "nope.jsonl" in refused(tmp_path, "nope.jsonl")
-    refused(tmp_path, "*.jsonl")
-    refused(tmp_path, "")
-    refused(tmp_path, "folder/" * 800)
-    refused(tmp_path, "hf:org/nowhere@test", code=4)
-    assert "s4://evals/few.csv" in refused(tmp_path, "s4://evals/few.csv", code=2)

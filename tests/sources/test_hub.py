@@ -4,7 +4,7 @@ import shutil
 import fsspec
 import pytest
 
-from chunkscope.errors import InputError, MissingError, UsageError
+from chunkscope.errors import InputError, MissingError
 from chunkscope.sources import remote
 from chunkscope.sources.base import ReadOptions
 from chunkscope.sources.discovery import discover
@@ -39,12 +39,6 @@ def cached(tmp_path):
         shutil.move(tmp_path / "cache" / folder.name, tmp_path / "cache" / repo.replace("/", "___"))
 
     return build
-
-
-@pytest.mark.parametrize("text", ["hf:", "hf:/etc/passwd", "hf:a/b/c", "hf:org/name:", "hf:../x/y"])
-def test_what_is_no_hub_name_is_a_usage_error(text):
-    with pytest.raises(UsageError):
-        discover([text], options=OFFLINE)
 
 
 def test_a_cached_dataset_is_read_without_a_network(cached):

@@ -155,9 +155,7 @@ def bytes_of(path: Path, start: int, end: int) -> bytes:
     st.sets(st.integers(1, 60), max_size=5),
     st.booleans(),
 )
-def test_every_line_is_in_one_part(
-    tmp_path_factory, parts: list[bytes], cuts: set[int], has_mark: bool
-) -> None:
+def test_every_line_is_in_one_part(tmp_path_factory, parts, cuts, has_mark) -> None:
     text = b"".join(parts)
     path = tmp_path_factory.getbasetemp() / "lines.jsonl"
     path.write_bytes(b"\xef\xbb\xbf" + text if has_mark else text)

@@ -66,9 +66,7 @@ def test_without_credentials_or_a_network_the_hint_names_what_to_set(
     ("status", "code", "exit_code"),
     [(403, "SignatureDoesNotMatch", 4), (500, "InternalError", 3)],
 )
-def test_a_server_that_refuses_or_fails_is_a_sentence(
-    tmp_path: Path, status: int, code: str, exit_code: int
-) -> None:
+def test_a_server_that_refuses_or_fails_is_a_sentence(tmp_path, status, code, exit_code) -> None:
     body = f"<Error><Code>{code}</Code><Message>no</Message></Error>".encode()
     answers = {path: (status, body, len(body)) for path in ("/evals", "/evals/few.csv")}
     with (

@@ -42,9 +42,7 @@ def test_a_tokenizer_that_panics_while_it_counts_is_a_sentence(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(("vocabulary", "pattern"), [(256, "(("), (10, "."), (256, None)])
-def test_a_tekken_file_that_cannot_be_used_is_a_sentence(
-    tmp_path: Path, vocabulary: int, pattern: str | None
-) -> None:
+def test_a_tekken_file_that_cannot_be_used_is_a_sentence(tmp_path, vocabulary, pattern) -> None:
     config = {"pattern": pattern, "default_vocab_size": 300, "default_num_special_tokens": 10}
     entries = [
         {"rank": n, "token_bytes": base64.b64encode(bytes([n])).decode()} for n in range(vocabulary)

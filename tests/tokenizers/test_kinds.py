@@ -85,9 +85,7 @@ def test_a_tiktoken_encoding_counts_as_tiktoken(monkeypatch: pytest.MonkeyPatch,
     assert lengths(name, texts) == [len(tiny.encode_ordinary(text)) for text in texts]
 
 
-def test_a_tiktoken_encoding_that_cannot_be_had_or_does_not_exist_is_missing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_tiktoken_encoding_that_cannot_be_had_or_does_not_exist_is_missing(tmp_path, monkeypatch):
     def no_network(_: str) -> bytes:
         raise ConnectionError("no network")
 
@@ -131,9 +129,7 @@ def test_a_name_that_leads_nowhere_is_missing(name: str) -> None:
     assert raised.value.hint
 
 
-def test_a_cache_with_only_a_tokenizer_json_is_completed_from_the_hub(
-    snapshot: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cache_with_only_a_tokenizer_json_is_completed_from_the_hub(snapshot, monkeypatch):
     """Another tool left it so; the chat template is in tokenizer_config.json."""
     save(splitting(WORDS), snapshot)
     config = snapshot / "tokenizer_config.json"

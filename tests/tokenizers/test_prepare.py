@@ -36,18 +36,14 @@ def by_auto(folder: Path, texts: list[str]) -> list[int]:
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama3.1", "bert-minilm"])
-def test_literal_special_tokens_are_counted_as_autotokenizer_counts_them(
-    shared: Path, name: str
-) -> None:
+def test_literal_special_tokens_are_counted_as_autotokenizer_counts_them(shared, name) -> None:
     folder = shared / "tokenizers" / name
     texts = [*SPECIALS, *TEXTS]
     assert lengths(folder, texts) == by_auto(folder, texts)
 
 
 @pytest.mark.parametrize("config", [{}, {"add_prefix_space": True}], ids=str)
-def test_where_autotokenizer_differs_from_tokenizer_json_it_is_right(
-    tmp_path: Path, config: dict[str, Any]
-) -> None:
+def test_where_autotokenizer_differs_from_tokenizer_json_it_is_right(tmp_path, config) -> None:
     raw = splitting(r"\p{N}{1,2}|\p{L}+|[^\p{L}\p{N}]", "1 2", "12 3", "t h", "th e")
     folder = save(raw, tmp_path / "model", tokenizer_class="GPT2Tokenizer", **config)
     alone = [len(raw.encode(text)) for text in TEXTS]
@@ -77,9 +73,7 @@ class Repeating(PreTrainedTokenizerFast):
         return super().__call__([each + each for each in text], **how)
 
 
-def test_a_tokenizer_whose_python_side_does_more_is_counted_by_transformers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_tokenizer_whose_python_side_does_more_is_counted_by_transformers(tmp_path, monkeypatch):
     """And trust in its code, given once, is not remembered."""
     monkeypatch.setenv("CHUNKSCOPE_CACHE_DIR", str(tmp_path / "cache"))
     folder = save(splitting(WORDS, "t h"), tmp_path / "t", tokenizer_class=FAST)
@@ -120,9 +114,7 @@ IDS = [("<s>", 256), ("</s>", 257)]
         pytest.param(TemplateProcessing("<s> <s> $A", special_tokens=IDS), 2, id="one twice"),
     ],
 )
-def test_the_special_tokens_of_a_prompt_are_added(
-    tmp_path: Path, processor: Any, added: int
-) -> None:
+def test_the_special_tokens_of_a_prompt_are_added(tmp_path, processor, added) -> None:
     tokenizer = splitting(WORDS)
     tokenizer.add_special_tokens(["<s>", "</s>"])
     tokenizer.post_processor = processor
@@ -179,12 +171,7 @@ def test_a_later_run_does_not_import_transformers(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("pattern", ["??/*", "*.json"], ids=["facts", "tokenizer.json"])
 @pytest.mark.parametrize("damage", [lambda _: None, lambda _: b"", lambda b: b.replace(b'"', b"'")])
-def test_a_damaged_tokenizer_in_the_cache_is_prepared_again(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    pattern: str,
-    damage: Any,
-) -> None:
+def test_a_damaged_tokenizer_in_the_cache_is_prepared_again(tmp_path, monkeypatch, pattern, damage):
     monkeypatch.setenv("CHUNKSCOPE_CACHE_DIR", str(tmp_path / "cache"))
     path = tmp_path / "export.json"
     splitting(WORDS, "t h", "th e").save(str(path))
