@@ -35,10 +35,10 @@ ONE = re.compile(r"""(?:\$\(\)|\(.*|\\.?|'[^']*(?:'|$)|"(?:\\.|[^"\\])*(?:"|$)|[
 # A `vllm` that is another command; what may change memory or speed from outside of the command.
 REDEFINED = re.compile(r"\bvllm *\(\)|\b(?:alias|function) vllm\b")
 VARIABLE = re.compile(
-    r"(?<![\w${])VLLM_(?!LOG|API_KEY|HOST|PORT)\w+|\b(?:EnvironmentFile|env[-_]file|envFrom|extends)"
+    r"(?<![\w${])VLLM_(?!LOG(?!I)|API_KEY|HOST|PORT)\w+|EnvironmentFile|env[-_]file|envFrom|extends"
 )
-COMMAND = r"(?m)(?:^|[;&|(])\s*(\.|source|eval|xargs|env(?=.* \$\(.* vllm))"
-SOURCED = re.compile(COMMAND + r"(?![\w/.=-]|.*(?:activate|conda))")
+COMMAND = r"""(?m)(?:^|[;&|(])\s*(\.|source|eval|xargs|export(?= +"?\$)|env(?=.* \$\(.* vllm))"""
+SOURCED = re.compile(COMMAND + r"(?![\w/.=-]|[^;&|\n]*(?:activate|conda))")
 HARNESS_COMMAND = re.compile(r"\blm[_-]eval\s")
 MANIFEST = re.compile(r"(?m)^(?:services|apiVersion):")
 INSTRUCTION = re.compile(r"(?m)^(ENTRYPOINT|CMD)[ \t]+(.+)$")  # of a Dockerfile
@@ -219,25 +219,25 @@ def _container_command(text: str) -> str:
     """Of a Kubernetes manifest, a Compose file or a Dockerfile: what its one vLLM starts with."""
     if not (MANIFEST.search(text) or INSTRUCTION.search(text)):
         return text
-    commands = [*filter(SERVE.search, (_command_of(*parts) for parts in _containers(text)))]
+    commands = [one for one in _container_commands(text) if SERVE.search(COMMENT.sub("", one))]
     if len(commands) != 1:
         raise ValueError(f"{len(commands)} of its containers start vLLM, and it has to be one")
     return commands[0]
 
 
-def _containers(text: str) -> list[tuple[Any, ...]]:
-    """Image, entry point and arguments of each; of a Dockerfile the last ones count."""
-    stage = re.split(r"(?m)^FROM\b", text)[-1]
+def _container_commands(text: str) -> list[str]:
+    """Of each container; of a Dockerfile the last instructions count."""
+    stage = re.split(r"(?m)^FROM\b", re.sub(r"(?m)^[ \t]*(?:#.*)?\n", "", text))[-1]
     if found := INSTRUCTION.findall(_commands(stage)):
         forms = {name: json.loads(x) if x[0] == "[" else ["sh", "-c", x] for name, x in found}
-        return [(stage, forms.get("ENTRYPOINT"), forms.get("CMD"))]
+        return [_command_of(stage, forms.get("ENTRYPOINT"), forms.get("CMD"))]
     nodes = [one.get("services", one) for one in _documents(text) if isinstance(one, dict)]
     for node in nodes:
         if isinstance(node, dict | list) and len(nodes) < 100_000:  # aliases may have no end
             nodes += node.values() if isinstance(node, dict) else node
     found = [node for node in nodes if isinstance(node, dict) and node.keys() & {"image", "build"}]
     names = ("command", "args") if "\napiVersion:" in f"\n{text}" else ("entrypoint", "command")
-    return [(one.get("image"), *map(one.get, names)) for one in found]
+    return [_command_of(one.get("image"), *map(one.get, names)) for one in found]
 
 
 def _command_of(image: Any, *parts: Any) -> str:

@@ -71,7 +71,8 @@ def test_of_a_start_script_the_command_that_starts_vllm_is_read(tmp_path, script
 POD = "---\napiVersion: v1\n---\napiVersion: v1\nspec: {containers: [{image: logger}, %s]}\n"
 COMPOSE = "x: &x {image: a/vllm-openai, command: org/m --max-num-seqs 8}\nservices: {a: {<<: *x}%s}"
 CONTAINERS = {
-    "args.yaml": POD % "{image: vllm/vllm-openai, args: [org/m, --max-num-seqs, '8']}",
+    "args.yaml": POD % "{image: vllm/vllm-openai, args: [org/m, --max-num-seqs, '8']},"
+    " {image: a, args: [sh, -c, echo for vllm serve]}",
     "command.yml": POD % "{image: a, command: [vllm, serve, org/m], args: [--max-num-seqs, 8]}",
     "script.yaml": POD
     % "{image: a, command: [sh, -ec], args: ['vllm serve org/m --max-num-seqs=8']}",
@@ -83,7 +84,7 @@ CONTAINERS = {
     "Dockerfile": 'FROM a\nCMD x\nFROM b/vllm-openai\nCMD ["org/m", \\\n "--max-num-seqs", "8"]',
     "b.Dockerfile": 'FROM a\nENTRYPOINT ["vllm", "serve"]\nCMD ["org/m", "--max-num-seqs", "8"]',
     "stages.Dockerfile": 'FROM a\nENTRYPOINT ["vllm", "serve", "a"]\nFROM b/vllm-openai\n'
-    'HEALTHCHECK \\\n CMD ["curl"]\nCMD ["org/m", "--max-num-seqs", "8"]',
+    'HEALTHCHECK \\\n CMD ["curl"]\nCMD ["org/m", \\\n # so many\n\n "--max-num-seqs", "8"]',
     "c.Dockerfile": "FROM a\nENTRYPOINT exec vllm serve org/m --max-num-seqs 8",
 }
 
@@ -232,6 +233,9 @@ def test_the_form_can_be_said_and_what_the_environment_sets_has_to_be_allowed(tm
     assert read.settings.given() == {"max_num_seqs": 8}
     for script, names in (
         ("# VLLM_A=1\nexport VLLM_B VLLM_LOGGING_LEVEL=INFO\nvllm serve $VLLM_M", ["VLLM_B"]),
+        ("export N=$(nproc) VLLM_LOGITS=1\nvllm serve m", ["VLLM_LOGITS"]),
+        ("export $(cat .env)\n. /v/bin/activate; vllm serve m", ["export"]),
+        (". x && source activate\nvllm serve m", ["."]),
         ("docker run --env-file x vllm/vllm-openai --model m", ["env_file"]),
         ("FROM a\nENV VLLM_C 1\nCMD vllm serve m", ["VLLM_C"]),
         ("FROM a\nCMD . /etc/x; exec vllm serve m", ["."]),
