@@ -17,7 +17,7 @@ from chunkscope.vllm.flags import ServeFlag, WordParser, flags_of, parse_words, 
 from chunkscope.vllm.rules import Version
 from chunkscope.vllm.settings import NAMES, OWN, Settings
 
-START = r"""(?:"[^"\s]*\bvllm"|'[^'\s]*\bvllm'|\bvllm(?:@\S+|\.entry\S+main)?)\s+serve\b"""
+START = r"""(?:"[^"\s]*\bvllm"|'[^'\s]*\bvllm'|(?<!-c )\bvllm(?:@\S+|\.entry\S+main)?)\s+serve\b"""
 SERVE = re.compile(START + r"|\brun .*/vllm-openai\S*|\bvllm\.entry\S+api_server\b")
 # What is printed, or looked for among processes, starts nothing.
 SAID = r"""(?:^|[;&|])[ \t@]*(?:(?:if|while|until|then|do|else|!) +)*"""

@@ -199,6 +199,7 @@ YAML = (
     b"apiVersion: v1",
     (COMPOSE % ", b: {<<: *x}").encode(),
     b"args: [{a: 1}]",
+    b"services: {a: {image: b, entrypoint: sh -c, command: vllm serve a}}",
     b"a: [",
     b"a: " + b"[" * 1000,
     b"!!python/object:os.system {}",
