@@ -95,7 +95,7 @@ def _ended(engine: Engine) -> Symptom | None:
     if failure is None:
         return None
     evidence = [note(f"failure_{name}", value=value) for name, value in failure.figures.items()]
-    facts, change = engine.start.facts, note(f"change_{failure.kind}")
+    facts, change = engine.start.facts, note(f"change_{failure.kind}", reason=failure.reason)
     if failure.kind is Failure.CONTEXT_TOO_LONG and not (
         facts.enforce_eager or facts.found_compiled
     ):

@@ -151,8 +151,7 @@ def _lines(findings: Findings, place: Path) -> Iterator[BudgetLine]:
 def _figures(table: str, values: tables.Values) -> Iterator[BudgetLine]:
     for key in FIGURES[table]:
         value = values.get(key)
-        limit = None if value is None else limit_of((table, key), value)
-        if limit is not None:
+        if value is not None and (limit := limit_of((table, key), value)) is not None:
             yield BudgetLine(table=table, key=key, value=limit, today=value)
 
 

@@ -17,7 +17,7 @@ from chunkscope.vllm.flags import ServeFlag, WordParser, flags_of, parse_words, 
 from chunkscope.vllm.rules import Version
 from chunkscope.vllm.settings import NAMES, OWN, Settings
 
-START = r"""(?:"[^"\s]*\bvllm"|'[^'\s]*\bvllm'|\bvllm(?:@\S+|\.entry\S+main)?)\s+serve\b"""
+START = r"""(?:"[^"\s]*\bvllm"|'[^'\s]*\bvllm'|(?<!-c )\bvllm(?:@\S+|\.entry\S+main)?)\s+serve\b"""
 SERVE = re.compile(START + r"|\brun .*/vllm-openai\S*|\bvllm\.entry\S+api_server\b")
 # What is printed, or looked for among processes, starts nothing.
 SAID = r"""(?:^|[;&|])[ \t@]*(?:(?:if|while|until|then|do|else|!) +)*"""
@@ -35,13 +35,13 @@ ONE = re.compile(r"""(?:\$\(\)|\(.*|\\.?|'[^']*(?:'|$)|"(?:\\.|[^"\\])*(?:"|$)|[
 # A `vllm` that is another command; what may change memory or speed from outside of the command.
 REDEFINED = re.compile(r"\bvllm *\(\)|\b(?:alias|function) vllm\b")
 VARIABLE = re.compile(
-    r"(?<![\w${])VLLM_(?!LOG|API_KEY|HOST|PORT)\w+|\bEnvironmentFile|\benv[-_]file|\benvFrom"
+    r"(?<![\w${])VLLM_(?!LOG(?!I)|API_KEY|HOST|PORT)\w+|EnvironmentFile|env[-_]file|envFrom|extends"
 )
-COMMAND = r"(?m)(?:^|[;&|(])\s*(\.|source|eval|xargs|env(?=.* \$\(.* vllm))"
-SOURCED = re.compile(COMMAND + r"(?![\w/.=-]|.*(?:activate|conda))")
+COMMAND = r"""(?m)(?:^|[;&|(])\s*(\.|source|eval|xargs|export(?= +"?\$)|env(?=.* \$\(.* vllm))"""
+SOURCED = re.compile(COMMAND + r"(?![\w/.=-]|[^;&|\n]*(?:activate|conda))")
 HARNESS_COMMAND = re.compile(r"\blm[_-]eval\s")
 MANIFEST = re.compile(r"(?m)^(?:services|apiVersion):")
-EXEC_FORM = re.compile(r"(?m)^(ENTRYPOINT|CMD)[ \t]+(\[.*)$")  # in a Dockerfile
+INSTRUCTION = re.compile(r"(?m)^(ENTRYPOINT|CMD)[ \t]+(.+)$")  # of a Dockerfile
 
 
 def refusal(argument: str, code: str, **values: Any) -> Refusal:
@@ -67,8 +67,9 @@ def read_arguments(path: Path, version: Version, form: str | None = None) -> Com
     chosen = form or form_of(path, text)
     read = {"vllm-yaml": from_yaml, "vllm-args": from_words, "lm-eval": from_model_args}
     try:
-        arguments = read[chosen](text, version)
-        names = [name for kind in (VARIABLE, SOURCED) for name in kind.findall(_commands(text))]
+        command = _container_command(text) if chosen == "vllm-args" else text
+        arguments = read[chosen](command, version)
+        names = VARIABLE.findall(COMMENT.sub("", text)) + SOURCED.findall(_commands(command))
         environment = {name.replace("-", "_"): "" for name in names}
         return replace(arguments, others={**environment, **arguments.others})
     except ValueError as error:
@@ -81,10 +82,8 @@ def form_of(path: Path, text: str) -> str:
     if path.suffix.lower() in (".yaml", ".yml"):
         return "vllm-args" if MANIFEST.search(text) else "vllm-yaml"
     text = COMMENT.sub("", text)
-    if SERVE.search(text):
-        return "vllm-args"
     is_harness = HARNESS_COMMAND.search(text) or re.match(r"\s*(\{|[a-z_]+=)", text)
-    return "lm-eval" if is_harness else "vllm-args"
+    return "lm-eval" if is_harness and not SERVE.search(text) else "vllm-args"
 
 
 def _commands(text: str) -> str:
@@ -107,9 +106,8 @@ def _commands(text: str) -> str:
 
 
 def from_words(text: str, version: Version) -> CommittedArguments:
-    """Flags and values; or of a script or a container the command that starts vLLM."""
-    is_script = not (MANIFEST.search(text) or EXEC_FORM.search(text))
-    text = _commands(text if is_script else _container_command(text))
+    """Flags and values; or of a script the command that starts vLLM."""
+    text = _commands(text)
     before, *started = SERVE.split(text)
     is_quoted = any(before.rpartition("\n")[2].count(quote) % 2 for quote in "'\"")
     if len(started) > 1 or (started and is_quoted):
@@ -128,8 +126,7 @@ def _from_list(
     model = words[0] if words and not words[0].startswith(("-", "$@")) else None
     words = words[1:] if model and "--model" not in {w.partition("=")[0] for w in words} else words
     flags, faults = flags_of(version), list(refusals)
-    values: dict[str, Any] = {}
-    written: dict[str, str] = {}  # as they stand there
+    values, written = dict[str, Any](), dict[str, str]()  # as vLLM reads them; as they stand there
     try:
         given, unknown = parse_words(words, version)
     except ValueError as error:
@@ -189,8 +186,7 @@ def from_yaml(text: str, version: Version) -> CommittedArguments:
     document, *others = _documents(text) or [None]
     if others or not isinstance(document, dict):
         raise ValueError("it is no list of `key: value` lines for vLLM")
-    words: list[str] = []
-    dropped: list[Refusal] = []
+    words, dropped = list[str](), list[Refusal]()
     for key, value in document.items():
         flag = flags_of(version).get(str(key).replace("-", "_"))
         if not flag and isinstance(value[0] if value and isinstance(value, list) else value, dict):
@@ -221,32 +217,37 @@ def _documents(text: str) -> list[Any]:
 
 def _container_command(text: str) -> str:
     """Of a Kubernetes manifest, a Compose file or a Dockerfile: what its one vLLM starts with."""
-    commands = [*filter(SERVE.search, (_command_of(*parts) for parts in _containers(text)))]
+    if not (MANIFEST.search(text) or INSTRUCTION.search(text)):
+        return text
+    commands = [one for one in _container_commands(text) if SERVE.search(COMMENT.sub("", one))]
     if len(commands) != 1:
         raise ValueError(f"{len(commands)} of its containers start vLLM, and it has to be one")
     return commands[0]
 
 
-def _containers(text: str) -> list[tuple[Any, ...]]:
-    """Image, entry point and arguments of each."""
-    if forms := dict(EXEC_FORM.findall(_commands(text))):  # of a Dockerfile; the last ones count
-        return [(text, *(json.loads(forms.get(name, "[]")) for name in ("ENTRYPOINT", "CMD")))]
+def _container_commands(text: str) -> list[str]:
+    """Of each container; of a Dockerfile the last instructions count."""
+    stage = re.split(r"(?m)^FROM\b", re.sub(r"(?m)^[ \t]*(?:#.*)?\n", "", text))[-1]
+    if found := INSTRUCTION.findall(_commands(stage)):
+        forms = {name: json.loads(x) if x[0] == "[" else ["sh", "-c", x] for name, x in found}
+        return [_command_of(stage, forms.get("ENTRYPOINT"), forms.get("CMD"))]
     nodes = [one.get("services", one) for one in _documents(text) if isinstance(one, dict)]
     for node in nodes:
         if isinstance(node, dict | list) and len(nodes) < 100_000:  # aliases may have no end
             nodes += node.values() if isinstance(node, dict) else node
-    images = [node for node in nodes if isinstance(node, dict) and "image" in node]
+    found = [node for node in nodes if isinstance(node, dict) and node.keys() & {"image", "build"}]
     names = ("command", "args") if "\napiVersion:" in f"\n{text}" else ("entrypoint", "command")
-    return [(str(one["image"]), *map(one.get, names)) for one in images]
+    return [_command_of(one.get("image"), *map(one.get, names)) for one in found]
 
 
-def _command_of(image: str, *parts: Any) -> str:
-    """What a shell would be told; without an entry point the image's own starts."""
+def _command_of(image: Any, *parts: Any) -> str:
+    """What a shell would be told; without an entry point (an empty one is one) the image's own."""
     lists = (shlex.split(part) if isinstance(part, str) else part for part in parts)
-    entry, rest = ([*map(str, part)] if isinstance(part, list) else [] for part in lists)
-    words = [*(entry or ["vllm", "serve"] * ("/vllm-openai" in image)), *rest]
-    is_script = len(words) == 3 and re.fullmatch(r"-\w*c", words[1])  # bash -c '...'
-    return words[2] if is_script else shlex.join(words)
+    entry, rest = ([*map(str, part)] if isinstance(part, list) else None for part in lists)
+    own = ["vllm", "serve"] if entry is None and "/vllm-openai" in str(image) else []
+    words = [*own, *(entry or []), *(rest or [])]
+    is_script = len(words) > 2 and words[0].endswith("sh") and re.fullmatch(r"-\w*c", words[-2])
+    return words[-1] if is_script else shlex.join(words)  # bash -c '...'
 
 
 # -- lm-eval -------------------------------------------------------------------------------------
@@ -310,7 +311,7 @@ def _harness_command(text: str) -> tuple[str, dict[str, str]]:
     parser.add_argument("--model_args", "-a", nargs="+", action="append", default=[])
     parser.add_argument("--batch_size", "-b", default="1 (the default; auto sends all)")
     parser.add_argument("--max_batch_size")
-    options = vars(parser.parse_known_args(shlex.split(text))[0])
+    options = vars(parser.parse_known_args(shlex.split(re.sub(r";(?=\s)", " ;", text)))[0])
     model, given = options.pop("model"), options.pop("model_args")
     if len(given) != 1 or model != "vllm":
         raise ValueError("it has to have `--model vllm` and --model_args once")

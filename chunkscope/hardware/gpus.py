@@ -18,6 +18,7 @@ from pathlib import Path
 from chunkscope.artefacts.note import Note, note
 from chunkscope.artefacts.numbers import SIZE
 from chunkscope.errors import MissingError, UsageError
+from chunkscope.models.quantization import BLOCK_ROWS, OF_BLOCKS
 from chunkscope.models.shape import ModelShape
 
 GIB = 2**30
@@ -64,9 +65,7 @@ def find_gpu(name: str) -> Gpu:
     >>> find_gpu("RTX 4090").bandwidth_gb_s
     1008.0
     """
-    if _slug(name) == LOCAL:
-        return local_gpu()
-    if gpu := known_gpu(name):
+    if gpu := local_gpu() if _slug(name) == LOCAL else known_gpu(name):
         return gpu
     if several := re.fullmatch(r"(\d+) ?x ?(\D.*)", name):
         raise UsageError(f"--gpu names one GPU: write --gpu {several[2]} --tp {several[1]}")
@@ -114,8 +113,7 @@ def driver_version() -> str | None:
 
 def _nvidia_smi(query: str) -> str:
     """What it answers of the first GPU."""
-    program = shutil.which("nvidia-smi")
-    if program is None:
+    if (program := shutil.which("nvidia-smi")) is None:
         raise MissingError("this machine has no nvidia-smi, so no GPU was found", hint=_GPU_HINT)
     words = [program, f"--query-gpu={query}", "--format=csv,noheader,nounits"]
     try:
@@ -167,10 +165,12 @@ class Parallel:
                 hint="choose a --tp that divides both, or is a multiple of the KV heads",
             )
         if self.by_expert and experts < self.gpus:
-            raise UsageError(
-                f"{shape.name} has {experts or 'no'} experts to spread over its GPUs ({self.gpus})",
-                hint="leave --ep out, or choose --tp",
-            )
+            what = f"{shape.name} has {experts or 'no'} experts to spread over its GPUs"
+            raise UsageError(f"{what} ({self.gpus})", hint="leave --ep out, or choose --tp")
+        in_blocks = shape.quantization.extra_bits == OF_BLOCKS and not self.by_expert
+        if in_blocks and (e := shape.experts) and e.intermediate % (BLOCK_ROWS * self.gpus):
+            what = f"the experts' {e.intermediate:,} rows do not split in blocks of {BLOCK_ROWS}"
+            raise UsageError(f"{what} over {self.gpus} GPUs", hint="add --ep, or change --tp")
 
 
 ALONE = Parallel()

@@ -80,7 +80,7 @@ class Fields:
                 continue
             if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**53:
                 raise InputError(
-                    f"the config.json of {self.name} has {key} = {value!r:.40}, not a valid number"
+                    f"the config.json of {self.name} has no valid {key}: {value!r:.40}"
                 )
             return value
         return None

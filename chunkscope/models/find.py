@@ -56,11 +56,9 @@ MODELS = _table(Path(__file__).with_name("table.json"))
 
 def find_model(name: str | os.PathLike[str]) -> ModelShape:
     """The shape of a model: a folder or config.json, a built-in name, or a hub id."""
-    text = os.fspath(name)
-    if not text:
+    if not (text := os.fspath(name)):
         raise InputError("the name of the model is empty", hint=_HINT)
-    path = Path(text).expanduser()
-    if path.exists():
+    if (path := Path(text).expanduser()).exists():
         return _from_path(path, text)
     if path.is_absolute() or text.startswith((".", "~")) or path.suffix == ".json":
         raise InputError(f"no such model folder: {text}", hint=_HINT)

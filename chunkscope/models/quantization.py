@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from chunkscope.models.fields import Config
 
 LINEAR = ("attention", "mlp", "experts")
+BLOCK_ROWS = 128  # and columns, where a block of weights has one scale: vLLM cuts none
+OF_BLOCKS = 32 / BLOCK_ROWS**2  # bits per weight
 LEFT_OUT = ("ignore", "modules_to_not_convert", "exclude_modules", "exclude")
 # By which names a kind is left out: experts that all tokens pass stand for MLPs.
 NAMES = {"attention": "self_attn", "mlp": "(?:mlp[.])?shared_experts?", "experts": "mlp[.]experts"}
@@ -55,7 +57,7 @@ def _read(stated: Config) -> Quantization:
     if "fp4" in method:
         return Quantization(method="nvfp4", bits=4.0, extra_bits=8.0 / 16)
     if method.startswith(("fp8", "fbgemm_fp8", "mxfp8", "modelopt")):
-        scales = 32 / 128**2 if stated.get("weight_block_size") else 0.0
+        scales = OF_BLOCKS if stated.get("weight_block_size") else 0.0
         return Quantization(method="fp8", bits=8.0, extra_bits=scales)
     if method.startswith(("awq", "gptq", "auto-round")):
         bits = _number(stated, "bits", "w_bit", default=4, least=1)
@@ -67,8 +69,7 @@ def _read(stated: Config) -> Quantization:
     if method.startswith("bitsandbytes"):
         if stated.get("load_in_8bit") or stated.get("_load_in_8bit"):
             return Quantization(method="bitsandbytes", bits=8.0)
-        # A 32-bit scale per 64 weights; double quantization stores it in 8 bits.
-        scale = 8 if stated.get("bnb_4bit_use_double_quant") else 32
+        scale = 8 if stated.get("bnb_4bit_use_double_quant") else 32  # bits, per 64 weights
         return Quantization(method="bitsandbytes", bits=4.0, extra_bits=scale / 64)
     # Quark and torchao name the type of a weight last: fp8_e4m3, Int4WeightOnlyConfig.
     types = str([stated.get("global_quant_config"), stated.get("quant_type")]).lower()
@@ -82,10 +83,11 @@ def _compressed(stated: Config) -> Quantization:
         weights, inputs = first["weights"], first.get("input_activations") or {}
         bits = _number(weights, "num_bits", default=8, least=1)
         group = _number(weights, "group_size", default=0)
-        zero = 0 if weights.get("symmetric", True) else bits
-        extra = (8 if weights.get("type") == "float" else 16 + zero) / group if group > 0 else 0.0
-        eight = ("fp8 " if weights.get("type") == "float" else "int8 ") * (bits == 8)
-        eight *= inputs.get("num_bits") == 8
+        scale = 8 if (is_float := weights.get("type") == "float") else 16
+        zero = 0 if is_float or weights.get("symmetric", True) else bits
+        extra = (scale + zero) / group if group > 0 else 0.0
+        eight = ("fp8 " if is_float else "int8 ") * (bits == 8 == inputs.get("num_bits"))
+        extra = OF_BLOCKS if weights.get("strategy") == "block" else extra
     except (KeyError, TypeError, AttributeError, StopIteration):
         return Quantization(method="compressed-tensors")
     return Quantization(method=f"{eight}compressed-tensors", bits=float(bits), extra_bits=extra)

@@ -217,5 +217,4 @@ class ModelShape:
         if a.latent:
             return a.heads * (2 * a.latent.key_dim + a.latent.nope_dim + 2 * a.latent.v_dim) // tp
         q, k = a.heads * a.head_dim // tp, max(1, a.kv_heads // tp) * a.head_dim
-        every = q + 2 * k
-        return 3 * every + k if a.normed else every + 2 * q + k
+        return 3 * q + (7 if a.normed else 3) * k

@@ -224,13 +224,13 @@ def fastest(p: Problem) -> tuple[Settings, float]:
 
 
 def _fastest_instead(p: Problem) -> tuple[Settings, float | None]:
-    """For limits that are not kept: the fastest setting if that keeps them after all, else the
-    default and the highest rate at which some setting would keep them."""
+    """For limits that are not kept: the fastest setting, and if it does not keep them after all the
+    highest rate at which it would."""
     fast, rate = fastest(p)
     if p.simulator().keeps_limits(fast, 1.0):
         return fast, None
     every = _at(p, UNIT_RATE).simulator()
-    return p.default, every.highest_rate(fast, start=rate)[0].rate_per_s
+    return fast, every.highest_rate(fast, start=rate)[0].rate_per_s
 
 
 def _at(p: Problem, arrivals: str) -> Problem:

@@ -43,7 +43,7 @@ def emit(plan: Plan, target: Target | str, *, anyway: bool = False) -> Emission:
         limits += f" ({first.name} breaks first: {SECONDS.brief(slo.found_of(first))}, simulated)"
     if breaks_limits and not anyway:
         rate = plan.advice.rate
-        less = f"{per_second(rate)} would keep them" if rate else "no rate keeps them"
+        less = f"--arrivals {per_second(rate)} keeps them" if rate else "no rate keeps them"
         raise EngineError(
             f"no setting that was tried keeps the limits: {limits}",
             hint=f"{less}; use more GPUs, or pass --anyway to write it nevertheless",

@@ -69,7 +69,7 @@ class Problem:
             raise InputError(
                 f"no prompt fits the model's context of {problem.context:,} tokens with "
                 f"{problem.output_tokens:,} for the output",
-                hint="choose a model with a longer context, or lower --max-output",
+                hint="lower --max-output, raise --max-model-len, or change the model",
             )
         return problem
 

@@ -67,9 +67,8 @@ def _against(name: str, plan: Plan, common: Settings) -> Settings:
         LENGTH_POLICY: plan.rule.over(common),
     }
     if name not in rows:
-        raise UsageError(
-            f"--against {name!r}: there is no such setting", hint=f"choose from {', '.join(rows)}"
-        )
+        hint = f"choose from {', '.join(rows)}"
+        raise UsageError(f"--against {name!r}: there is no such setting", hint=hint)
     return rows[name]
 
 
@@ -85,7 +84,8 @@ def parse_point(text: str) -> Settings:
     try:
         settings: Settings = built(Settings, given)
     except ValueError as error:
-        raise UsageError(f"--also {text!r}: {error}", hint=hint) from None
+        name, hint = str(error).rpartition("$.")[2].strip("`"), "such as `max-num-seqs=64`"
+        raise UsageError(f"--also {text!r}: {name} has no such value", hint=hint) from None
     for name in settings.given().keys() & set(POSITIVE):
         if given[name] < 1:
             raise UsageError(f"--also {text!r}: {name} must be at least 1")

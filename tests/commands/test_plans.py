@@ -183,6 +183,7 @@ NAMING = ("memory --gpu h100 --model", "analyze data.jsonl -t", "doctor", "repor
         ("verify --repeats 0", 2, "--repeats"),
         ("verify --engine-arg dtype", 2, "dtype"),
         ("verify --against of", 2, "default, off, length-rule"),
+        ("verify --also max-num-seqs=few", 2, "max_num_seqs has no such value"),
         ("verify --also max-num-seqs=0", 2, "at least 1"),  # as a vLLM would say, minutes later
         ("verify --also max-num-seqs=8 --endpoint http://127.0.0.1:9", 2, "--also"),
         ("verify --endpoint http://127.0.0.1:9 --check-outputs", 2, "--check-outputs"),

@@ -259,6 +259,11 @@ def test_what_ended_an_engine_comes_first(kind, text, figures) -> None:
     assert on_cpu == ("change_died" if kind is Failure.DIED else without_gpu)
 
 
+def test_what_an_error_says_itself_comes_before_its_traceback() -> None:
+    port = report(BEGUN, stamped(said := "OSError: [Errno 98] Address already in use")).symptoms[0]
+    assert (port.change.code, port.change.values) == ("change_died", {"reason": said})
+
+
 def test_a_hit_rate_needs_a_profile_that_promises_more(tmp_path: Path) -> None:
     rows = tmp_path / "a.jsonl"
     shared = "the same beginning of every prompt, " * 40

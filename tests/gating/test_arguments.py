@@ -71,14 +71,20 @@ def test_of_a_start_script_the_command_that_starts_vllm_is_read(tmp_path, script
 POD = "---\napiVersion: v1\n---\napiVersion: v1\nspec: {containers: [{image: logger}, %s]}\n"
 COMPOSE = "x: &x {image: a/vllm-openai, command: org/m --max-num-seqs 8}\nservices: {a: {<<: *x}%s}"
 CONTAINERS = {
-    "args.yaml": POD % "{image: vllm/vllm-openai, args: [org/m, --max-num-seqs, '8']}",
+    "args.yaml": POD % "{image: vllm/vllm-openai, args: [org/m, --max-num-seqs, '8']},"
+    " {image: a, args: [sh, -c, echo for vllm serve]}",
     "command.yml": POD % "{image: a, command: [vllm, serve, org/m], args: [--max-num-seqs, 8]}",
     "script.yaml": POD
     % "{image: a, command: [sh, -ec], args: ['vllm serve org/m --max-num-seqs=8']}",
     "compose.yaml": COMPOSE % "",
     "entry.yaml": "services: [{image: a, entrypoint: vllm serve, command: org/m --max-num-seqs 8}]",
+    "built.yaml": "services: {a: {build: ., command: vllm serve org/m --max-num-seqs 8}}",
+    "cleared.yaml": "services: {a: {image: a/vllm-openai, entrypoint: [], command: [bash, -e, -c,"
+    " 'vllm serve org/m --max-num-seqs 8 | tee log']}}",
     "Dockerfile": 'FROM a\nCMD x\nFROM b/vllm-openai\nCMD ["org/m", \\\n "--max-num-seqs", "8"]',
     "b.Dockerfile": 'FROM a\nENTRYPOINT ["vllm", "serve"]\nCMD ["org/m", "--max-num-seqs", "8"]',
+    "stages.Dockerfile": 'FROM a\nENTRYPOINT ["vllm", "serve", "a"]\nFROM b/vllm-openai\n'
+    'HEALTHCHECK \\\n CMD ["curl"]\nCMD ["org/m", \\\n # so many\n\n "--max-num-seqs", "8"]',
     "c.Dockerfile": "FROM a\nENTRYPOINT exec vllm serve org/m --max-num-seqs 8",
 }
 
@@ -88,6 +94,13 @@ def test_of_a_manifest_or_dockerfile_the_container_that_runs_vllm_is_read(tmp_pa
     (tmp_path / name).write_text(CONTAINERS[name])
     read = read_arguments(tmp_path / name, V28)
     assert (read.model, read.settings.given(), read.refusals) == ("org/m", {"max_num_seqs": 8}, ())
+    assert not read.others
+
+
+def test_docker_hands_words_that_are_no_list_to_a_shell(tmp_path):
+    """So vLLM gets `/bin/sh -c '--max-num-seqs 8'`."""
+    (tmp_path / "Dockerfile").write_text('ENTRYPOINT ["vllm", "serve", "m"]\nCMD --max-num-seqs 8')
+    assert read_arguments(tmp_path / "Dockerfile", V28).refusals
 
 
 REFUSED = (
@@ -175,6 +188,7 @@ def test_model_args_that_neither_the_harness_nor_vllm_has_are_faults():
     assert faults == ["port", "bogus", "max_num_s", "max_length", "max_num_seqs"]
     assert (read.model, read.others) == ("m", {"max_gen_toks": "9"})
     assert [*from_model_args("lm_eval -M vllm -a dtype=auto", V28).others] == ["batch_size"]
+    assert not from_model_args("for x in y; do lm_eval -M vllm -a seed=0 -b auto; done", V28).others
 
 
 YAML = (
@@ -185,6 +199,7 @@ YAML = (
     b"apiVersion: v1",
     (COMPOSE % ", b: {<<: *x}").encode(),
     b"args: [{a: 1}]",
+    b"services: {a: {image: b, entrypoint: sh -c, command: vllm serve a}}",
     b"a: [",
     b"a: " + b"[" * 1000,
     b"!!python/object:os.system {}",
@@ -195,6 +210,8 @@ TEXT += (b"vllm serve a \\\r\n--seed 1", b"alias vllm=x\nvllm serve a", b"lm_eva
 TEXT += (
     b"FROM a\nCMD [",
     b'FROM a/vllm-openai\nENTRYPOINT ["x"]',
+    b'FROM a/vllm-openai\nENTRYPOINT vllm serve a\nCMD ["a", "--seed", "1"]',
+    b'FROM a\nENTRYPOINT ["vllm", "serve"]\nFROM b\nCMD ["a"]',
     b"from vllm import LLM\nLLM('m', seed=1)",
 )
 TEXT += (b"cd b && vllm serve a; vllm serve b", b"lm_eval -M vllm -a a=1\nlm_eval -M vllm -a a=2")
@@ -217,8 +234,14 @@ def test_the_form_can_be_said_and_what_the_environment_sets_has_to_be_allowed(tm
     assert read.settings.given() == {"max_num_seqs": 8}
     for script, names in (
         ("# VLLM_A=1\nexport VLLM_B VLLM_LOGGING_LEVEL=INFO\nvllm serve $VLLM_M", ["VLLM_B"]),
+        ("export N=$(nproc) VLLM_LOGITS=1\nvllm serve m", ["VLLM_LOGITS"]),
+        ("export $(cat .env)\n. /v/bin/activate; vllm serve m", ["export"]),
+        (". x && source activate\nvllm serve m", ["."]),
         ("docker run --env-file x vllm/vllm-openai --model m", ["env_file"]),
         ("FROM a\nENV VLLM_C 1\nCMD vllm serve m", ["VLLM_C"]),
+        ("FROM a\nCMD . /etc/x; exec vllm serve m", ["."]),
+        ("services: {source: {image: a, command: [sh, -c, 'eval x; vllm serve m']}}", ["eval"]),
+        ("services: {a: {extends: {service: b}, build: ., command: vllm serve m}}", ["extends"]),
         ("EnvironmentFile=/etc/x\nExecStart=/bin/vllm serve m", ["EnvironmentFile"]),
         ("set -a; . ./x; source y\nvllm serve m", [".", "source"]),
         ('eval "$(cat x)"; echo --seed 1 | xargs vllm serve m', ["eval", "xargs"]),

@@ -204,3 +204,20 @@ def test_a_step_of_few_tokens_reads_the_experts_that_they_choose():
 def test_what_cannot_be_spread_is_a_usage_error(model, spread):
     with pytest.raises(UsageError):
         Parallel(**spread).check(find_model(model))
+
+
+@pytest.mark.parametrize("method", ["fp8", "compressed-tensors"])
+def test_blocks_of_8_bit_weights_are_not_cut(method):
+    """vLLM's `Fp8MoEMethod.create_weights`: Qwen3-235B's experts have 12 blocks of 128 rows."""
+    weights = {"num_bits": 8, "type": "float", "strategy": "block"}
+    stated = {"weight_block_size": [128, 128], "config_groups": {"group_0": {"weights": weights}}}
+    quantized = {"quantization_config": {"quant_method": method, **stated}}
+    shape = shape_from_config(
+        {**MODELS["qwen3-235b-a22b"].config, **quantized}, name="x", source="x"
+    )
+    for spread in ({"tensor": 4}, {"tensor": 2, "data": 2}, {"tensor": 8, "by_expert": True}):
+        Parallel(**spread).check(shape)
+    for spread in ({"tensor": 8}, {"tensor": 4, "data": 2}):
+        with pytest.raises(UsageError, match="blocks of 128"):
+            Parallel(**spread).check(shape)
+    Parallel(tensor=8).check(find_model("qwen3-235b-a22b"))

@@ -73,7 +73,7 @@ SENTENCES: dict[str, Template] = {
     "change_oom_running": f"lower {_SHARE}: a step took more memory than vLLM had set aside",
     "change_refused_arguments": "change the argument that the message, or the line after it, names",
     "change_killed": "see the system's messages for why: most often RAM or the job's time ran out",
-    "change_died": "read the log around this line: the first error of its traceback is the cause",
+    "change_died": "[reason?mend what it names, or ]read the first error of the traceback there",
     "change_fixed_size": "leave {argument} out: it sets the size of the KV cache"
     "[or_on_cpu? (on a CPU, VLLM_CPU_KVCACHE_SPACE may do so)]",
     "change_more_kv": f"give the KV cache more room: {_SHARE}, an fp8 KV cache or more GPUs",

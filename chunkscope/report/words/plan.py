@@ -244,13 +244,13 @@ def _advised(plan: Plan) -> str:
 
 def _limits_broken(plan: Plan) -> str:
     request, advice = plan.request, plan.advice
-    sent = f" at {request.arrivals}" * request.is_open
     state = limit_state(plan.default_run, at_a_rate=bool(advice.rate))
     gpus = f"; {request.arrivals} needs about {advice.gpus} GPUs" if advice.gpus else ""
-    rate = f"A rate of about {per_second(advice.rate)} would do{gpus}"
+    using = f" with {listed(advice.alternative)}" if advice.alternative else ""
+    rate = f"A rate of about {per_second(advice.rate)} would do{using}{gpus}"
     needs = f" To start, vLLM needs {listed(advice.needed)}." if advice.needed.given() else ""
-    limits = " and ".join(map(str, request.slo))
-    broken = f"No setting that was tried keeps {limits}{sent}: with vLLM's default, {state}"
+    limits = " and ".join(map(str, request.slo)) + f" at {request.arrivals}" * request.is_open
+    broken = f"No setting that was tried keeps {limits}: with vLLM's default, {state}"
     return f"{broken} (simulated). {rate if advice.rate else 'No lower rate helps'}.{needs}"
 
 
