@@ -119,9 +119,7 @@ class Problems:
 
 def in_chunks(rows: Iterable[tuple[int, Any, int]]) -> Iterator[Chunk]:
     """Rows, each with its position and size, in chunks of about a megabyte."""
-    positions: list[int] = []
-    records: list[Any] = []
-    size = 0
+    positions, records, size = list[int](), list[Any](), 0
     for position, record, length in rows:
         positions.append(position)
         records.append(record)

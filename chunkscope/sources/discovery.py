@@ -200,8 +200,7 @@ class _Search:
 
     def _folder(self, root: str, inner: str = "") -> None:
         """All that is in a folder, or in one inside it, sorted."""
-        entries: list[str] = []
-        seen: set[Hashable] = set()  # a link may lead back to a folder above
+        entries, seen = list[str](), set[Hashable]()  # a link may lead back to a folder above
 
         def refuse(error: OSError) -> None:
             self._refuse(error.filename, error, explicit=not seen)

@@ -25,8 +25,7 @@ def _one_by_one(
     reader: RecordReader, first: int, lines: Iterable[LineBytes], parse: Callable[[bytes], Any]
 ) -> Chunk:
     """Records of lines that are not blank; a bad one is reported."""
-    positions: list[int] = []
-    records: list[Any] = []
+    positions, records = list[int](), list[Any]()
     for number, line in enumerate(map(bytes, lines), start=first):
         if not line.strip():
             continue
@@ -169,7 +168,9 @@ def rows_of(value: Any, under: str | None = None) -> tuple[str | None, list[Any]
     """
     if isinstance(value, list):
         return None, [value] if begins_a_chat(value) else value
-    if not isinstance(value, dict) or not (value and (under or _CHAT_KEYS.isdisjoint(value))):
+    if not isinstance(value, dict) or not value:
+        return None, [value]
+    if not (under or _CHAT_KEYS.isdisjoint(value) or _are(dict, [*value.values()])):
         return None, [value]
     if under is not None:
         rows = value.get(under)

@@ -160,8 +160,7 @@ class RecordReader(ExitStack):
         """The source's text: UTF-8 without a byte order mark. Binary data is refused: one clear
         sentence instead of a bad row for every stray newline in a picture.
         """
-        stream = as_utf8(self.plain, self.source.path, self.options.encoding)
-        self.enter_context(stream)
+        stream = self.enter_context(as_utf8(self.plain, self.source.path, self.options.encoding))
         if looks_binary(start := stream.peek(1024)):
             kind = kind_of_bytes(start) or "binary"
             raise DataError("other_data", path=self.source.path, kind=kind, format=self.format)
@@ -181,7 +180,7 @@ class RecordReader(ExitStack):
         return self.stream.taken[0] if "stream" in self.__dict__ else self.bytes_taken
 
     def head(self) -> list[Any]:
-        """The first records, which `chunks` gives again: enough to find the prompt field."""
+        """Records of the first chunks, spread as sets may be sorted; `chunks` gives them again."""
         rest, ahead, records = self.chunks(), list[Chunk](), list[Any]()
         for chunk in rest:
             ahead.append(chunk)
@@ -189,7 +188,8 @@ class RecordReader(ExitStack):
             if len(records) >= HEAD_RECORDS or len(ahead) == _HEAD_CHUNKS:
                 break
         self._chunks = chain(ahead, rest)
-        return records[:HEAD_RECORDS]
+        places = range(min(len(records), HEAD_RECORDS))
+        return [records[len(records) * place // len(places)] for place in places]
 
     def chunks(self, columns: Sequence[str] | None = None) -> Iterator[Chunk]:
         """All records, once. `columns` names the top-level fields that are needed; None is all.

@@ -82,6 +82,10 @@ def test_what_a_profile_records_is_enough_to_ask_again(tmp_path: Path) -> None:
     assert analyze(data, options=loaded.options).digest() == loaded.digest()
 
 
+def test_a_tokenizer_may_be_a_path() -> None:
+    assert AnalyzeOptions(tokenizer=Path("a")) == AnalyzeOptions(tokenizer="a")  # type: ignore[arg-type]
+
+
 def test_names_that_are_no_text_can_be_recorded(tmp_path: Path) -> None:
     odd = "a\udcff"
     data = write_jsonl(tmp_path / "a.jsonl", [{"q": "What is it?"}])
