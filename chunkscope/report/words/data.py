@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from chunkscope.artefacts.note import Note, note
 from chunkscope.artefacts.numbers import number, plural, share
 from chunkscope.lengths.profile import Profile
-from chunkscope.prefixes.reuse import BLOCK_SIZE, PrefixReuse, reuse_together
+from chunkscope.prefixes.reuse import PrefixReuse, reuse_together
 from chunkscope.report.words import Template, named, sentence
 from chunkscope.report.words.problems import message_and_hint
 
@@ -64,7 +64,7 @@ def shared(reuse: PrefixReuse) -> str:
     of = f" (judged by {reuse.prompts:,} of {reuse.out_of_prompts:,} prompts)" * reuse.is_partial
     if not reuse.cached_tokens + reuse.unread_tokens:
         one = "one" if reuse.common_tokens is not None else "one in its dataset"
-        return f"No prompt repeats the first {BLOCK_SIZE} tokens of an earlier {one}{of}."
+        return f"No prompt repeats the first {reuse.block_size} tokens of an earlier {one}{of}."
     tokens = reuse.cached_tokens
     use = "so vLLM's prefix cache can serve them"
     if reuse.unread_tokens > tokens:
