@@ -69,10 +69,8 @@ def parse_value(data: bytes) -> Any:
     Python's own parser gets a second try: NaN, Infinity, lone surrogates and integers of more than
     64 bits are no JSON, or more than orjson takes, but Python writes them.
     """
-    try:
+    with suppress(ValueError, RecursionError):
         return orjson.loads(data)
-    except (ValueError, RecursionError):
-        pass
     try:
         return json.loads(_text(data))
     except ValueError as error:  # or a number of more digits than Python reads

@@ -24,6 +24,7 @@ from chunkscope.sources.streams import (
     as_utf8,
     blocks_of,
     looks_binary,
+    open_archive,
     open_stream,
     open_whole,
     spooled,
@@ -214,6 +215,8 @@ class RecordReader(ExitStack):
             claims = (one.name for one in FORMATS if one.claims_start and one.claims_start(start))
             kind = next(claims, kind)
         self.format = self.format or kind
+        if kind == "archive":  # one that could not be opened
+            open_archive(self.source)
         rows = READERS[kind].rows if kind in READERS else None
         if rows is None:
             raise DataError("unknown_data", path=self.source.path, kind=kind or "binary")
