@@ -51,6 +51,7 @@ class AnalyzeOptions:
 
     def __post_init__(self) -> None:
         """As people write it: names of files, days, and one word for a list of one."""
+        object.__setattr__(self, "tokenizer", self.tokenizer and os.fspath(self.tokenizer))
         if self.chat_template is not None:
             object.__setattr__(self, "chat_template", Path(self.chat_template).expanduser())
         if isinstance(self.chat_date, str):

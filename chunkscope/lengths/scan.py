@@ -46,7 +46,7 @@ from chunkscope.tokenizers.tokenizer import Tokenizer
 
 # Of what the cache keeps and what it means, not of the package: raise it when the same bytes would
 # be read, counted or described differently.
-_LAYOUT = 38
+_LAYOUT = 39
 _LITTLE_BYTES = 64 << 20  # are read by one thread
 _MOST_READERS = 8
 _MOST_BYTES = 224 << 20  # of texts under way: what is read while a fast engine is loaded
@@ -364,8 +364,7 @@ class DatasetScan:
             named = selection.blocks.text if selection.blocks else ""
             yield note("blocks_unused", blocks=named, field=selection.paths[0].text)
         if counter.begun_twice:
-            begin = tokenizer.facts.begin_text
-            yield note("begun_twice", begin=begin, count=counter.begun_twice)
+            yield note("begun_twice", begin=tokenizer.facts.begin_text, count=counter.begun_twice)
         counts = {"tools_ignored": counter.ignored_tools, "media_rows": counter.media_rows}
         counts["empty_prompts"] = counter.lengths[0]
         yield from (note(code, count=count) for code, count in counts.items() if count)

@@ -111,5 +111,6 @@ def reuse_together(datasets: Sequence[PrefixReuse]) -> PrefixReuse:
         common_tokens=datasets[0].common_tokens if len(datasets) == 1 else None,
         cached_tokens=sum(reuse.scaled(reuse.cached_tokens) for reuse in datasets),
         unread_tokens=sum(reuse.scaled(reuse.unread_tokens) for reuse in datasets),
+        block_size=max((reuse.block_size for reuse in datasets), default=BLOCK_SIZE),
         capacities=tuple(capacities),
     )

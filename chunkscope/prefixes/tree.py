@@ -204,8 +204,7 @@ def block_size_of(tokens: Ints, counts: Ints) -> int | None:
     several = counts > 1
     least = int((-(-tokens // counts)).max())
     most = int((-(-tokens[several] // (counts[several] - 1)) - 1).min(initial=np.iinfo(int).max))
-    powers = (1 << power for power in range(40))
-    sizes = (*_USUAL_SIZES, *powers, least)
+    sizes = (*_USUAL_SIZES, *(1 << power for power in range(40)), least)
     return next((size for size in sizes if 0 < least <= size <= most), None)
 
 

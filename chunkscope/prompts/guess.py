@@ -208,7 +208,8 @@ class Guess:
         if likely and (len(common) == 1 or (self.head[1:] and likely == self.prose[:1])):
             common = [leaf for leaf in common if leaf in likely]
         for leaf in common if len(common) == 1 and not are_labels(common[0].texts) else ():
-            if not is_no_prompt(leaf.path.text) or _sounds_like_a_prompt(leaf):
+            is_asked = leaf in self.prose or len(self.leaves) == 1  # no word beside numbers
+            if is_asked and (not is_no_prompt(leaf.path.text) or _sounds_like_a_prompt(leaf)):
                 yield self._text(leaf)
 
     def _chats(self, *fields: Steps) -> Iterator[Candidate]:

@@ -43,5 +43,4 @@ def text(words: str) -> str:
     >>> text("a|b @team")
     'a\\\\|b \\\\@team'
     """
-    one_line = printable(" ".join(words.split()))
-    return "".join(f"\\{c}" if c in MARKUP else c for c in one_line)
+    return "".join(f"\\{c}" if c in MARKUP else c for c in printable(" ".join(words.split())))

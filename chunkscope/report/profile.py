@@ -71,8 +71,7 @@ def lengths_table(datasets: Sequence[DatasetProfile]) -> Table | None:
     names = ("prompts", *FIGURES)
     sums = [(name, together(members)) for name, members in shortened(datasets)]
     rows = [(name, *(written(lengths, column) for column in names)) for name, lengths in sums]
-    strong = [len(rows) - 1] if rows[1:] else []
-    return table_of(("tokens per prompt", *names), rows, strong=strong)
+    return table_of(("tokens per prompt", *names), rows, strong=[len(rows) - 1] if rows[1:] else [])
 
 
 def written(lengths: LengthHistogram, column: str) -> str:

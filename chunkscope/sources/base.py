@@ -119,9 +119,7 @@ class Problems:
 
 def in_chunks(rows: Iterable[tuple[int, Any, int]]) -> Iterator[Chunk]:
     """Rows, each with its position and size, in chunks of about a megabyte."""
-    positions: list[int] = []
-    records: list[Any] = []
-    size = 0
+    positions, records, size = list[int](), list[Any](), 0
     for position, record, length in rows:
         positions.append(position)
         records.append(record)
@@ -171,8 +169,7 @@ def first_line(error: BaseException) -> str:
 
 def reason_of(error: BaseException) -> str:
     """What the system or a library said about a file."""
-    by_system = error.strerror if isinstance(error, OSError) else None
-    return by_system.lower() if by_system else first_line(error)
+    return str(getattr(error, "strerror", None) or "").lower() or first_line(error)
 
 
 def cannot_read(path: str, error: BaseException) -> DataError:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
+from itertools import takewhile
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -23,6 +24,7 @@ from chunkscope.artefacts.note import Note, note
 from chunkscope.console import Tell
 from chunkscope.errors import InputError, UsageError
 from chunkscope.sources.base import (
+    DataError,
     ReadOptions,
     Source,
     cannot_read,
@@ -185,9 +187,7 @@ class _Search:
 
     def _glob(self, text: str) -> None:
         """What matches counts as found in the folder before the first `*`."""
-        parts = Path(text).parts
-        depth = next(i for i, part in enumerate(parts) if glob.has_magic(part))
-        root = str(Path(*parts[:depth]))
+        root = str(Path(*takewhile(lambda part: not glob.has_magic(part), Path(text).parts)))
         matches = sorted(glob.iglob(text, recursive=True), key=str)  # noqa: PTH207
         if not matches:
             raise InputError(f"nothing matches {text}", hint=_SEARCH_HINT)
@@ -200,8 +200,7 @@ class _Search:
 
     def _folder(self, root: str, inner: str = "") -> None:
         """All that is in a folder, or in one inside it, sorted."""
-        entries: list[str] = []
-        seen: set[Hashable] = set()  # a link may lead back to a folder above
+        entries, seen = list[str](), set[Hashable]()  # a link may lead back to a folder above
 
         def refuse(error: OSError) -> None:
             self._refuse(error.filename, error, explicit=not seen)
@@ -272,7 +271,10 @@ class _Search:
             else:
                 self._add(source, identity)
         except InputError as error:
-            self._refuse(source.path, error, explicit=explicit)
+            if is_archive and not explicit and isinstance(error, DataError):
+                self._add(source, source.path)  # data that cannot be read, as a broken table is
+            else:
+                self._refuse(source.path, error, explicit=explicit)
 
     def _archive(self, archive: Source, below: str, identity: Hashable) -> None:
         """Each of its members is a source, unless a harness knows the archive as a whole."""

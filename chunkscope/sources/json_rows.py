@@ -25,8 +25,7 @@ def _one_by_one(
     reader: RecordReader, first: int, lines: Iterable[LineBytes], parse: Callable[[bytes], Any]
 ) -> Chunk:
     """Records of lines that are not blank; a bad one is reported."""
-    positions: list[int] = []
-    records: list[Any] = []
+    positions, records = list[int](), list[Any]()
     for number, line in enumerate(map(bytes, lines), start=first):
         if not line.strip():
             continue
@@ -70,10 +69,8 @@ def parse_value(data: bytes) -> Any:
     Python's own parser gets a second try: NaN, Infinity, lone surrogates and integers of more than
     64 bits are no JSON, or more than orjson takes, but Python writes them.
     """
-    try:
+    with suppress(ValueError, RecursionError):
         return orjson.loads(data)
-    except (ValueError, RecursionError):
-        pass
     try:
         return json.loads(_text(data))
     except ValueError as error:  # or a number of more digits than Python reads
@@ -169,7 +166,9 @@ def rows_of(value: Any, under: str | None = None) -> tuple[str | None, list[Any]
     """
     if isinstance(value, list):
         return None, [value] if begins_a_chat(value) else value
-    if not isinstance(value, dict) or not (value and (under or _CHAT_KEYS.isdisjoint(value))):
+    if not isinstance(value, dict) or not value:
+        return None, [value]
+    if not (under or _CHAT_KEYS.isdisjoint(value) or _are(dict, [*value.values()])):
         return None, [value]
     if under is not None:
         rows = value.get(under)

@@ -24,6 +24,7 @@ from chunkscope.sources.streams import (
     as_utf8,
     blocks_of,
     looks_binary,
+    open_archive,
     open_stream,
     open_whole,
     spooled,
@@ -160,8 +161,7 @@ class RecordReader(ExitStack):
         """The source's text: UTF-8 without a byte order mark. Binary data is refused: one clear
         sentence instead of a bad row for every stray newline in a picture.
         """
-        stream = as_utf8(self.plain, self.source.path, self.options.encoding)
-        self.enter_context(stream)
+        stream = self.enter_context(as_utf8(self.plain, self.source.path, self.options.encoding))
         if looks_binary(start := stream.peek(1024)):
             kind = kind_of_bytes(start) or "binary"
             raise DataError("other_data", path=self.source.path, kind=kind, format=self.format)
@@ -181,7 +181,7 @@ class RecordReader(ExitStack):
         return self.stream.taken[0] if "stream" in self.__dict__ else self.bytes_taken
 
     def head(self) -> list[Any]:
-        """The first records, which `chunks` gives again: enough to find the prompt field."""
+        """Records of the first chunks, spread as sets may be sorted; `chunks` gives them again."""
         rest, ahead, records = self.chunks(), list[Chunk](), list[Any]()
         for chunk in rest:
             ahead.append(chunk)
@@ -189,7 +189,8 @@ class RecordReader(ExitStack):
             if len(records) >= HEAD_RECORDS or len(ahead) == _HEAD_CHUNKS:
                 break
         self._chunks = chain(ahead, rest)
-        return records[:HEAD_RECORDS]
+        places = range(min(len(records), HEAD_RECORDS))
+        return [records[len(records) * place // len(places)] for place in places]
 
     def chunks(self, columns: Sequence[str] | None = None) -> Iterator[Chunk]:
         """All records, once. `columns` names the top-level fields that are needed; None is all.
@@ -214,6 +215,8 @@ class RecordReader(ExitStack):
             claims = (one.name for one in FORMATS if one.claims_start and one.claims_start(start))
             kind = next(claims, kind)
         self.format = self.format or kind
+        if kind == "archive":  # one that could not be opened
+            open_archive(self.source)
         rows = READERS[kind].rows if kind in READERS else None
         if rows is None:
             raise DataError("unknown_data", path=self.source.path, kind=kind or "binary")

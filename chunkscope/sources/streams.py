@@ -64,8 +64,7 @@ class Stream(io.BufferedIOBase):
                 self.taken[0] += len(block) * self.is_raw
         except ChunkscopeError as error:
             self._error = error
-        if parts[1:]:
-            self._ahead = b"".join(filter(None, parts))
+        self._ahead = b"".join(filter(None, parts))
         if self._error and not self._ahead:
             raise self._error
         return self._ahead[:size]
@@ -153,7 +152,10 @@ def _refuse_bomb(unpacked: int, packed: int, shown: str) -> None:
 
 def decompressed(raw: Stream, shown: str) -> Stream:
     """What a stream holds, a megabyte at most at a time: a bomb cannot fill the memory."""
-    if (match := COMPRESSED.match(raw.peek(10))) and (name := match.lastgroup):
+    if (start := raw.peek(30)).startswith(b"version https://git-lfs"):
+        with raw:
+            raise DataError("lfs_pointer", path=shown)
+    if (match := COMPRESSED.match(start)) and (name := match.lastgroup):
         return Stream(blocks_of(_unpacking(raw, name), shown), raw)
     return raw
 

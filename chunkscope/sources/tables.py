@@ -190,8 +190,7 @@ def _is_header(rows: list[list[str]]) -> bool:
 def _column_names(rows: list[list[str]], *, has_header: bool) -> list[str]:
     """The header's names made unique, or column0, column1, ... as many as most rows have."""
     if not has_header:
-        width = Counter(map(len, rows)).most_common(1)[0][0]
-        return [f"column{index}" for index in range(width)]
+        return [f"column{index}" for index in range(Counter(map(len, rows)).most_common(1)[0][0])]
     cells = [cell.strip().encode("utf-8", "replace").decode("utf-8") for cell in rows[0]]
     return unique_names([cell or f"column{i}" for i, cell in enumerate(cells)], "_")
 
@@ -219,9 +218,8 @@ def columnar_rows(reader: RecordReader, columns: Sequence[str] | None) -> Iterat
     """Parquet, or Arrow's file and stream formats, whatever the name says; of what
     `datasets.save_to_disk` wrote, the Arrow files of the folder.
     """
-    source, files = reader.source, list[Path | None]([None])
-    if source.format == "saved":
-        files = [*saved_files(source.file or Path(), source.path)]
+    source = reader.source
+    files = saved_files(source.file or Path(), source.path) if source.format == "saved" else [None]
     reader.is_divisible = source.format == "parquet" and source.member is None
     for path in files:
         with explaining(str(path or source.path)):
@@ -287,8 +285,7 @@ def _sliced(batch: Any) -> Iterator[Any]:
         for column in batch.columns
         if hasattr(column, "dictionary")
     )
-    rows = batch.num_rows * _BATCH_BYTES // max(batch.nbytes + words, 1)
-    step = max(1, min(_BATCH_ROWS, rows))
+    step = max(1, min(_BATCH_ROWS, batch.num_rows * _BATCH_BYTES // max(batch.nbytes + words, 1)))
     for start in range(0, batch.num_rows, step):
         yield batch.slice(start, step)
 

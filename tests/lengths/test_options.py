@@ -80,3 +80,7 @@ def test_what_a_profile_records_is_enough_to_ask_again(tmp_path: Path) -> None:
     assert (file.text, file.content) == (None, "Answer this.")
     assert replace(loaded.options, prefix_files=()) == replace(asked, prefix_files=())
     assert analyze(data, options=loaded.options).digest() == loaded.digest()
+
+
+def test_a_tokenizer_may_be_a_path() -> None:
+    assert AnalyzeOptions(tokenizer=Path("a")) == AnalyzeOptions(tokenizer="a")  # type: ignore[arg-type]

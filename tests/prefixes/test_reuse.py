@@ -269,6 +269,12 @@ def test_a_dataset_of_which_a_part_was_compared_counts_by_all_its_tokens():
     assert (alone.tokens, alone.cached_tokens) == (part.out_of_tokens, 10 * part.cached_tokens)
     assert "9 of 90" in shared(alone)
     assert "judged by" not in shared(rest)
+    apart = [reuse([[*range(64), n]]) for n in range(2)]  # which begin alike
+    assert "of an earlier one in its dataset." in shared(reuse_together(apart))
+    assert "the first 16 tokens of an earlier one." in shared(apart[0])
+    trace = [replace(one, block_size=512) for one in apart]  # whose shorter starts are not known
+    assert "the first 512 tokens of" in shared(reuse_together(trace))
+    assert reuse_together([]).block_size == 16
 
 
 # -- prompt for prompt -----------------------------------------------------------------------------

@@ -384,6 +384,9 @@ def test_ids_hashes_and_names_of_files_are_never_the_prompt() -> None:
         choose({"problem": "AuT0T9pcQZ=" * 10, "answer": "QQjZ0Q=="})  # BrowseComp's: encrypted
     with pytest.raises(InputError):
         choose({"question": "-", "r1_generation": LONG})  # OpenCodeReasoning's second version
+    with pytest.raises(InputError):
+        choose(*({"model": name, "accuracy": 0.5} for name in ("llama", "qwen")))  # of results
+    assert choose(*({"word": name} for name in ("llama", "qwen"))).label == "word"
     for name in ("text", "input", "document", "prompt"):
         rows = [{name: f"file_{n}.txt", "words": f"A paragraph, number {n}."} for n in range(5)]
         assert choose(*rows).label == "words"

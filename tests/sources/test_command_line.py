@@ -168,8 +168,12 @@ def test_a_truncated_archive_is_refused(tmp_path: Path, name: str) -> None:
     if name == "x.eval":
         sample = inspect_logs.sample(1, inspect_logs.event("hi"))
         whole = inspect_logs.zipped(inspect_logs.members(sample))
-    (tmp_path / name).write_bytes(whole[: len(whole) // 2])
+    (tmp_path / "d").mkdir()
+    for place in (tmp_path, tmp_path / "d"):
+        (place / name).write_bytes(whole[: len(whole) // 2])
     assert name in refused(tmp_path, name)
+    (tmp_path / "d" / "a.jsonl").write_bytes(LINES)
+    assert re.search(rf"(?m)^error: .*d/{name}", refused(tmp_path, "d")), "nor skipped in a folder"
 
 
 def test_a_zip_bomb_is_refused(tmp_path: Path) -> None:

@@ -22,7 +22,18 @@ from tests.sources.helpers import PACKERS, read, read_bytes
 
 def test_the_head_shows_many_rows_however_long_the_first_is():
     rows = [{"task": "x" * 2000}, *({"task": str(n)} for n in range(150))]
-    assert len(read_bytes("x.jsonl", "\n".join(map(json.dumps, rows)).encode()).head) >= 100
+    head = read_bytes("x.jsonl", "\n".join(map(json.dumps, rows)).encode()).head
+    assert len(head) >= 100
+    assert head[0] == rows[0]
+    assert head[-1]["task"] > "140", "sets are often sorted: their first rows are all of one kind"
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "json", "csv", "txt", "parquet", "jsonl.gz"])
+def test_a_git_lfs_pointer_is_no_data(suffix):
+    data = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a2146\nsize 12345\n"
+    result = read_bytes(f"x.{suffix}", data)
+    assert "Git LFS pointer" in result.error.message
+    assert (result.records, result.bad) == ([], [])
 
 
 @pytest.mark.parametrize(
@@ -204,6 +215,11 @@ SHAPES = [
     ),
     pytest.param({"q": {"0": "a", "1": "b"}}, [{"q": "a"}, {"q": "b"}], id="columns of pandas"),
     pytest.param(
+        {"messages": {"0": [{"role": "user", "content": "hi"}], "1": []}},
+        [{"messages": [{"role": "user", "content": "hi"}]}, {"messages": []}],
+        id="chats as pandas writes them",
+    ),
+    pytest.param(
         {"columns": ["q", "n"], "index": [0], "data": [["a", 1], ["b", 2]], "index_names": [None]},
         [{"q": "a", "n": 1}, {"q": "b", "n": 2}],
         id="split as pandas writes it",
@@ -220,6 +236,7 @@ SHAPES = [
             {"in": {"q": "a"}, "out": {"q": "b"}},
             {"q": {"0": "a"}, "n": {"1": 2}},
             {"history": [{"role": "user", "content": "a"}] * 4},
+            {"chat": {"messages": [{"role": "user", "content": "a"}]}, "meta": {"n": 1}},
         )
     ),
     pytest.param({"rows": [{"role": "user"}]}, [{"role": "user"}], id="rows of a role alone"),

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from chunkscope.artefacts.note import Note, note
 from chunkscope.artefacts.numbers import number, plural, share
 from chunkscope.lengths.profile import Profile
-from chunkscope.prefixes.reuse import BLOCK_SIZE, PrefixReuse, reuse_together
+from chunkscope.prefixes.reuse import PrefixReuse, reuse_together
 from chunkscope.report.words import Template, named, sentence
 from chunkscope.report.words.problems import message_and_hint
 
@@ -63,7 +63,8 @@ def shared(reuse: PrefixReuse) -> str:
     """How many tokens the prefix cache can serve."""
     of = f" (judged by {reuse.prompts:,} of {reuse.out_of_prompts:,} prompts)" * reuse.is_partial
     if not reuse.cached_tokens + reuse.unread_tokens:
-        return f"No prompt repeats the first {BLOCK_SIZE} tokens of an earlier one{of}."
+        one = "one" if reuse.common_tokens is not None else "one in its dataset"
+        return f"No prompt repeats the first {reuse.block_size} tokens of an earlier {one}{of}."
     tokens = reuse.cached_tokens
     use = "so vLLM's prefix cache can serve them"
     if reuse.unread_tokens > tokens:
@@ -115,9 +116,8 @@ def cautions(profile: Profile) -> Iterator[str]:
     yield from uncounted(profile, "first_counted", "choices_uncounted")
     yield from map(sentence, profile.tokenizer.notes)
     notes: dict[str, list[str]] = {}
-    for dataset in profile.datasets:
-        for one in dataset.notes:
-            notes.setdefault(sentence(one), []).append(dataset.name)
+    for dataset, one in ((d, one) for d in profile.datasets for one in d.notes):
+        notes.setdefault(sentence(one), []).append(dataset.name)
     yield from (f"{named(names)}: {text}" for text, names in list(notes.items())[:MOST_NOTES])
     if len(notes) > MOST_NOTES:
         yield f"{len(notes) - MOST_NOTES:,} more notes are in the profile"

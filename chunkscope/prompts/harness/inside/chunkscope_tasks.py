@@ -243,8 +243,7 @@ def explained(error: BaseException) -> "dict[str, Any]":
             return failure(f"{sys.executable} has no {package}", hint, missing=True)
     text = traceback.format_exception_only(type(error), error)[-1].strip()
     last = traceback.extract_tb(error.__traceback__)[-1]
-    hint = f"it is in {last.filename}, line {last.lineno}"
-    return failure(f"a task's code raised {text}", hint)
+    return failure(f"a task's code raised {text}", f"it is in {last.filename}, line {last.lineno}")
 
 
 if __name__ == "__main__":
