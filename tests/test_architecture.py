@@ -123,7 +123,7 @@ BUDGETS = {
     "prefixes": 821,
     "lengths": 1_634,
     "artefacts": 596,
-    "models": 1_049,
+    "models": 1_048,
     "hardware": 1_300,
     "vllm": 1_899,
     "simulation": 2_300,
@@ -146,7 +146,7 @@ def test_a_folder_keeps_its_budget(part: str) -> None:
 def test_every_folder_has_a_budget() -> None:
     folders = {part_of(path) for path in modules() if path.parent != PACKAGE}
     assert folders | {"top level"} == BUDGETS.keys()
-    assert sum(BUDGETS.values()) <= 29_388
+    assert sum(BUDGETS.values()) <= 29_387
 
 
 @pytest.mark.parametrize("folder", sorted({path.parent for path in modules()}), ids=str)

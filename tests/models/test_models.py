@@ -100,6 +100,14 @@ def test_what_a_quantization_leaves_out_of_most_layers_has_16_bits(names, quanti
     assert shape(quantization_config=stated).quantization.kinds == tuple(quantized.split())
 
 
+def test_mxfp4_packs_the_experts_only():
+    model = find_model("gpt-oss-20b")
+    p = model.parameters
+    packed = p.experts * 3_072 / 2_880 * 4.25 / 8  # padded: 14.58 GB were measured on an H200
+    assert model.weight_bytes == round(2 * (p.total - p.experts) + packed)
+    assert model.weight_bytes == pytest.approx(14.58e9, rel=0.015)
+
+
 def test_what_is_not_known_is_guessed_and_said_so():
     assert not shape().notes
     assert codes(shape(model_type="brand_new")) == {"unknown_model_type"}
