@@ -132,7 +132,7 @@ BUDGETS = {
     "diagnosis": 723,
     "reference": 886,
     "gating": 1_593,
-    "report": 2_805,
+    "report": 2_800,
     "commands": 1_191,
 }
 MOST_FILES = 14  # in a folder, without its __init__
@@ -146,7 +146,7 @@ def test_a_folder_keeps_its_budget(part: str) -> None:
 def test_every_folder_has_a_budget() -> None:
     folders = {part_of(path) for path in modules() if path.parent != PACKAGE}
     assert folders | {"top level"} == BUDGETS.keys()
-    assert sum(BUDGETS.values()) <= 29_387
+    assert sum(BUDGETS.values()) <= 29_382
 
 
 @pytest.mark.parametrize("folder", sorted({path.parent for path in modules()}), ids=str)

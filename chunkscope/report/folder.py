@@ -66,8 +66,7 @@ def first_screen(findings: Findings) -> Section:
 
 def _measurements(findings: Findings) -> Verification | None:
     """None if they are of another plan: they say nothing about this one."""
-    of_another = findings.verification_is_of_this_plan is False
-    return None if of_another else findings.verification
+    return None if findings.verification_is_of_this_plan is False else findings.verification
 
 
 def _in_use(findings: Findings) -> Plan | None:

@@ -382,12 +382,8 @@ def facts(plan: Plan) -> Iterator[tuple[str, str, str]]:
     if (chunks := plan.chunks).prompts and chunks.size is not None:
         yield "chunked", share(chunks.share), f"prompts over {chunks.size:,} tokens"
     if plan.refused.prompts and (plan.model or plan.settings.max_model_len):
-        most = f"prompts over {plan.refused.room_tokens:,} tokens"
-        yield (
-            "too long",
-            f"{plan.refused.prompts:,}",
-            f"{most}: a server refuses them, lm-eval cuts them",
-        )
+        which = f"prompts over {plan.refused.room_tokens:,} tokens: a server refuses them"
+        yield "too long", f"{plan.refused.prompts:,}", f"{which}, lm-eval cuts them"
     if times_preempted := plan.run.figures.preemptions if plan.run else None:
         yield "preempted", plural(times_preempted, "time"), "KV cache full"
 
