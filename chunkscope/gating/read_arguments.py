@@ -35,7 +35,8 @@ ONE = re.compile(r"""(?:\$\(\)|\(.*|\\.?|'[^']*(?:'|$)|"(?:\\.|[^"\\])*(?:"|$)|[
 # A `vllm` that is another command; what may change memory or speed from outside of the command.
 REDEFINED = re.compile(r"\bvllm *\(\)|\b(?:alias|function) vllm\b")
 VARIABLE = re.compile(
-    r"(?<![\w${])VLLM_(?!LOG(?!I)|API_KEY|HOST|PORT)\w+|EnvironmentFile|env[-_]file|envFrom|extends"
+    r"(?<![\w${])VLLM_(?!LOG(?!I)|API_KEY|HOST|PORT)\w+|EnvironmentFile|env[-_]file|envFrom"
+    r"|\bextends(?=\W?:)"  # Compose's
 )
 COMMAND = r"""(?m)(?:^|[;&|(])\s*(\.|source|eval|xargs|export(?= +"?\$)|env(?=.* \$\(.* vllm))"""
 SOURCED = re.compile(COMMAND + r"(?![\w/.=-]|[^;&|\n]*(?:activate|conda))")

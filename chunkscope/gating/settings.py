@@ -137,8 +137,7 @@ def _as_good(evidence: Evidence, deployment: Deployment, actual: Settings) -> It
         yield _check("as-good", "kv_cache_dtype", passed=same, limit=types[0], value=types[1])
     datasets = chosen_datasets(profile, plan.request.dataset)
     # A shorter context is as good as long as it refuses no prompt that the plan serves.
-    room = planned.max_model_len
-    limit = plan.refused.prompts if room else 0
+    limit = plan.refused.prompts if (room := planned.max_model_len) else 0
     context = actual.max_model_len or (0 if room else sys.maxsize)  # not known: none is served
     about = {"subject": "max_model_len", "key": ("settings", "must_be")}
     yield refused_prompts_check("settings.as-good", context, evidence, datasets, limit, **about)

@@ -101,4 +101,4 @@ def misses_in(sample: Sequence[Text]) -> list[Miss]:
         if new_chars <= _MOST_NEW * again[-1][1]:
             ((earlier, _),) = Counter(earlier for _, earlier in lost).most_common(1)
             misses.append((lost_chars, sample[number], sample[earlier]))
-    return misses if len(sample) > enough <= len(misses) else []
+    return misses if len(misses) >= enough else []

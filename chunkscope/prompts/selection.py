@@ -129,10 +129,10 @@ class Selection:
 
 def text_of(*fields: FieldPath, asks: int = -1, **more: Any) -> Selection:
     """The fields one after the other; a row may lack any but the one that asks."""
-    wholes = {p: FieldPath(tuple(takewhile(lambda step: step is not ..., p.steps))) for p in fields}
+    pairs = [(p, FieldPath(tuple(takewhile(lambda s: s is not ..., p.steps)))) for p in fields]
 
     def prompt(record: Any) -> str:
-        present = [p for p in fields if p is fields[asks] or wholes[p].find(record) is not None]
+        present = (p for p, whole in pairs if p is fields[asks] or whole.find(record) is not None)
         return paths.JOINER.join(filter(None, (text_at(record, path) for path in present)))
 
     return Selection(

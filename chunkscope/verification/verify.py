@@ -304,11 +304,8 @@ def blank_verification(
     datasets = chosen_datasets(profile, plan.request.dataset)
     long_over = plan.decision.threshold or plan.request.rule.conservative_threshold
     drawn = draw(request, plan.deployment, datasets, _max_model_len(plan))
-    workload, prompts, source = (
-        replace(drawn, long_over=long_over),
-        list[RealPrompt](),
-        PromptSource(),
-    )
+    workload, prompts = replace(drawn, long_over=long_over), list[RealPrompt]()
+    source = PromptSource()
     if options.data:
         workload, prompts, source = real_prompts(
             options.data,

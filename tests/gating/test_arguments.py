@@ -242,6 +242,7 @@ def test_the_form_can_be_said_and_what_the_environment_sets_has_to_be_allowed(tm
         ("FROM a\nCMD . /etc/x; exec vllm serve m", ["."]),
         ("services: {source: {image: a, command: [sh, -c, 'eval x; vllm serve m']}}", ["eval"]),
         ("services: {a: {extends: {service: b}, build: ., command: vllm serve m}}", ["extends"]),
+        ("vllm serve m --served-model-name extends", []),
         ("EnvironmentFile=/etc/x\nExecStart=/bin/vllm serve m", ["EnvironmentFile"]),
         ("set -a; . ./x; source y\nvllm serve m", [".", "source"]),
         ('eval "$(cat x)"; echo --seed 1 | xargs vllm serve m', ["eval", "xargs"]),
