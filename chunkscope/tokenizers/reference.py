@@ -7,7 +7,6 @@ from binascii import a2b_base64
 from collections.abc import Callable
 from contextlib import suppress
 from functools import lru_cache
-from importlib import metadata
 from pathlib import Path
 from subprocess import DEVNULL, PIPE, Popen
 from threading import Lock
@@ -26,6 +25,8 @@ RANKS_PAY = 1 << 22  # from so many characters on: of ranks an engine is made by
 @lru_cache
 def engine_name(package: str) -> str:
     """A package with its version, "" if it is not installed. A file is read for it, once."""
+    from importlib import metadata
+
     with suppress(metadata.PackageNotFoundError):
         return f"{package} {metadata.version(package)}"
     return ""

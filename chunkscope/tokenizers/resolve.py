@@ -4,7 +4,6 @@ import hashlib
 import os
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -75,6 +74,8 @@ class TokenizerFiles:
         except OSError as error:
             raise cannot_read(str(error.filename), error) from error
         if self.encoding:
+            from importlib.metadata import version
+
             parts.append(f"{self.encoding}\0{version('tiktoken')}")
         return hashlib.sha256("\n".join([self.kind, *parts]).encode()).hexdigest()
 
