@@ -23,8 +23,8 @@ from chunkscope.prompts.harness.log import SentRequest
 from chunkscope.prompts.selection import Prompts
 from chunkscope.sources.base import Problems
 from chunkscope.tokenizers.check import Reservoir
-from chunkscope.tokenizers.foreign import TemplateRefused
-from chunkscope.tokenizers.reference import ID_BYTES, engine_name
+from chunkscope.tokenizers.foreign import TemplateRefused, engine_name
+from chunkscope.tokenizers.reference import ID_BYTES
 from chunkscope.tokenizers.tokenizer import Tokenizer
 
 _GROUP_BYTES = 1 << 17  # at least, for which it is worth to ask a thread

@@ -15,9 +15,9 @@ from chunkscope.artefacts.files import write_atomically
 from chunkscope.errors import ChunkscopeError, InputError
 from chunkscope.tokenizers.cache import cache_file, read_cached
 from chunkscope.tokenizers.fast import FastEngine
-from chunkscope.tokenizers.foreign import foreign_errors
+from chunkscope.tokenizers.foreign import engine_name, foreign_errors
 from chunkscope.tokenizers.prepare import TokenizerFacts
-from chunkscope.tokenizers.reference import Reference, engine_name
+from chunkscope.tokenizers.reference import Reference
 from chunkscope.tokenizers.strings import suite
 
 _SUITE = "11"  # raise when the strings change: old verdicts then no longer count

@@ -16,8 +16,9 @@ from unicodedata import is_normalized
 
 import orjson
 
+from chunkscope.tokenizers.foreign import engine_name
 from chunkscope.tokenizers.prepare import TokenizerFacts
-from chunkscope.tokenizers.reference import ID_BYTES, Reference, TiktokenReference, engine_name
+from chunkscope.tokenizers.reference import ID_BYTES, Reference, TiktokenReference
 
 MUCH = 100_000_000  # characters: what counts faster comes before what loads faster
 
@@ -43,10 +44,7 @@ class FastEngine:
             self.encode = self.load(file, by.pattern)
 
     def load(self, file: Path, pattern: str | None = None) -> Any:
-        """What encodes texts, of a tokenizer.json or of tiktoken's ranks with their pattern.
-
-        It gives all ids (ID_BYTES each) and the edges of the texts among them (8 bytes each).
-        """
+        """What encodes texts: to all ids (ID_BYTES each) and the edges of texts (8 bytes each)."""
 
     def takes(self, text: str) -> bool:
         return not self.only_nfc or text.isascii() or is_normalized("NFC", text)

@@ -1,15 +1,25 @@
-"""The one guard around libraries that read a tokenizer's files.
+"""Libraries that read a tokenizer's files: their versions, and the one guard around them.
 
-Tokenizer files come from the model's folder and are trusted as vLLM trusts them. A damaged one
-makes these libraries raise whatever comes: a Rust panic is a BaseException that no `except
+A damaged file makes them raise whatever comes: a Rust panic is a BaseException that no `except
 Exception` catches, and Python would end with 1, the exit code of a broken gate.
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import lru_cache
 
 from chunkscope.errors import ChunkscopeError, InputError
 from chunkscope.sources.base import DataError, first_line
+
+
+@lru_cache
+def engine_name(package: str) -> str:
+    """A package with its version, "" if it is not installed. A file is read for it, once."""
+    from importlib import metadata
+
+    with suppress(metadata.PackageNotFoundError):
+        return f"{package} {metadata.version(package)}"
+    return ""
 
 
 class TemplateRefused(DataError):  # noqa: N818  (it is what the template did)

@@ -19,17 +19,17 @@ from xxhash import xxh3_128_hexdigest
 from chunkscope.artefacts.files import cache_folder, write_atomically
 from chunkscope.errors import InputError
 from chunkscope.tokenizers.cache import cache_file, file_digest, prune_cache, read_cached
+from chunkscope.tokenizers.foreign import engine_name
 from chunkscope.tokenizers.reference import (
     Reference,
     TokenizersReference,
     TransformersReference,
-    engine_name,
     load_source,
 )
 from chunkscope.tokenizers.resolve import TokenizerFiles, TokenizerKind, resolve
 from chunkscope.tokenizers.strings import sentences
 
-_LAYOUT = "14"  # raise when the files in the cache change their meaning
+_LAYOUT = "15"  # raise when the files in the cache change their meaning
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,14 +76,19 @@ def prepare(
     package, added = reference.package, reference.special_added
     facts = TokenizerFacts(digest=digest, package=package, special_added=added)
     if isinstance(reference, TransformersReference):
-        auto = reference.tokenizer
+        auto, template = reference.tokenizer, reference.tokenizer.chat_template
+        if (processor := files.files[0].with_name("chat_template.json")).is_file():
+            from chunkscope.tokenizers.chat_template import read_template
+
+            # vLLM asks the processor first, unless there are tools.
+            template = {"tool_use": template, "default": read_template(processor)}
         special = {  # plain text, or a list of it, the way chat templates see them
             name: list(map(str, token)) if isinstance(token, list | tuple) else str(token)
             for name, token in auto.special_tokens_map.items()
         }
         facts = replace(
             facts,
-            chat_template=auto.chat_template,
+            chat_template=template,
             special_tokens=special,
             begin_text=str(special.get("bos_token", "")) if facts.special_added else "",
             runs_code=trust_remote_code,

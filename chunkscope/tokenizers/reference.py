@@ -22,16 +22,6 @@ ID_BYTES = 4  # of a token id, where a text's ids are bytes
 RANKS_PAY = 1 << 22  # from so many characters on: of ranks an engine is made by the reference
 
 
-@lru_cache
-def engine_name(package: str) -> str:
-    """A package with its version, "" if it is not installed. A file is read for it, once."""
-    from importlib import metadata
-
-    with suppress(metadata.PackageNotFoundError):
-        return f"{package} {metadata.version(package)}"
-    return ""
-
-
 class Reference:
     """One loaded tokenizer. A kind of it has `ids` or `encode` of its own."""
 

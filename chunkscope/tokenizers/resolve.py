@@ -16,6 +16,7 @@ from chunkscope.errors import InputError, MissingError
 from chunkscope.network import expect_hub
 from chunkscope.sources.base import cannot_read
 from chunkscope.tokenizers.cache import file_digest
+from chunkscope.tokenizers.foreign import engine_name
 
 DEFAULT = "default"
 DEFAULT_FILE = "tekken_240911.json"
@@ -74,9 +75,7 @@ class TokenizerFiles:
         except OSError as error:
             raise cannot_read(str(error.filename), error) from error
         if self.encoding:
-            from importlib.metadata import version
-
-            parts.append(f"{self.encoding}\0{version('tiktoken')}")
+            parts.append(f"{self.encoding}\0{engine_name('tiktoken')}")
         return hashlib.sha256("\n".join([self.kind, *parts]).encode()).hexdigest()
 
 

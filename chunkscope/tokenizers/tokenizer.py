@@ -21,7 +21,7 @@ from chunkscope.prompts.chat import Conversation
 from chunkscope.sources.base import DataError
 from chunkscope.tokenizers.check import RowSample, known_verdict, proved_engine, record_verdict
 from chunkscope.tokenizers.fast import MUCH, FastEngine, engines_for
-from chunkscope.tokenizers.foreign import foreign_errors
+from chunkscope.tokenizers.foreign import engine_name, foreign_errors
 from chunkscope.tokenizers.mistral import MistralChat
 from chunkscope.tokenizers.prepare import TokenizerFacts, facts_before, of_raw, prepare, run_apart
 from chunkscope.tokenizers.reference import (
@@ -31,7 +31,6 @@ from chunkscope.tokenizers.reference import (
     Reference,
     TokenizersReference,
     beside,
-    engine_name,
     load_source,
 )
 from chunkscope.tokenizers.resolve import TokenizerFiles, TokenizerKind, resolve

@@ -153,6 +153,15 @@ def test_lengths_of_a_template_with_a_date_are_kept_for_that_day_alone(tmp_path:
     assert may.counting_key != september.counting_key
 
 
+def test_a_processors_template_goes_first_where_there_are_no_tools(tmp_path: Path) -> None:
+    folder = save(splitting(WORDS), tmp_path, chat_template="the tokenizer's")
+    (folder / "chat_template.json").write_text('{"chat_template": "the processor\'s"}')
+    message, tool = {"role": "user", "content": "hi"}, {"type": "function", "function": {}}
+    chats = [Conversation([message], tools=tools) for tools in (None, [tool])]
+    texts = list(map(Tokenizer(str(folder)).chat_text, chats))
+    assert texts == ["the processor's", "the tokenizer's"]
+
+
 LATER_RUN = """
 import sys, chunkscope
 profile = chunkscope.analyze(sys.argv[1], tokenizer=sys.argv[2])
