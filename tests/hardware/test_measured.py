@@ -82,7 +82,7 @@ def test_no_held_out_row_is_predicted_worse_than_before_it_was_measured():
 
 
 def test_dense_models_that_nothing_was_fitted_to_come_as_near_on_first_starts():
-    """The table of the README: KV within 0.4 %, makespans 2 %, p95 first tokens 3.5 %."""
+    """The table of the README: KV within 0.4 %, makespans 2 %, p95 first tokens 4 %."""
     readme = (FOLDER.parent / "README.md").read_text()
     for file in sorted(FOLDER.parent.glob("first-starts/verify-*.json")):
         v = Verification.load(file)
@@ -95,10 +95,11 @@ def test_dense_models_that_nothing_was_fitted_to_come_as_near_on_first_starts():
                 "KV cache": (today.predicted.kv_cache_tokens, run.kv_cache_tokens, 0.004),
                 "makespan": (now.makespan_s, then.makespan_s, 0.02),
                 "p50": (now.ttft_s.p50, then.ttft_s.p50, 0.09),
-                "p95": (now.ttft_s.p95, then.ttft_s.p95, 0.035),
+                "p95": (now.ttft_s.p95, then.ttft_s.p95, 0.04),
                 "gap": (now.itl_s.p99, then.itl_s.p99, None),
             }
-            cells = [f"{v.model.name}, {run.engine['max_num_batched_tokens']:,}"]
+            budget, requests = run.engine["max_num_batched_tokens"], len(v.workload.requests)
+            cells = [f"{v.model.name}, {budget:,}", str(requests)]
             for predicted, was, most in off.values():
                 assert most is None or predicted == pytest.approx(was, rel=most), (file, run)
                 size = f"{was:,}" if isinstance(was, int) else f"{was:.3g} s"
