@@ -86,8 +86,6 @@ def analyze(
     export_trace = options.pop("export_trace", None)
     if options.get("ray") and export_trace is not None:
         raise UsageError("--ray and --export-trace cannot be used together")
-    if export_trace is not None and not options.get("prefixes", True):
-        raise UsageError("--export-trace needs shared prefixes; in chunkscope.toml they are false")
     if export_trace and export_trace.resolve() in [Path(path).resolve() for path in paths]:
         raise UsageError(f"--export-trace {export_trace} would replace the data")
     export = TraceExport() if export_trace else None
