@@ -28,8 +28,7 @@ COMPRESSED = re.compile(
     rb"|(?P<lzma>\xfd7zXZ\x00)"
     rb"|(?P<zstd>\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18)"  # a frame, or one that is skipped
 )
-_MOST_RATIO = 1000
-_RATIO_FROM_BYTES = 16 << 20
+_MOST_RATIO, _RATIO_FROM_BYTES = 1000, 16 << 20
 _BOM = re.compile(
     rb"(?P<utf32>\xff\xfe\0\0|\0\0\xfe\xff)|(?P<utf16>\xff\xfe|\xfe\xff)|(?P<utf8>\xef\xbb\xbf)"
 )
