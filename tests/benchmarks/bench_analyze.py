@@ -20,6 +20,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,8 +75,7 @@ class Run:
 
 
 def run(command: Sequence[str], **variables: str) -> Run:
-    """Run one command to its end; stop the benchmark if it fails."""
-    # Offline, so that no command waits for a network that may not be there.
+    """Run one command, offline, to its end; stop the benchmark if it fails."""
     offline = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "PYTHONPATH": str(ROOT)}
     # An installed package has its bytecode; a checkout must be allowed to keep it too.
     inherited = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
@@ -147,7 +147,9 @@ class Commands:
 
 def measure(case: Case, tokenizer: str, options: argparse.Namespace) -> str:
     """A row of the table."""
-    corpus = corpora.corpus_of(case.corpus or case.name, options.shared, options.work)
+    wanted = (case.corpus or case.name, options.shared, options.work)
+    with ProcessPoolExecutor(1) as apart:  # for a command begins with the peak of this process
+        corpus = apart.submit(corpora.corpus_of, *wanted).result()
     known = options.shared / "tokenizers" / tokenizer if tokenizer else None
     commands = Commands(
         case=case, corpus=corpus, tokenizer=known, work=options.work, peers_python=options.peers
