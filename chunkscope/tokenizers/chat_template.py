@@ -103,10 +103,7 @@ def choose_template(value: Any, has_tools: bool) -> str | None:
 
 
 def read_template(path: Path) -> Any:
-    """A template file: Jinja text, or JSON with a "chat_template" (such as tokenizer_config.json).
-
-    What comes back is for `choose_template`.
-    """
+    """A template file: Jinja text, or JSON with a "chat_template" (tokenizer_config.json)."""
     hint = "give a Jinja file, or a JSON file such as tokenizer_config.json"
     text = read_text(path, "chat template", hint=hint)
     try:

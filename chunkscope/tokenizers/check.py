@@ -1,8 +1,5 @@
-"""Does a fast engine give the same ids as the reference? Asked once per tokenizer and version.
-
-One difference on the test strings, and the reference counts everything. Each run then compares a
-sample of its own rows.
-"""
+"""Does a fast engine give the same ids as the reference? Asked once per tokenizer and version; each
+run then compares a sample of its own rows."""
 
 import random
 from collections.abc import Callable, Iterable, Sequence

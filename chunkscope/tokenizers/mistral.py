@@ -15,7 +15,7 @@ from typing import Any
 
 import orjson
 
-from chunkscope.prompts.chat import Conversation, string_content
+from chunkscope.prompts.chat import Conversation, Message
 from chunkscope.sources.base import first_line
 from chunkscope.tokenizers.foreign import TemplateRefused
 
@@ -45,8 +45,10 @@ class MistralChat:
         with suppress(AttributeError):  # checking a tool takes longer than all else: once will do
             checks, done = self._tokenizer._chat_completion_request_validator, dict[str, None]()
             check = checks._validate_function
+            checks._validate_last_message = lambda _: None  # an answer is counted, too
             checks._validate_function = lambda t: str(t) in done or done.update({str(t): check(t)})
         self._encoder, self._texts = self._tokenizer.instruct_tokenizer.tokenizer, list[str]()
+        self._has_settings = self._encoder.version.supports_model_settings
 
         def encode(s: str, bos: bool, eos: bool) -> list[int]:
             s.isascii() or s.encode()  # a lone surrogate is no character to a tokenizer
@@ -58,8 +60,9 @@ class MistralChat:
     def parts(self, chat: Conversation) -> tuple[Any, ...]:
         """Texts and special tokens."""
         try:
-            messages = string_content(chat.messages)
-            request = self._request.from_openai(messages=messages, tools=chat.tools)
+            effort = chat.template_kwargs.get("reasoning_effort") if self._has_settings else None
+            how = {"tools": chat.tools, "reasoning_effort": effort}
+            request = self._request.from_openai([*map(_as_sent, chat.messages)], **how)
             with self._lock:
                 self._texts.clear()
                 tokens = self._tokenizer.encode_chat_completion(request).tokens
@@ -75,3 +78,15 @@ class MistralChat:
             ids += self._reference().encode([part], special_tokens=False)[0] if is_text else [part]
             text += part if is_text else self._encoder.vocab()[part]
         return ids, text
+
+
+def _as_sent(message: Message) -> Message:
+    """As vLLM's server hands it over: all parts of a text, the last nine characters of an id."""
+    sent, content = dict(message), message["content"]
+    if isinstance(content, list):
+        sent["content"] = [part for part in content if part["type"] == "text"]
+    if "tool_calls" in sent:
+        sent["tool_calls"] = [call | {"id": call["id"][-9:]} for call in sent["tool_calls"]]
+    if "tool_call_id" in sent:
+        sent["tool_call_id"] = sent["tool_call_id"][-9:]
+    return sent

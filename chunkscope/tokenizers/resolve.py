@@ -146,11 +146,8 @@ def read_json(path: Path) -> Any:
 
 
 def _from_hub(name: str) -> TokenizerFiles:
-    """Find `org/name` or `org/name@revision`: in the local cache, else by download.
-
-    A second run must work without a network. A cache with a tokenizer.json and nothing else is
-    completed: another tool may have left it so, and the chat template is in the other files.
-    """
+    """Find `org/name` or `org/name@revision`: in the local cache, else by download. A cache that
+    another tool left with a tokenizer.json alone is completed: its chat template is elsewhere."""
     repo, _, revision = name.partition("@")
     folder, is_complete = _cached(repo, revision or "main")
     if folder is None or not is_complete:

@@ -37,11 +37,8 @@ from chunkscope.tokenizers.resolve import TokenizerFiles, TokenizerKind, resolve
 
 
 class Tokenizer:
-    """Counts prompts as vLLM would feed them to the model. Safe to call from several threads.
-
-    Nothing is loaded before it is needed: a run answered from the cache, or a trace that brings
-    its own lengths, loads no library.
-    """
+    """Counts prompts as vLLM would feed them to the model. Safe to call from several threads; a
+    library is loaded when it is first needed."""
 
     def __init__(
         self,
@@ -175,11 +172,8 @@ class Tokenizer:
 
     @property
     def counting_key(self) -> str | None:
-        """All that a length depends on beside the text; None before the tokenizer is prepared.
-
-        Its files, the reference, a given template, the day where the template prints it, and
-        which fast engines are barred: what they counted before is to be counted again.
-        """
+        """All that a length depends on beside the text; None before the tokenizer is prepared. What
+        an engine counted that is barred now is to be counted again."""
         if (facts := self._facts) is None:
             return None
         template = repr(self._template or facts.chat_template)

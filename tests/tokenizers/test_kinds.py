@@ -39,17 +39,22 @@ def test_a_tekken_file_counts_as_mistral_common_does_with_its_beginning(tmp_path
     assert file != embedded_default() or lengths(None, texts) == right
 
 
-CHATS = [CASES[name] for name in ("one question", "a system prompt", "tools offered")]
+CALLED = CASES["a tool called and its result"]
+NAMES = ("one question", "a system prompt", "tools offered", "content parts")
+CHATS = [*map(CASES.get, NAMES), CALLED]
 
 
 def test_chats_are_encoded_by_mistral_common_and_one_that_it_refuses_is_a_bad_row(tmp_path) -> None:
     refused = [{"role": "assistant", "content": "a"}, {"role": "system", "content": "b"}]
-    rows = write_jsonl(tmp_path / "chats.jsonl", [*CHATS, {"messages": refused}])
+    longer = json.loads(json.dumps(CALLED).replace("abcdef123", "call_abcdef123"))  # vLLM cuts ids
+    answered = {"messages": [*CHATS[0]["messages"], {"role": "assistant", "content": "yo"}]}
+    sent = [*CHATS[:-1], longer, answered, {"messages": refused}]
+    rows = write_jsonl(tmp_path / "chats.jsonl", sent)
     (dataset,) = chunkscope.analyze(rows).datasets
     whole, keep = MistralTokenizer.from_file(str(embedded_default())), SpecialTokenPolicy.KEEP
     requests = [ChatCompletionRequest.from_openai(**chat) for chat in CHATS]
     right = [whole.encode_chat_completion(request).tokens for request in requests]
-    assert dataset.lengths == chunkscope.LengthHistogram.of(map(len, right))
+    assert dataset.lengths == chunkscope.LengthHistogram.of([*map(len, right), len(right[0]) + 2])
     tokenizer = Tokenizer(expected_bytes=1 << 18)
     assert tokenizer.count(["one two"]) == [2]  # in another process, as the chats
     encode = tokenizer.mistral_chat.encode
