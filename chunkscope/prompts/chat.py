@@ -2,8 +2,7 @@
 
 Rows come as OpenAI messages, ShareGPT turns or request bodies. They are brought into one form the
 way vLLM's OpenAI server does it: only the keys it passes on are kept, content is text or a list of
-parts, tool-call arguments are objects. Whether parts are joined to a string depends on the chat
-template, so that is left to `string_content` and `part_content`.
+parts (by the chat template: `string_content`, `part_content`), tool-call arguments are objects.
 """
 
 import json
@@ -26,7 +25,6 @@ NEWEST: Release = (99, 0)  # where none is named; the others were read in vLLM's
 
 
 def release_of(version: str) -> Release:
-    """The first two numbers of "0.27.1"."""
     match = re.match(r"v?(\d+)\.(\d+)", version.strip())
     if match is None:
         raise UsageError(f"{version!r} is not a vLLM version", hint="write it like 0.24 or 0.24.0")
@@ -126,6 +124,8 @@ def _openai_form(value: list[Any]) -> list[tuple[int, Message]]:
         if is_said and (before is None or (name == "tool_calls" and isinstance(before, list))):
             more = [*before, *message[name]] if before else message.get(name)
             messages[-1] = (number, last | {name: more})
+        elif isinstance(results := message.get("tool_messages"), list):  # tau2's
+            messages += [(number, one) for _, one in _openai_form(results)]
         elif isinstance(message.get("content"), list):
             messages += [(number, one) for one in _without_blocks(message)]
         else:
@@ -179,8 +179,8 @@ def _message(message: Message, number: int, vllm: Release) -> Message:
             # The names templates read: transformers adds the first, vLLM the others.
             others = dict.fromkeys(("reasoning", "reasoning_content"), reasoning)
             result = {"thinking": reasoning, **result, **others}
-    elif role == "tool" and message.get("tool_call_id") is not None:
-        result["tool_call_id"] = message["tool_call_id"]
+    elif role == "tool" and (call_id := message.get("tool_call_id", message.get("id"))) is not None:
+        result["tool_call_id"] = call_id
     elif role == "developer":
         result["tools"] = message.get("tools")
     if isinstance(message.get("name"), str):

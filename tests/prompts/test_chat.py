@@ -61,7 +61,10 @@ def test_messages_of_other_forms_are_brought_into_openai_s() -> None:
     swe_agent = {"role": "system", "system_prompt": "hi", "text": None}
     assert messages(swe_agent, USER) == [{"role": "system", "content": "hi"}, USER]
     called = {"role": "assistant", "tool_calls": [{"id": "1", "name": "f", "args": {"a": 1}}]}
-    assert messages(called)[0]["tool_calls"] == asked["tool_calls"]
+    results = [{"role": "tool", "id": "1", "content": "sunny"}]
+    found = messages(called, {"role": "tool", "content": None, "tool_messages": results})
+    assert found[0]["tool_calls"] == asked["tool_calls"]
+    assert found[1:] == [answered]
     (tool,) = conversation([USER], {"available_tools": ['{"name": "f"}']}).tools or ()
     assert tool["function"]["name"] == "f"
     assert conversation([USER], {"available_tools": ["f"]}).tools is None
