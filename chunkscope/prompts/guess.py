@@ -38,7 +38,7 @@ _PROMPT_WORDS = {*QUESTIONS, "task", "intent", "statement", "input", "user", "qa
 # A part of the name of what is sent with a question, however short.
 _GIVEN = {"context", "contexts", "passage", "history", "body", "sentence", "pre", "post", "suffix"}
 _GIVEN |= {"rule", "rules", "requirements", "interface", "starter_code", "cropped_code"}
-_GIVEN |= {"options", "choices", "all_answers"}
+_GIVEN |= {"options", "choices", "all_answers", "passages", "document", "documents"}
 _RUNS = {"traj", "trajectory", "trajectories", "messages", "chat"}  # whatever stands beside them
 # Parts of names of fields that hold what the model should say, or that no prompt is made of.
 _NOT_PROMPT = re.compile(

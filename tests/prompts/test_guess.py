@@ -329,7 +329,7 @@ def test_alpaca_rows_may_have_no_input() -> None:
     ):
         notes = choose({"question": "Who is it?"} | beside).uncounted
         assert [note.values["use"] for note in notes] == [[f"--field={u}" for u in use]][: len(use)]
-    names = ("system", "context", "body", "sentence", "options", "all_answers")  # Ada-LEval's last
+    names = ("system", "context", "body", "sentence", "options", "all_answers", "documents")
     more = dict.fromkeys(names, "Be kind.")
     (note,) = choose(rows[0] | more | {"history": [["Hi, you.", "Hi, too."]]}).uncounted
     assert note.values["beside"] == ["history[][]", *names]
