@@ -176,7 +176,7 @@ class Tokenizer:
         an engine counted that is barred now is to be counted again."""
         if (facts := self._facts) is None:
             return None
-        template = repr(self._template or facts.chat_template)
+        template = repr(self._template or facts.chat_template or engine_name("mistral-common"))
         day = self.chat_day.isoformat() if "strftime_now" in template else ""
         barred = [one.package for one in engines_for(MUCH) if known_verdict(one, facts) is False]
         parts = (self.digest, engine_name(facts.package), repr(barred), template, day)
