@@ -11,7 +11,7 @@ import csv
 import re
 import shutil
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -156,21 +156,29 @@ class Parallel:
     def check(self, shape: ModelShape | None) -> None:
         if min(self.tensor, self.data) < 1:
             raise UsageError(f"--tp {self.tensor} and --dp {self.data} must be at least 1")
-        if shape is None:
-            return
-        a, experts = shape.attention, shape.experts.count if shape.experts else 0
-        if not a.splits_over(self.tensor):
-            raise UsageError(
-                f"{a.heads} attention heads ({a.kv_heads} KV) do not split over {self.tensor} GPUs",
-                hint="choose a --tp that divides both, or is a multiple of the KV heads",
-            )
-        if self.by_expert and experts < self.gpus:
-            what = f"{shape.name} has {experts or 'no'} experts to spread over its GPUs"
-            raise UsageError(f"{what} ({self.gpus})", hint="leave --ep out, or choose --tp")
-        in_blocks = shape.quantization.extra_bits == OF_BLOCKS and not self.by_expert
-        if in_blocks and (e := shape.experts) and e.intermediate % (BLOCK_ROWS * self.gpus):
-            what = f"the experts' {e.intermediate:,} rows do not split in blocks of {BLOCK_ROWS}"
-            raise UsageError(f"{what} over {self.gpus} GPUs", hint="add --ep, or change --tp")
+        if shape and (why := self.obstacle(shape)):
+            sizes = [n for n in range(1, 129) if not replace(self, tensor=n).obstacle(shape)]
+            hints = [f"--tp can be {', '.join(map(str, sizes))}"] if sizes else []
+            if not replace(self, by_expert=not self.by_expert).obstacle(shape):
+                hints.append("leave --ep out" if self.by_expert else "add --ep")
+            raise UsageError(why, hint="; or ".join(hints) or "change --dp")
+
+    def obstacle(self, shape: ModelShape) -> str | None:
+        """Why vLLM would not load it so: it cuts no block of weights with one scale (`fp8.py`)."""
+        a, e, q, tp = shape.attention, shape.experts, shape.quantization, self.tensor
+        if not a.splits_over(tp):
+            return f"{a.heads} attention heads ({a.kv_heads} KV) do not split over {tp} GPUs"
+        if self.by_expert and (e.count if e else 0) < self.gpus:
+            return f"{shape.name} has {e.count if e else 'no'} experts for its GPUs ({self.gpus})"
+        wide = a.heads * (a.latent.v_dim if a.latent else a.head_dim)
+        parts = {"attention": wide / tp, "mlp": shape.intermediate / tp} if tp > 1 else {}
+        parts |= {"experts": e.intermediate / self.gpus} if e and not self.by_expert else {}
+        for kind, rows in parts.items() if q.extra_bits == OF_BLOCKS else ():
+            if kind in q.kinds and rows % BLOCK_ROWS:
+                return (
+                    f"{rows:,.0f} rows of {kind} weights per GPU are not in blocks of {BLOCK_ROWS}"
+                )
+        return None
 
 
 ALONE = Parallel()

@@ -99,9 +99,8 @@ def kv_layout(
         KvKind.STATE: a.state.layers if a.state else 0,
     }
     counts = {kind: layers for kind, layers in kinds.items() if layers} or {KvKind.FULL: 1}
-    size = min(counts.values())
-    if max(counts.values()) < NEARLY_EQUAL * size:
-        size = max(counts.values())
+    least, most = min(counts.values()), max(counts.values())
+    size = most if most < NEARLY_EQUAL * least else least
     parts = {kind: -(-count // size) for kind, count in counts.items()}
     page, blocks = _page(shape, tp, element_bytes, set(counts))
     groups = tuple(

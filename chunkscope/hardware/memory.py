@@ -250,9 +250,8 @@ class MemoryModel:
     def _profiled_bytes(self, budget: int, seqs: int, context: int) -> int:
         """While profiling, a latent attention expands as much context as it ever does at once."""
         wanted = min(max(8 * context, 4 * seqs * BLOCK_TOKENS), MOST_EXPANDED)
-        expanded = max(wanted, seqs * BLOCK_TOKENS)
-        latent = self.shape.latent_bytes(budget, expanded, self.parallel.tensor)
-        return max(self._forward_bytes(budget), latent)
+        expanded, tp = max(wanted, seqs * BLOCK_TOKENS), self.parallel.tensor
+        return max(self._forward_bytes(budget), self.shape.latent_bytes(budget, expanded, tp))
 
     def _logprobs(self, chunk: int) -> tuple[int, int]:
         """Rows of logits at once, and the bytes of all."""

@@ -42,10 +42,8 @@ def fit_steps(
     """
     kinds = kinds_of(steps, only_settled=prior is not None)
     if len(steps) < FEWEST_STEPS or kinds["steps"].sum() < FEWEST_STEPS // 2:
-        raise InputError(
-            f"the calibration has {len(steps):,} steps: too few to fit a step model to",
-            hint="verify with more requests",
-        )
+        few = f"the calibration has {len(steps):,} steps: too few to fit a step model to"
+        raise InputError(few, hint="verify with more requests")
     fits = (_fit(kinds, free, expert_share, prior) for free in FREE_TOKENS)
     return min(fits, key=lambda fit: fit[0])[1:]
 

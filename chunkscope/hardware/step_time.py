@@ -122,8 +122,7 @@ def _layers_s(shape: ModelShape) -> tuple[float, float]:
     """Of all layers' kernels: to start one by one on the GPU, to be launched by the host."""
     e, q, layers = shape.experts, shape.quantization, shape.layers
     gpu_s = layers * (LAYER_S + QUANTISE_S * q.eight_bit_products)
-    fewest, most = LAUNCH_LAYERS
-    host_s = LAUNCH_S * layers / min(max(layers, fewest), most)
+    host_s = LAUNCH_S * layers / sorted((layers, *LAUNCH_LAYERS))[1]
     if e is not None:
         four_bit, shared = q.bits <= 4, e.shared_intermediate > 0
         gpu_s += e.layers * (EXPERTS_S + FOUR_BIT_S * four_bit)
@@ -236,8 +235,7 @@ class StepModel:
         host = self.host
         every = host.fixed_s + requests * host.per_request_s
         prepare = (1 - HAND_OUT_SHARE) * every + prompts * host.per_prompt_s
-        launch = host.pieces_s if prompts else 0.0
-        launch = launch if tokens <= self.graphed_tokens else host.ungraphed_s
+        launch = host.ungraphed_s if tokens > self.graphed_tokens else host.pieces_s * (prompts > 0)
         return prepare, launch, HAND_OUT_SHARE * every
 
 
@@ -289,8 +287,6 @@ def exchange(shape: ModelShape, gpu: Gpu, parallel: Parallel) -> tuple[float, fl
     hidden = BYTES * shape.hidden
     sums = 2 * shape.layers if parallel.tensor > 1 else 0
     sent = sums * 2 * hidden * (parallel.tensor - 1) / parallel.tensor
-    if parallel.data > 1 and shape.experts:
-        turns = 2 * shape.experts.layers
-        sums += turns
-        sent += turns * hidden * (parallel.data - 1)
-    return sums * each_s, sent / bytes_per_s
+    turns = 2 * shape.experts.layers if parallel.data > 1 and shape.experts else 0
+    sent += turns * hidden * (parallel.data - 1)
+    return (sums + turns) * each_s, sent / bytes_per_s

@@ -180,10 +180,10 @@ class Deployment:
 
     def fitting_tp(self, settings: Settings, tokens: int) -> int | None:
         """The fewest GPUs, more than these, whose KV cache holds a request of so many tokens."""
-        attention, now = self.shape and self.shape.attention, settings.parallel.tensor
-        for tp in (n for n in (2, 4, 8, 16) if n > now and attention and attention.splits_over(n)):
-            memory = self.memory(replace(settings, tensor_parallel_size=tp))
-            if memory and memory.kv_cache_tokens >= tokens:
+        for tp in (n for n in (2, 4, 8, 16) if n > settings.parallel.tensor):
+            wider = replace(settings, tensor_parallel_size=tp)
+            loads = self.shape and not wider.parallel.obstacle(self.shape)
+            if loads and (memory := self.memory(wider)) and memory.kv_cache_tokens >= tokens:
                 return tp
         return None
 

@@ -192,32 +192,35 @@ def test_a_step_of_few_tokens_reads_the_experts_that_they_choose():
 
 
 @pytest.mark.parametrize(
-    ("model", "spread"),
+    ("model", "spread", "hint"),
     [
-        pytest.param("qwen3-8b", {"by_expert": True}, id="no experts"),
-        pytest.param("qwen3-30b-a3b", {"data": 256, "by_expert": True}, id="too few experts"),
-        pytest.param("qwen3-30b-a3b", {"data": 0}, id="no replica"),
-        pytest.param("llama-3.1-8b", {"tensor": 3}, id="heads are not split"),
-        pytest.param("phi-4", {"tensor": 4}, id="its 10 KV heads are not split"),
+        ("qwen3-8b", {"by_expert": True}, "leave --ep out"),
+        ("qwen3-30b-a3b", {"data": 256, "by_expert": True}, "leave --ep out"),
+        ("qwen3-30b-a3b", {"data": 0}, ""),
+        ("llama-3.1-8b", {"tensor": 3}, "--tp can be 1, 2, 4, 8, 16, 32"),
+        ("phi-4", {"tensor": 4}, "--tp can be 1, 2, 5, 10, 20, 40"),  # 10 KV heads
     ],
 )
-def test_what_cannot_be_spread_is_a_usage_error(model, spread):
-    with pytest.raises(UsageError):
+def test_what_cannot_be_spread_is_a_usage_error(model, spread, hint):
+    with pytest.raises(UsageError) as error:
         Parallel(**spread).check(find_model(model))
+    assert hint in (error.value.hint or "")
 
 
 @pytest.mark.parametrize("method", ["fp8", "compressed-tensors"])
 def test_blocks_of_8_bit_weights_are_not_cut(method):
-    """vLLM's `Fp8MoEMethod.create_weights`: Qwen3-235B's experts have 12 blocks of 128 rows."""
+    """vLLM's `Fp8MoEMethod.create_weights`: Qwen3-235B's experts have 12 blocks of 128 rows; and
+    `validate_fp8_block_shape`: what goes into Qwen3-4B's down_proj has 76, so 8 GPUs would cut."""
     weights = {"num_bits": 8, "type": "float", "strategy": "block"}
     stated = {"weight_block_size": [128, 128], "config_groups": {"group_0": {"weights": weights}}}
     quantized = {"quantization_config": {"quant_method": method, **stated}}
-    shape = shape_from_config(
-        {**MODELS["qwen3-235b-a22b"].config, **quantized}, name="x", source="x"
-    )
+    names = ("qwen3-235b-a22b", "qwen3-4b")
+    configs = [{**MODELS[name].config, **quantized} for name in names]
+    large, small = (shape_from_config(config, name="x", source="x") for config in configs)
     for spread in ({"tensor": 4}, {"tensor": 2, "data": 2}, {"tensor": 8, "by_expert": True}):
-        Parallel(**spread).check(shape)
-    for spread in ({"tensor": 8}, {"tensor": 4, "data": 2}):
-        with pytest.raises(UsageError, match="blocks of 128"):
+        Parallel(**spread).check(large)
+    for shape, spread in (large, {"tensor": 8}), (large, {"data": 8}), (small, {"tensor": 8}):
+        with pytest.raises(UsageError, match="blocks of 128") as error:
             Parallel(**spread).check(shape)
+    assert error.value.hint == "--tp can be 1, 2, 4"
     Parallel(tensor=8).check(find_model("qwen3-235b-a22b"))

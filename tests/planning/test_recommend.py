@@ -408,7 +408,6 @@ def test_a_kv_cache_of_8_bits_holds_twice_as_much_and_is_set():
     [
         *({"max_output": asked} for asked in (0, ["many"], {"nobody": 9}, ["data=x"], ["1,024"])),
         {"tp": 0},
-        {"tp": 3},
         {"dp": 2, "entry": "llm"},
         {"max_model_len": 10**7},
         {"price_per_hour": 0.0},
