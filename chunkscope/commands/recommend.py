@@ -77,7 +77,8 @@ def recommend(
         version = vllm.check(plan.deployment, plan.settings, python=vllm.vllm_python())
         opt.tell("vllm_accepts", version=version)
     if emit is None:
-        return opt.finish(plan, output, details=details, json=json, after=after_plan(plan))
+        after = after_plan(plan, opt.quoted(output, usual=PLAN))
+        return opt.finish(plan, output, details=details, json=json, after=after)
     emission = emitted(plan, emit, anyway=anyway)  # an error if no setting keeps the limits
     plan.save(output)
     above = [f"# {sentence(emission.comment)}"] if emission.comment else []

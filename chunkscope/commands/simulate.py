@@ -56,8 +56,7 @@ def simulate(
 
     options = opt.settled(simulate, given, SimulateOptions)
     with console.simulating() as tick:
-        simulation = api.simulate(tick=tick, **options)
-    simulation = replace(simulation, command=console.command())
+        simulation = replace(api.simulate(tick=tick, **options), command=console.command())
     files = [word for file in profile or () for word in ("--profile", file)]
     which = opt.quoted(*filter(None, [plan]), *files)
     after = f"chunkscope verify{which}" if sweep else f"chunkscope simulate{which} --sweep"

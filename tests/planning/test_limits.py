@@ -165,10 +165,12 @@ def folder(tmp_path, monkeypatch):
 def test_recommend_and_find_rate_name_the_same_rate_and_recommend_how_many_gpus(folder):
     """From other rates, in other steps: it was 6.98/s and 7.41/s."""
     words = "--model qwen3-8b --gpu h100 --max-output 32 --slo ttft_p95=300ms,itl_p99=30ms"
-    told = run(folder, "recommend", *words.split(), "--arrivals", "60/s").out
-    rate = re.search(r"rate of about ([\d.]+)/s", " ".join(told.split()))[1]
-    assert f"60/s needs about {-(-60 // float(rate)):.0f} GPUs" in " ".join(told.split())
-    found = run(folder, "simulate", "--find-rate", "--requests", "100")
+    asked = run(folder, "recommend", *words.split(), "--arrivals", "60/s", "-o", "reports/a b")
+    assert "; next: chunkscope simulate 'reports/a b' --find-rate" in " ".join(asked.err.split())
+    told = " ".join(asked.out.split())
+    rate = re.search(r"rate of about ([\d.]+)/s", told)[1]
+    assert f"60/s needs about {-(-60 // float(rate)):.0f} GPUs" in told
+    found = run(folder, "simulate", "reports/a b", "--find-rate", "--requests", "100")
     assert f"keeps the limits up to {rate}/s" in " ".join(found.out.split())
     after = found.err.partition("; next: ")[2]  # plans the same at the rate that holds
     assert (after.count(" --slo "), after.count(" --arrivals ")) == (1, 1), after

@@ -327,8 +327,7 @@ def where(model: str, gpu: str | None, gpus: int = 1, notes: Sequence[Note] = ()
     >>> where("Qwen/Qwen3-8B", "NVIDIA H100 80GB HBM3"), where("qwen3-8b", "NVIDIA A100", 2)
     ('Qwen3-8B on one H100 80GB', 'Qwen3-8B on 2 x A100')
     """
-    name = MODELS[model].hub_ids[0] if model in MODELS else model
-    name = name.rstrip("/").rpartition("/")[2]
+    name = (MODELS[model].hub_ids[0] if model in MODELS else model).rstrip("/").rpartition("/")[2]
     if gpu is None:
         return name
     card = gpu.removeprefix("NVIDIA ").removeprefix("a ").partition(" HBM")[0]
@@ -401,12 +400,13 @@ def _time(plan: Plan, cost: Cost) -> tuple[str, str]:
     return usual, f"{text}; price {price} ({low} to {high})"
 
 
-def after_plan(plan: Plan) -> str:
-    """The command that usually comes next."""
+def after_plan(plan: Plan, file: str) -> str:
+    """The command that usually comes next; `file` is the plan's, as a word if it is not usual."""
     if is_broken(plan):
-        return "chunkscope simulate --find-rate" if plan.advice.rate else "another --gpu or --slo"
+        find = f"chunkscope simulate{file} --find-rate"
+        return find if plan.advice.rate else "another --gpu or --slo"
     if plan.deployment.entry is not Entry.SERVE:
-        return "chunkscope verify, or --emit python or lm-eval"
+        return f"chunkscope verify{file}, or --emit python or lm-eval"
     if plan.advice.basis is Basis.LENGTHS and (missing := lacking(plan)):
         return " ".join((shlex.join(plan.source.command), *(f"{name} NAME" for name in missing)))
     name = shlex.quote(plan.model.load_name if plan.model else "MODEL")
