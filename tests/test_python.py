@@ -40,10 +40,17 @@ def test_a_plan_is_that_of_the_command_line(tmp_path, plan):
     assert chunkscope.Plan.load(str(tmp_path / "reports" / "plan.json")).digest() == plan.digest()
 
 
-@pytest.mark.parametrize("word", ["task", "mode", "order", "entry", "slo"])
+@pytest.mark.parametrize("word", ["task", "mode", "order", "entry", "slo", "arrivals"])
 def test_an_unknown_word_is_an_error_that_names_the_argument(word):
     with pytest.raises(UsageError, match=word):
         chunkscope.recommend(PROFILE, model="qwen3-8b", gpu="l4", **{word: ["nonsense"]})
+
+
+def test_simulate_takes_a_text_for_a_trace_and_refuses_a_step_of_no_tokens(tmp_path, plan):
+    (trace := tmp_path / "a.csv").write_text("TIMESTAMP,ContextTokens,GeneratedTokens\n0,9,2\n")
+    assert chunkscope.simulate(plan, trace=str(trace)).workload.requests == 1
+    with pytest.raises(UsageError, match=r"max_num_batched_tokens \(0\)"):
+        chunkscope.simulate(plan, PROFILE, max_num_batched_tokens=0)
 
 
 def test_a_mistyped_keyword_is_named_as_it_is_written_and_other_mistakes_as_they_are_made():

@@ -211,9 +211,8 @@ def _of_trace(
     for name in ("order", "shared_prefix"):
         if getattr(options, name) is not None:
             raise UsageError(f"a trace has its own {name}", hint=f"leave out {name} or --trace")
-    trace = read_trace(path)
-    given = trace.requests[: options.requests]
-    most = limit or sys.maxsize
+    trace = read_trace(Path(path))
+    given, most = trace.requests[: options.requests], limit or sys.maxsize
     places = [n for n, r in enumerate(given) if r.prompt_tokens + r.output_tokens <= most]
     fitting = [given[place] for place in places]
     if not fitting:
@@ -244,9 +243,8 @@ def _of_profile(
     plan: Plan, profile: Profile | None, request: PlanRequest, context: int | None
 ) -> tuple[Workload, tuple[Note, ...]]:
     if profile is None:
-        raise InputError(
-            "there is no profile to draw requests from", hint="count the data: `chunkscope analyze`"
-        )
+        hint = "count the data: `chunkscope analyze`"
+        raise InputError("there is no profile to draw requests from", hint=hint)
     datasets = chosen_datasets(profile, request.dataset)
     workload = draw(request, plan.deployment, datasets, context or 1 << 30)
     notes = []

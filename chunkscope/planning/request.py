@@ -52,12 +52,14 @@ class PlanRequest:
             *(("max-output", tokens) for tokens in self.max_outputs.values()),
             ("requests", self.requests),
             ("concurrency", self.concurrency),
+            ("shared-prefix", self.shared_prefix or None),
+            ("max-model-len", fixed.max_model_len),
             ("tp", fixed.tensor_parallel_size),
             ("dp", fixed.data_parallel_size),
         )
         for name, count in counts:
-            if count is not None and not 1 <= count <= 10**7:
-                raise UsageError(f"--{name} must be 1 to 10,000,000, not {count}")
+            if count is not None and not (isinstance(count, int) and 1 <= count <= 10**7):
+                raise UsageError(f"--{name} must be 1 to 10,000,000, not {count!r}")
 
     @classmethod
     def of(

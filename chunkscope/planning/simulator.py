@@ -131,7 +131,7 @@ class Simulator:
     def complete(self, settings: Settings) -> Settings:
         """What the scheduler obeys: nothing left open."""
         full = self.deployment.effective(settings)
-        if not (full.step_tokens and full.step_requests):
+        if None in (full.max_num_batched_tokens, full.max_num_seqs):
             raise _unknown("vLLM's defaults are not known without a GPU")
         return full
 

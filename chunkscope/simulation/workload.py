@@ -83,7 +83,7 @@ def arrival_rate(arrivals: str) -> float | None:
     """Requests a second; None when all come at once."""
     if arrivals == BATCH:
         return None
-    number, _, unit = arrivals.partition("/")
+    number, _, unit = str(arrivals).partition("/")
     with suppress(ValueError, KeyError):
         rate = float(number) / {"s": 1.0, "min": 60.0}[unit.strip()]
         if 0 < rate < float("inf"):

@@ -167,7 +167,7 @@ class Deployment:
         budget, seqs, share = s.max_num_batched_tokens, s.max_num_seqs, s.gpu_memory_utilization
         if model is None or budget is None or seqs is None or share is None:
             return None
-        chunk = min(filter(None, (s.long_prefill_token_threshold, budget, longest)))
+        chunk = min(filter(None, (s.long_prefill_token_threshold, budget, longest)), default=0)
         bill = model.memory(
             budget=budget, seqs=seqs, utilization=share, chunk=chunk, context=s.max_model_len or 0
         )

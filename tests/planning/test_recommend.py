@@ -407,10 +407,10 @@ def test_a_kv_cache_of_8_bits_holds_twice_as_much_and_is_set():
     "options",
     [
         *({"max_output": asked} for asked in (0, ["many"], {"nobody": 9}, ["data=x"], ["1,024"])),
-        {"tp": 0},
+        *({name: 0} for name in ("tp", "requests", "max_model_len", "price_per_hour")),
+        *({name: count} for name in ("requests", "shared_prefix") for count in (-1, 1.5)),
         {"dp": 2, "entry": "llm"},
         {"max_model_len": 10**7},
-        {"price_per_hour": 0.0},
         {"kv_cache_dtype": "fp4"},
         {"task": "speed"},
         {"objective": "latency"},
