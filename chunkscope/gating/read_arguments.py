@@ -23,7 +23,7 @@ SERVE = re.compile(START + r"|\brun .*/vllm-openai\S*|\bvllm\.entry\S+api_server
 SAID = r"""(?:^|[;&|])[ \t@]*(?:(?:if|while|until|then|do|else|!) +)*"""
 SAID += r"""(?:echo|printf(?! -v)|pkill|(?:kill \$\()?pgrep) """
 SAID += r"""(?:"[^"]*"|'[^']*'|[^"';&|\n])*"""
-COMMENT = re.compile(rf"(?m)(?:^|(?<=[ \t]))#.*$|{SAID}")
+COMMENT = re.compile(rf"""(?m)(?:^|(?<=[ \t]))#.*$|{SAID}|("[^"\n]*"|'[^'\n]*')""")
 # A variable that is set to a plain value or list on lines of its own; behind what it may be set not
 # at all or again; what goes to or comes from a file; and a command, up to what ends it in a shell.
 SET = r"(?m)^(?:(?:export|readonly) )?(\w+)="
@@ -41,8 +41,10 @@ VARIABLE = re.compile(
 COMMAND = r"""(?m)(?:^|[;&|(])\s*(\.|source|eval|xargs|export(?= +"?\$)|env(?=.* \$\(.* vllm))"""
 SOURCED = re.compile(COMMAND + r"(?![\w/.=-]|[^;&|\n]*(?:activate|conda))")
 HARNESS_COMMAND = re.compile(r"\blm[_-]eval\s")
-MANIFEST = re.compile(r"(?m)^(?:services|apiVersion):")
-INSTRUCTION = re.compile(r"(?m)^(ENTRYPOINT|CMD)[ \t]+(.+)$")  # of a Dockerfile
+MANIFEST = re.compile(r"""(?ms)^(?:services|apiVersion):|\A\s*\{.*"(?:services|apiVersion)"\s*:""")
+# Of a Dockerfile: a list of words, or, with anything behind it, what Docker hands to a shell.
+INSTRUCTION = re.compile(r"(?mi)^[ \t]*(ENTRYPOINT|CMD)[ \t]+(?!=)(?:(\[.*\])|(.+?))\s*$")
+STAGE = re.compile(r"(?mi)^[ \t]*FROM[ \t]+(?:--\S+[ \t]+)*(\S+)(?:[ \t]+AS[ \t]+(\S+))?")
 
 
 def refusal(argument: str, code: str, **values: Any) -> Refusal:
@@ -70,7 +72,7 @@ def read_arguments(path: Path, version: Version, form: str | None = None) -> Com
     try:
         command = _container_command(text) if chosen == "vllm-args" else text
         arguments = read[chosen](command, version)
-        names = VARIABLE.findall(COMMENT.sub("", text)) + SOURCED.findall(_commands(command))
+        names = VARIABLE.findall(COMMENT.sub(r"\1", text)) + SOURCED.findall(_commands(command))
         environment = {name.replace("-", "_"): "" for name in names}
         return replace(arguments, others={**environment, **arguments.others})
     except ValueError as error:
@@ -80,11 +82,15 @@ def read_arguments(path: Path, version: Version, form: str | None = None) -> Com
 
 def form_of(path: Path, text: str) -> str:
     """By its name, else by what it starts, else by how its first word looks."""
-    if path.suffix.lower() in (".yaml", ".yml"):
-        return "vllm-args" if MANIFEST.search(text) else "vllm-yaml"
-    text = COMMENT.sub("", text)
+    if path.suffix.lower() in (".yaml", ".yml") and not MANIFEST.search(text):
+        return "vllm-yaml"
+    text = COMMENT.sub(r"\1", text)
     is_harness = HARNESS_COMMAND.search(text) or re.match(r"\s*(\{|[a-z_]+=)", text)
-    return "lm-eval" if is_harness and not SERVE.search(text) else "vllm-args"
+    return (
+        "lm-eval"
+        if is_harness and not (SERVE.search(text) or MANIFEST.search(text))
+        else "vllm-args"
+    )
 
 
 def _commands(text: str) -> str:
@@ -92,7 +98,7 @@ def _commands(text: str) -> str:
     replaced if its name stands only where it is set, once and in any case, and later is used."""
     if "\\\r\n" in text or REDEFINED.search(text):
         raise ValueError("a `\\` stands before a Windows line end, or it redefines `vllm`")
-    text = COMMENT.sub("", text).replace("\\\n", " ")
+    text = COMMENT.sub(r"\1", text).replace("\\\n", " ")
     for setting in re.finditer(SET + PLAIN, text):
         before, itself, after = text.partition(setting[0])
         name, *values = setting.groups("")
@@ -101,9 +107,6 @@ def _commands(text: str) -> str:
         names = re.findall(rf"(?<![\w-]){name}\b", text)
         text = text if BRANCH.search(before) or len(names) != 1 + uses else before + itself + after
     return text
-
-
-# -- words ---------------------------------------------------------------------------------------
 
 
 def from_words(text: str, version: Version) -> CommittedArguments:
@@ -179,9 +182,6 @@ def _take_unknown(words: list[str], written: dict[str, str], version: Version) -
             yield refusal(word, "argument_stray", word=word)
 
 
-# -- YAML ----------------------------------------------------------------------------------------
-
-
 def from_yaml(text: str, version: Version) -> CommittedArguments:
     """`key: value`. vLLM makes words of it: `key: true` is a switch, `key: false` is dropped."""
     document, *others = _documents(text) or [None]
@@ -213,32 +213,40 @@ def _documents(text: str) -> list[Any]:
         raise ValueError(" ".join(str(error).split())) from None
 
 
-# -- containers ----------------------------------------------------------------------------------
-
-
 def _container_command(text: str) -> str:
     """Of a Kubernetes manifest, a Compose file or a Dockerfile: what its one vLLM starts with."""
     if not (MANIFEST.search(text) or INSTRUCTION.search(text)):
         return text
-    commands = [one for one in _container_commands(text) if SERVE.search(COMMENT.sub("", one))]
+    found = _manifest_commands(text) if MANIFEST.search(text) else [_docker_command(text)]
+    commands = [one for one in found if SERVE.search(COMMENT.sub(r"\1", one))]
     if len(commands) != 1:
         raise ValueError(f"{len(commands)} of its containers start vLLM, and it has to be one")
     return commands[0]
 
 
-def _container_commands(text: str) -> list[str]:
-    """Of each container; of a Dockerfile the last instructions count."""
-    stage = re.split(r"(?m)^FROM\b", re.sub(r"(?m)^[ \t]*(?:#.*)?\n", "", text))[-1]
-    if found := INSTRUCTION.findall(_commands(stage)):
-        forms = {name: json.loads(x) if x[0] == "[" else ["sh", "-c", x] for name, x in found}
-        return [_command_of(stage, forms.get("ENTRYPOINT"), forms.get("CMD"))]
-    nodes = [one.get("services", one) for one in _documents(text) if isinstance(one, dict)]
+def _manifest_commands(text: str) -> list[str]:
+    documents = [one for one in _documents(text) if isinstance(one, dict)]
+    nodes = [one.get("services", one) for one in documents]
     for node in nodes:
         if isinstance(node, dict | list) and len(nodes) < 100_000:  # aliases may have no end
             nodes += node.values() if isinstance(node, dict) else node
     found = [node for node in nodes if isinstance(node, dict) and node.keys() & {"image", "build"}]
-    names = ("command", "args") if "\napiVersion:" in f"\n{text}" else ("entrypoint", "command")
+    is_compose = any("services" in one for one in documents)
+    names = ("entrypoint", "command") if is_compose else ("command", "args")
     return [_command_of(one.get("image"), *map(one.get, names)) for one in found]
+
+
+def _docker_command(text: str) -> str:
+    """A stage has what the one has that it begins from; an entry point of its own drops a CMD."""
+    lines = re.sub(r"\\[ \t]*\r?\n", " ", re.sub(r"(?m)^[ \t]*(?:#.*)?\r?\n", "", text))
+    parts, stages = ["", "", *STAGE.split(lines)], dict[str, Any]()
+    for base, name, stage in zip(parts[::3], parts[1::3], parts[2::3], strict=True):
+        image, forms = stages.get(base.lower(), (base, {}))
+        found = INSTRUCTION.findall(stage)
+        own = {k.upper(): json.loads(x) if x else ["sh", "-c", line] for k, x, line in found}
+        forms = own if "ENTRYPOINT" in own else forms | own
+        stages[(name or "").lower()] = image, forms
+    return _command_of(image, forms.get("ENTRYPOINT"), forms.get("CMD"))
 
 
 def _command_of(image: Any, *parts: Any) -> str:
@@ -250,8 +258,6 @@ def _command_of(image: Any, *parts: Any) -> str:
     is_script = len(words) > 2 and words[0].endswith("sh") and re.fullmatch(r"-\w*c", words[-2])
     return words[-1] if is_script else shlex.join(words)  # bash -c '...'
 
-
-# -- lm-eval -------------------------------------------------------------------------------------
 
 # As read in 0.4.9 and 0.4.13: keys of lm-eval's own, with what each is unless given (None: of no
 # effect here), what it calls some of vLLM's, and what it sets unasked.

@@ -52,9 +52,6 @@ def _check(must_be: str, subject: str, *, passed: bool, **more: Any) -> Check:
     return Check(name=name, subject=subject, passed=passed, key=key, **more)
 
 
-# -- would vLLM take it? -------------------------------------------------------------------------
-
-
 def _accepted(
     committed: CommittedArguments, actual: Settings, deployment: Deployment, file: str
 ) -> Iterator[Check]:
@@ -80,9 +77,6 @@ def _refusals(committed: CommittedArguments, running: Release) -> Iterator[Refus
             yield Refusal(argument=name, code="argument_other_file")
 
 
-# -- is there something that nobody judges? --------------------------------------------------------
-
-
 def _unjudged(committed: CommittedArguments, plan: Plan, allow: tuple[str, ...]) -> Iterator[Check]:
     allowed = {name.lstrip("-").replace("-", "_") for name in allow}
     if judged := sorted(allowed & set(NAMES)):
@@ -104,9 +98,6 @@ def _unjudged(committed: CommittedArguments, plan: Plan, allow: tuple[str, ...])
         )
 
 
-# -- is it equal? --------------------------------------------------------------------------------
-
-
 def _equal(committed: CommittedArguments, planned: Settings, actual: Settings) -> Iterator[Check]:
     for name in NAMES:
         limit, value = getattr(planned, name), getattr(actual, name)
@@ -118,9 +109,6 @@ def _equal(committed: CommittedArguments, planned: Settings, actual: Settings) -
         unknown = name not in UNUSUAL and not passed and None in (limit, value)
         reason = note("gate_no_memory_model") if unknown else None
         yield _check("equal", name, passed=passed, limit=limit, value=value, reason=reason)
-
-
-# -- is it as good? ------------------------------------------------------------------------------
 
 
 def _as_good(evidence: Evidence, deployment: Deployment, actual: Settings) -> Iterator[Check]:
