@@ -58,8 +58,6 @@ def judge(file: BudgetFile, findings: Findings) -> GateResult:
     )
 
 
-# -- what to do about a check that failed ----------------------------------------------------------
-
 # Options of how a command printed, and of samples: a sample that is doubted is not taken once more.
 _NOT_AGAIN = re.compile(r" --(?:sample|seed|emit)[= ]\S+| --(?:check|json|anyway)(?= |$)")
 # The artefact that a check rests on, by how its name begins.

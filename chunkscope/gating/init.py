@@ -45,9 +45,6 @@ LIMITS = {limit.key: limit for limit in (*LENGTHS, *MEMORY, *SPEED, *OUTPUTS)}
 _NAMES = ("allow_sample", "baseline")  # lines that ask for nothing by themselves
 
 
-# -- limits ----------------------------------------------------------------------------------------
-
-
 def limit_of(key: Key, value: float) -> int | str | None:
     """A limit that a value keeps, with a little room; None where none below it asks for anything.
 
@@ -65,9 +62,6 @@ def limit_of(key: Key, value: float) -> int | str | None:
     if spec.unit is SECONDS:
         return f"{ceil(most * 1000)}ms" if most < 10 else f"{ceil(most * 10) / 10}s"
     return f"{ceil(most * 1000) / 1000}GiB" if spec.unit is SIZE else ceil(most)
-
-
-# -- `gate --init` ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,9 +171,6 @@ def _rendered(lines: list[BudgetLine], comments: Mapping[str, str]) -> str:
     for name, group in groupby(lines, key=lambda line: line.table):
         text += f"\n[gate.{name}]\n" + "".join(f"{line.text(comments)}\n" for line in group)
     return text
-
-
-# -- `gate --update` -------------------------------------------------------------------------------
 
 
 def updated_text(file: BudgetFile, findings: Findings) -> str:

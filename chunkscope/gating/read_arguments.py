@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ PLAIN = r"""(?:"([^"$`\\\n]*)"|'([^'$`\\\n]*)'|([\w./:@+,=-]*)|\(([^$`\\()]*)\))
 BRANCH = re.compile(r"(?m)^\s*(?:if|for|while|until|case|function)\b|\(\)|<<|(?:&&|[|{]|^\()\s*$")
 SUBSTITUTION = re.compile(r"\$\(\(.*?\)\)|[$<>]\([^()\n]*\)|`[^`\n]*`")
 REDIRECT = re.compile(r"""(?<=\s)[\d&]?(?:>>?|<)(?:&\d|\s*(?:"[^"]*"|'[^']*'|[^\s<>|;&'"])+)""")
-ONE = re.compile(r"""(?:\$\(\)|\(.*|\\.?|'[^']*(?:'|$)|"(?:\\.|[^"\\])*(?:"|$)|[^\\'"|;&()])*""")
+ONE = re.compile(r"""(?:\$\(\)|\(.*|\\.?|'[^']*(?:'|$)|"(?:\\.|[^"\\])*(?:"|$)|[^\\'"|;&()\n])*""")
 # A `vllm` that is another command; what may change memory or speed from outside of the command.
 REDEFINED = re.compile(r"\bvllm *\(\)|\b(?:alias|function) vllm\b")
 VARIABLE = re.compile(
@@ -40,7 +41,12 @@ VARIABLE = re.compile(
 )
 COMMAND = r"""(?m)(?:^|[;&|(])\s*(\.|source|eval|xargs|export(?= +"?\$)|env(?=.* \$\(.* vllm))"""
 SOURCED = re.compile(COMMAND + r"(?![\w/.=-]|[^;&|\n]*(?:activate|conda))")
-HARNESS_COMMAND = re.compile(r"\blm[_-]eval\s")
+HARNESS_COMMAND = re.compile(r"\blm[_-]eval(?=\s)")
+HARNESS_OPTIONS = re.compile("-M|-a|-C|--mo|--co")
+# Those with a value; a variable behind any other word may be more options.
+HARNESS_TAKES = re.compile(
+    r"-(?![swx]$|-(?:log_s|check_i|write_o|show_c|predict|trust|conf))[^=]+$"
+)
 MANIFEST = re.compile(r"""(?ms)^(?:services|apiVersion):|\A\s*\{.*"(?:services|apiVersion)"\s*:""")
 # Of a Dockerfile: a list of words, or, with anything behind it, what Docker hands to a shell.
 INSTRUCTION = re.compile(r"(?mi)^[ \t]*(ENTRYPOINT|CMD)[ \t]+(?!=)(?:(\[.*\])|(.+?))\s*$")
@@ -116,11 +122,14 @@ def from_words(text: str, version: Version) -> CommittedArguments:
     is_quoted = any(before.rpartition("\n")[2].count(quote) % 2 for quote in "'\"")
     if len(started) > 1 or (started and is_quoted):
         raise ValueError("it starts vLLM more than once, or inside quotes: that is not followed")
-    command = SUBSTITUTION.sub("$()", started[0].partition("\n")[0] if started else text)
-    words = shlex.split(ONE.findall(REDIRECT.sub("", command))[0])
+    words = _words(started[0] if started else " ".join(text.splitlines()))
     if not started and len(words) > 1 and not any(word.startswith("-") for word in words[:2]):
         raise ValueError("it neither starts vLLM (`vllm serve`) nor is a list of its arguments")
     return _from_list(words, version)
+
+
+def _words(command: str) -> list[str]:
+    return shlex.split(ONE.findall(REDIRECT.sub("", SUBSTITUTION.sub("$()", command)))[0])
 
 
 def _from_list(
@@ -149,7 +158,8 @@ def _from_list(
             try:
                 values[name] = flags[name].read(word)
             except ValueError as error:
-                faults.append(refusal(name, "argument_refused", why=str(error)))
+                why = f"what {word} stands for is not known here" if "$" in word else str(error)
+                faults.append(refusal(name, "argument_refused", why=why))
     faults += _take_unknown(unknown, written, version)
     others = {name: text for name, text in written.items() if name not in (*NAMES, "model")}
     for name in flags.keys() & others.keys():  # of no effect, or what is done anyway
@@ -318,10 +328,17 @@ def _harness_command(text: str) -> tuple[str, dict[str, str]]:
     parser.add_argument("--model_args", "-a", nargs="+", action="append", default=[])
     parser.add_argument("--batch_size", "-b", default="1 (the default; auto sends all)")
     parser.add_argument("--max_batch_size")
-    options = vars(parser.parse_known_args(shlex.split(re.sub(r";(?=\s)", " ;", text)))[0])
-    model, given = options.pop("model"), options.pop("model_args")
-    if len(given) != 1 or model != "vllm":
-        raise ValueError("it has to have `--model vllm` and --model_args once")
+    parser.add_argument("--config", "-C")
+    commands = [_words(part) for part in HARNESS_COMMAND.split(text)[1:]]  # or a package's name
+    started = [c for c in commands if any(HARNESS_OPTIONS.match(word) for word in c)]
+    words = started[0] if len(started) == 1 else []
+    options = vars(parser.parse_known_args(words)[0])
+    model, given, config = (options.pop(name) for name in ("model", "model_args", "config"))
+    if len(given) != 1 or model != "vllm" or config:
+        raise ValueError("it has to have `--model vllm` and --model_args once, and no --config")
+    for before, word in pairwise(["", *words]):
+        if word[:1] == "$" and not HARNESS_TAKES.match(before):
+            raise ValueError(f"what {word} stands for is not known here: it may be more options")
     return ",".join(given[0]), {name: value for name, value in options.items() if value}
 
 

@@ -166,7 +166,11 @@ def test_what_is_taken_depends_on_the_version():
         ("pretrained=a/b,max_model_len=4096", {"max_model_len": 4096}),
         ("A=b\nlm_eval -M vllm --model_args='pretrained=a b,max_num_seqs=8'", {"max_num_seqs": 8}),
         ("lm-eval run -M vllm \\\n -a pretrained=a max_num_seqs=8 --tasks t", {"max_num_seqs": 8}),
-        ("lm_eval -b auto:4 --model vllm -a dtype=auto --max_batch_size 8", {"max_num_seqs": 8}),
+        (
+            "pip install lm_eval -U\nlm_eval -t $T --max_batch_size 8 -b auto:4 --model vllm "
+            "-a 'dtype=auto,\nseed=1' >$(date +%F -u)\nx --max_batch_size 9",
+            {"max_num_seqs": 8},
+        ),
         ("max_length=4096,\n max_batch_size=8", {"max_model_len": 4096, "max_num_seqs": 8}),
         (
             '{"max_model_len": 4096, "enable_chunked_prefill": false}',
@@ -193,16 +197,11 @@ def test_model_args_that_neither_the_harness_nor_vllm_has_are_faults():
 
 
 YAML = (
-    b"- 1",
-    b"",
-    b"services: {a: 1}",
-    b"services: &a {b: *a}",
-    b"apiVersion: v1",
+    *(b"- 1", b"", b"services: {a: 1}", b"services: &a {b: *a}", b"apiVersion: v1"),
     (COMPOSE % ", b: {<<: *x}").encode(),
     b"args: [{a: 1}]",
     b"services: {a: {image: b, entrypoint: sh -c, command: vllm serve a}}",
-    b"a: [",
-    b"a: " + b"[" * 1000,
+    *(b"a: [", b"a: " + b"[" * 1000),
     b"!!python/object:os.system {}",
 )
 TEXT = (b"--x 'open", b"a=1,b", b"a=1,=2", b"{", b"\xff\xfe\x00", None, b"lm_eval --tasks t")
@@ -214,6 +213,7 @@ TEXT += (
     b'FROM a\nENTRYPOINT ["vllm", "serve"]\nFROM b\nCMD ["a"]',
     b"from vllm import LLM\nLLM('m', seed=1)",
 )
+TEXT += (b"lm_eval -M vllm -a a=1 -s $X", b"lm_eval -a a=1 -M vllm `x`", b"lm_eval -C x -M vllm")
 TEXT += (b"cd b && vllm serve a; vllm serve b", b"lm_eval -M vllm -a a=1\nlm_eval -M vllm -a a=2")
 
 
