@@ -57,8 +57,12 @@ def test_a_mistyped_keyword_is_named_as_it_is_written_and_other_mistakes_as_they
     with pytest.raises(UsageError, match="feild") as raised:
         chunkscope.analyze(PROFILE, feild="question")
     assert raised.value.hint == "did you mean field?"
-    with pytest.raises(UsageError, match="timeout"):
-        chunkscope.analyze("lm-eval:a", timeout=-1)
+    for given in ({"timeout": -1}, {"sample": 0}, {"sample": "x"}, {"keep_longest": 2.5}):
+        with pytest.raises(UsageError, match=next(iter(given))):
+            chunkscope.analyze("lm-eval:a", **given)
+    for rows in ([{"question": "Why?"}], {"question": "Why?"}, None):
+        with pytest.raises(UsageError, match="not a name"):
+            chunkscope.analyze(rows)
     with pytest.raises(UsageError, match="log"):
         chunkscope.doctor()
 

@@ -112,10 +112,8 @@ class Shown:
 
 
 class Artefact(Shown):
-    """The base of every artefact's dataclass, which has to have a `version`.
-
-    Its schema is `chunkscope/KIND/NUMBER`; it is written to `reports/KIND.json`.
-    """
+    """The base of every artefact's dataclass, which has to have a `version`. Its schema is
+    `chunkscope/KIND/NUMBER`; it is written to `reports/KIND.json`."""
 
     __slots__ = ()
 
@@ -166,10 +164,8 @@ class Artefact(Shown):
 
 
 def _identity(value: Any) -> Any:
-    """A value without what is incidental, and without fields that say nothing.
-
-    So a field that later versions add changes no digest; 3.0 is 3, as JSON may give it back.
-    """
+    """Without what is incidental and fields that say nothing: one that later versions add changes
+    no digest. 3.0 is 3, as JSON may give it back."""
     if is_dataclass(value):
         names = [f.name for f in fields(value) if f.name not in _NEVER_IDENTITY and not f.metadata]
         parts = {name: _identity(getattr(value, name)) for name in names}

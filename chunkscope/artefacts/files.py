@@ -4,13 +4,14 @@ import atexit
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from stat import S_IWGRP, S_IWOTH
+from typing import Any
 
-from chunkscope.errors import InputError
+from chunkscope.errors import InputError, UsageError
 
 Name = str | os.PathLike[str]  # of a file
 
@@ -21,7 +22,13 @@ def several(value: Name | Sequence[Name]) -> tuple[str, ...]:
     >>> several("*.jsonl"), several(["a", "b"])
     (('*.jsonl',), ('a', 'b'))
     """
-    return (str(value),) if isinstance(value, str | os.PathLike) else tuple(map(str, value))
+    is_list = isinstance(value, Iterable) and not isinstance(value, str | Mapping)
+    names: tuple[Any, ...] = tuple(value) if is_list else (value,)  # type: ignore[arg-type]
+    for name in names:
+        if not isinstance(name, str | os.PathLike):
+            hint = "names are text, and rows are read from a file: save them as JSON lines first"
+            raise UsageError(f"not a name: {name!r:.60}", hint=hint)
+    return tuple(map(str, names))
 
 
 def write_atomically(path: Path, data: bytes | Iterable[bytes]) -> None:
@@ -59,11 +66,8 @@ def read_text(path: Path, what: str = "file", *, hint: str) -> str:
 
 
 def cache_folder() -> Path:
-    """`$CHUNKSCOPE_CACHE_DIR`, else `~/.cache/chunkscope`.
-
-    Where that cannot be written, a folder for this run alone: everything works, only not faster
-    the next time. So where others could have written it, too: what a cache holds is believed.
-    """
+    """`$CHUNKSCOPE_CACHE_DIR`, else `~/.cache/chunkscope`; where that cannot be written, or others
+    could have written it, a folder for this run alone: what a cache holds is believed."""
     place = os.environ.get("CHUNKSCOPE_CACHE_DIR")
     return _usable(place or f"{os.environ.get('XDG_CACHE_HOME') or '~/.cache'}/chunkscope")
 

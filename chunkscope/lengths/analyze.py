@@ -85,7 +85,6 @@ def info_of(scan: Scan) -> TokenizerInfo:
         name=printable(tokenizer.name),
         digest=tokenizer.digest,
         kind=tokenizer.kind,
-        engine="none",
         reference=engine_name(tokenizer.facts.package),
         special_tokens_added=tokenizer.facts.special_added if options.special_tokens else 0,
         chat_template=digest.hexdigest() if digest else None,

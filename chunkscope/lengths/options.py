@@ -1,8 +1,6 @@
 """How analyze was asked: one value is the command line, the cache's key and the profile's record.
 
-An option is added in one place, as a field of `AnalyzeOptions` or of what it says about reading and
-selecting. It then is part of the cache's key and of the record that `verify --data` repeats.
-"""
+A new option is a field of `AnalyzeOptions`, or of what it says about reading and selecting."""
 
 import datetime
 import json
@@ -66,6 +64,9 @@ class AnalyzeOptions:
         if len({file.dataset for file in loaded}) < len(loaded):
             raise UsageError("two --prefix-file for the same data", hint="NAME=FILE is for one set")
         object.__setattr__(self, "prefix_files", tuple(loaded))
+        for name, least in (("sample", 1), ("keep_longest", 0)):
+            if not ((n := getattr(self, name)) is None or (hasattr(n, "__index__") and n >= least)):
+                raise UsageError(f"{name} is {n!r}, not a whole number from {least} on")
         for name in ("include", "exclude", "names"):
             object.__setattr__(self, name, several(getattr(self, name)))
 
