@@ -65,11 +65,7 @@ class Conversation:
 
 
 def conversation(value: Any, row: Mapping[str, Any], vllm: Release = NEWEST) -> Conversation:
-    """Normalise one row. Raises DataError where a server would refuse the request.
-
-    >>> conversation([{"from": "human", "value": "hi"}], {}).messages
-    [{'role': 'user', 'content': 'hi'}]
-    """
+    """Normalise one row. Raises DataError where a server would refuse the request."""
     value = [value] if isinstance(value, dict) else value
     if not isinstance(value, list) or not value:
         raise DataError("no_messages") if value == [] else wrong_type(value, "messages", "list")
@@ -84,9 +80,9 @@ def conversation(value: Any, row: Mapping[str, Any], vllm: Release = NEWEST) -> 
             system = systems[0] if isinstance(systems[0], dict) else {"content": systems[0]}
             messages.insert(0, _message({**system, "role": "system"}, 0, vllm))
             if isinstance(systems[0], list):  # Anthropic's
-                messages[0]["content"] = _joined(messages[0]["content"], "")
+                messages[0]["content"] = "".join(_texts(messages[0]["content"]))
     media = sum(_media(message["content"]) for message in messages)
-    return Conversation(messages, _tools(row, vllm), _template_kwargs(row), media)
+    return Conversation(messages, _tools(row, vllm), _template_kwargs(row, vllm), media)
 
 
 def plain_conversations(values: Sequence[Any], rows: Sequence[Any]) -> list[Conversation]:
@@ -164,9 +160,6 @@ def _message(message: Message, number: int, vllm: Release) -> Message:
         raise wrong_type(content, key, "text", message=number)
     if not isinstance(content, str):
         content = [*filter(None, (_part(part, number) for part in content or ()))]
-    # vLLM hands all text of a tool's result over as one string, whatever the template.
-    if role == "tool" and not _media(content):
-        content = _joined(content)
     result: Message = {"role": role, "content": content}
     if role == "assistant":
         calls = message.get("tool_calls") or []
@@ -333,7 +326,7 @@ def _schema(schema: Any, depth: int = 20) -> Any:
     return result
 
 
-def _template_kwargs(row: Mapping[str, Any]) -> dict[str, Any]:
+def _template_kwargs(row: Mapping[str, Any], vllm: Release) -> dict[str, Any]:
     kwargs = json_in(row.get("chat_template_kwargs")) or {}
     if not isinstance(kwargs, dict):
         raise wrong_type(kwargs, "chat_template_kwargs", "object")
@@ -341,7 +334,10 @@ def _template_kwargs(row: Mapping[str, Any]) -> dict[str, Any]:
         raise DataError("kwarg_refused", name=name)
     if row.get("continue_final_message"):
         raise DataError("continues_message")
-    return {name: row[name] for name in _PASSED_ON if row.get(name) is not None} | kwargs
+    given = {name: row[name] for name in _PASSED_ON if row.get(name) is not None}
+    if "reasoning_effort" in given and vllm >= (0, 24):  # not in 0.22 yet
+        kwargs = {"enable_thinking": given["reasoning_effort"] != "none"} | kwargs
+    return kwargs | given
 
 
 # --- content, as a template wants it --------------------------------------------------------------
@@ -351,24 +347,36 @@ def _media(content: str | list[dict[str, Any]]) -> int:
     return sum(part["type"] != "text" for part in content) if isinstance(content, list) else 0
 
 
-def _joined(content: str | list[dict[str, Any]], joiner: str = "\n") -> str:
-    if isinstance(content, str):
-        return content
-    return joiner.join(part["text"] for part in content if part["type"] == "text")
+def _texts(content: str | list[dict[str, Any]]) -> list[str]:
+    parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    return [part["text"] for part in parts if part["type"] == "text"]
 
 
 def string_content(messages: list[Message]) -> list[Message]:
     """For templates that treat content as a string: the parts' texts, a line break between."""
     if {type(message["content"]) for message in messages} == {str}:
         return messages
-    return [{**message, "content": _joined(message["content"])} for message in messages]
+    return [{**m, "content": "\n".join(filter(None, _texts(m["content"])))} for m in messages]
 
 
 def part_content(messages: list[Message]) -> list[Message]:
-    """For templates that loop over content: parts, but of a tool's result, as vLLM leaves it."""
-    return [
-        message
-        if message["role"] == "tool" or isinstance(message["content"], list)
-        else {**message, "content": [{"type": "text", "text": message["content"]}]}
-        for message in messages
-    ]
+    """For templates that loop over content: parts, but one string of all texts of a tool."""
+    return [{**message, "content": _parts(message)} for message in messages]
+
+
+def _parts(message: Message) -> str | list[dict[str, Any]]:
+    content = message["content"]
+    if message["role"] == "tool" and not _media(content):
+        return "\n".join(_texts(content))
+    return [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
+
+
+def with_known_roles(messages: list[Message], template: str) -> list[Message]:
+    """Developers are the system where a template names none: all that these say goes first."""
+    roles = [message["role"] for message in messages]
+    if "developer" not in roles or "'developer'" in template or '"developer"' in template:
+        return messages
+    firsts = [m for m in string_content(messages) if m["role"] in ("system", "developer")]
+    text = "\n\n".join(first["content"] for first in firsts if first["content"])
+    rest = [message for message in messages if message["role"] not in ("system", "developer")]
+    return [{"role": "system", "content": text}, *rest]

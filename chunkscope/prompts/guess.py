@@ -66,11 +66,7 @@ def _name_parts(name: str) -> list[str]:
 
 @lru_cache(4096)
 def is_no_prompt(name: str) -> bool:
-    """Whether a name speaks of an answer, an identifier or something about the row.
-
-    >>> is_no_prompt("long_answer"), is_no_prompt("question_id"), is_no_prompt("question")
-    (True, True, False)
-    """
+    """Whether a name speaks of an answer, an identifier or something about the row."""
     return any(map(_NOT_PROMPT.fullmatch, _name_parts(name)))
 
 

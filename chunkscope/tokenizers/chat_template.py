@@ -22,7 +22,7 @@ from jinja2.utils import Namespace
 
 from chunkscope.artefacts.files import read_text
 from chunkscope.errors import InputError
-from chunkscope.prompts.chat import Conversation, part_content, string_content
+from chunkscope.prompts import chat
 from chunkscope.sources.base import DataError, first_line
 from chunkscope.tokenizers.foreign import TemplateRefused
 
@@ -42,7 +42,7 @@ class ChatTemplate:
         special_tokens: Mapping[str, Any],
         date: datetime.date | None = None,
     ) -> None:
-        self.date = date
+        self.date, self._source = date, source
         # The sandbox that transformers renders chat templates in, setting by setting.
         environment = self._environment = _Sandbox(
             trim_blocks=True, lstrip_blocks=True, extensions=[_GenerationTag, loopcontrols]
@@ -63,13 +63,13 @@ class ChatTemplate:
         self.uses_tools = "tools" in names
         self.content_format = "openai" if _loops_over_content(tree) else "string"
 
-    def render(self, conversation: Conversation) -> str:
+    def render(self, conversation: chat.Conversation) -> str:
         """The prompt's text. Raises TemplateRefused where the template will not have it."""
-        content = part_content if self.content_format == "openai" else string_content
+        content = chat.part_content if self.content_format == "openai" else chat.string_content
         variables = {
             **self._environment.globals,
             **conversation.template_kwargs,
-            "messages": content(conversation.messages),
+            "messages": content(chat.with_known_roles(conversation.messages, self._source)),
             "tools": conversation.tools,
         }
         try:

@@ -34,12 +34,12 @@ def test_only_what_a_server_passes_on_is_kept() -> None:
 
 
 def test_content_parts_are_joined_or_kept_as_the_template_wants_them() -> None:
-    parts = [{"type": "text", "text": "a"}, IMAGE, "b"]
+    parts = [{"type": "text", "text": "a"}, "", IMAGE, "b"]
     nothing = {"role": "assistant", "content": None, "tool_calls": []}
     chat = conversation([{"role": "user", "content": parts}, USER, nothing], {})
     assert [m["content"] for m in string_content(chat.messages)] == ["a\nb", "hi", ""]
     assert [m["content"] for m in part_content(chat.messages)] == [
-        [{"type": "text", "text": "a"}, {"type": "image"}, {"type": "text", "text": "b"}],
+        [said("a"), said(""), {"type": "image"}, said("b")],
         [{"type": "text", "text": "hi"}],
         [],
     ]
@@ -287,6 +287,9 @@ def test_template_arguments_come_from_the_row() -> None:
     kwargs = {"enable_thinking": False, "add_generation_prompt": False}
     row = {"chat_template_kwargs": '{"enable_thinking": false}', "add_generation_prompt": False}
     assert conversation([USER], row | {"temperature": 1}).template_kwargs == kwargs
+    for given, is_enabled in (({"reasoning_effort": "none"}, False), ({"enable_thinking": 3}, 3)):
+        row = {"reasoning_effort": "low"} | given | {"chat_template_kwargs": given}
+        assert conversation([USER], row).template_kwargs["enable_thinking"] == is_enabled
 
 
 @pytest.mark.parametrize(

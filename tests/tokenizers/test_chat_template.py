@@ -168,6 +168,16 @@ def test_the_generation_prompt_is_asked_for_and_a_row_can_decline_it() -> None:
     assert template.render(row) == "False"
 
 
+def test_developers_are_the_system_of_a_template_that_does_not_name_them() -> None:
+    roles = {"user": "hi", "developer": "be", "system": "kind"}
+    row = chat(messages=[{"role": role, "content": text} for role, text in roles.items()])
+    source = "{% for m in messages %}{{ m.role[0] }}:{{ m.content }} {% endfor %}"
+    assert ChatTemplate(source, special_tokens={}).render(row) == "s:be\n\nkind u:hi "
+    assert (
+        ChatTemplate(source + "{# 'developer' #}", special_tokens={}).render(row)[:9] == "u:hi d:be"
+    )
+
+
 def test_a_template_that_asks_for_the_date_says_so_and_can_be_pinned() -> None:
     source = "{{ strftime_now('%-d %B %Y') }}: {{ messages[0].content }}"
     first = ChatTemplate(source, special_tokens={}, date=datetime.date(2024, 5, 1))
