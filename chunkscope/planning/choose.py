@@ -62,6 +62,8 @@ def by_simulation(p: Problem) -> tuple[Advice, Settings]:
     hopeless = p.request.slo and broken_alone(*every.engine(default))
     is_enough = p.request.is_open and every.keeps_limits(default) and not _breaks_with(p, default)
     best = default if hopeless or is_enough or _floods(p) else _finalist(p)
+    if every.attempt(best) is None and not p.request.slo:
+        every.run(best)  # InputError: the longest request is never let in
     kept, rate, gpus = any(map(every.keeps_limits, (default, best))), None, None
     if p.request.slo and not hopeless and not kept:
         best, rate = _fastest_instead(p)

@@ -103,10 +103,8 @@ def weigh_otherwise(facts: EngineFacts, bill: Memory) -> bool:
 def _check(life: EngineStart, name: str, there: Deployment, base: Settings) -> None:
     bill, facts = there.memory(base), life.facts
     if bill is None or there.shape is None or there.gpu is None:
-        raise UsageError(
-            "--log needs the model and the GPU that wrote it",
-            hint="name them: --model llama-3.1-8b --gpu h200",
-        )
+        hint = "name them: --model llama-3.1-8b --gpu h200"
+        raise UsageError("--log needs the model and the GPU that wrote it", hint=hint)
     plans, logged = there.release, release(facts.version or there.release.text)
     gpus, dtype = life.settings.parallel, life.settings.kv_cache_dtype
     stages = facts.pipeline_parallel_size or 1  # which plans do not have

@@ -216,10 +216,8 @@ def _of_trace(
     places = [n for n, r in enumerate(given) if r.prompt_tokens + r.output_tokens <= most]
     fitting = [given[place] for place in places]
     if not fitting:
-        raise InputError(
-            f"no request of {path} fits max_model_len ({limit:,})",
-            hint="plan for the lengths of the trace: `chunkscope analyze` it first",
-        )
+        hint = "plan for the lengths of the trace: `chunkscope analyze` it first"
+        raise InputError(f"no request of {path} fits max_model_len ({limit:,})", hint=hint)
     left_out, arrivals = len(given) - len(fitting), trace.arrivals
     if options.arrivals is not None or options.find_rate:
         arrivals = request.arrivals

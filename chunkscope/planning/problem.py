@@ -55,16 +55,12 @@ class Problem:
         shape, parallel = deployment.shape, request.settings.parallel
         parallel.check(shape)
         if parallel.data > 1 and deployment.entry is Entry.LLM:
-            raise UsageError(
-                "--dp is for `vllm serve`: vLLM's LLM class starts one replica",
-                hint="leave out --dp, or choose --entry serve and a form of it: --emit vllm-args",
-            )
+            hint = "leave out --dp, or choose --entry serve and a form of it: --emit vllm-args"
+            raise UsageError("--dp is for `vllm serve`: vLLM's LLM starts one replica", hint=hint)
         limit, context = shape.limit if shape else None, request.settings.max_model_len
         if limit and context and context > limit:
-            raise UsageError(
-                f"max_model_len {context:,} is over the model's limit of {limit:,}",
-                hint="leave it out: vLLM uses the model's limit",
-            )
+            over = f"max_model_len {context:,} is over the model's limit of {limit:,}"
+            raise UsageError(over, hint="leave it out: vLLM uses the model's limit")
         if problem.refused == problem.lengths.count:
             raise InputError(
                 f"no prompt fits the model's context of {problem.context:,} tokens with "
@@ -248,7 +244,13 @@ def _with_budget(p: Problem) -> Problem:
         if smaller.fits():
             return smaller
     log = f", or all that do failed in {fit.log}" if (fit := p.deployment.measured) else ""
-    raise InputError(f"no setting fits a request of {p.context:,} tokens{log}", hint=LARGER)
+    least, context = Settings(max_num_batched_tokens=LADDER[0]), p.context
+    while context and (memory := p.memory(replace(least, max_model_len=context))):
+        if memory.kv_cache_tokens >= context:
+            break
+        context = memory.kv_cache_tokens // ROUND * ROUND
+    hint = f"lower --max-model-len to {context}, or {LARGER}" if 0 < context < p.context else LARGER
+    raise InputError(f"no setting fits a request of {p.context:,} tokens{log}", hint=hint)
 
 
 # -- chunking that is off ------------------------------------------------------------------------

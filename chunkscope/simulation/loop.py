@@ -1,5 +1,6 @@
 """Requests through the scheduler, with a clock: schedule a step, let it take its time, repeat."""
 
+from bisect import bisect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -101,12 +102,12 @@ def check_requests(scenario: Scenario, settings: Settings, pool: KvPool) -> None
     tokens, blocks = max(totals), GroupBlocks(settings, pool, scenario.rules)
     place, limit = totals.index(tokens) + 1, settings.max_model_len
     chunked = settings.enable_chunked_prefill or settings.long_prefill_token_threshold
-    if blocks.to_reserve(tokens - 1) + blocks.state > pool.num_blocks:
-        raise InputError(  # the last token is never read back, so it needs no room
-            f"request {place:,} can never fit: {tokens - 1:,} tokens, and the KV cache holds "
-            f"{max(0, round(pool.num_blocks * pool.tokens_per_block)):,}",
-            hint="plan for a GPU with more memory, or leave such requests out",
-        )
+    free = pool.num_blocks - blocks.state
+    if blocks.to_reserve(tokens - 1) > free:  # the last token is never read back: it needs no room
+        held = max(0, bisect(range(tokens), free, key=blocks.to_reserve) - 1)
+        why = f"{tokens - 1:,} tokens, and the KV cache holds {held:,} of one request"
+        hint = "plan for a GPU with more memory, or leave such requests out"
+        raise InputError(f"request {place:,} can never fit: {why}", hint=hint)
     if limit is not None and tokens > limit:
         raise InputError(f"request {place:,} has {tokens:,} tokens, max_model_len is {limit:,}")
     # A request that is preempted at its end is read again whole, with all but its last token.
@@ -188,8 +189,7 @@ class _Replica:
             self._coming.ended(len(step.ended), self.clock.now)
 
     def _skip_ahead(self, scheduler: FastScheduler) -> bool:
-        """Steps in which the same requests decode on, and one prompt is read on, until something
-        happens or one comes. Were there any?"""
+        """Steps in which the same requests decode on, or one prompt is read on. Were there any?"""
         most = scheduler.steps_alike() if scheduler.num_steps >= self._watch else 0
         if not most:
             return False

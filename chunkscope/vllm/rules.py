@@ -45,7 +45,8 @@ class Rules:
     blank_blocks_first: bool = _since((0, 24, 0))  # reused before cached ones
     lone_request_is_capped: bool = _rule(True, ((0, 31, 0), False))
     async_scheduling: bool = _since((0, 14, 0))  # step t + 1 is scheduled before t is done
-    window_caps_admission: bool = _since((0, 20, 0))  # a group with a window asks for what it holds
+    # A group with a window asks for what it holds; only 0.19 reserved as if it kept all.
+    window_caps_admission: bool = _rule(True, ((0, 19, 0), False), ((0, 20, 0), True))
     keeps_window_of_running_step: bool = _since((0, 28, 0))
 
     off_is_ignored: bool = _rule(True, ((0, 11, 1), False))  # chunking cannot be switched off

@@ -136,8 +136,3 @@ class KvPool:
     def num_blocks(self) -> int:
         """Blocks that can be used: the first is vLLM's null block."""
         return (self.tokens // self.block_size if self.blocks is None else self.blocks) - 1
-
-    @property
-    def tokens_per_block(self) -> float:
-        """Less than `block_size` where a request takes one in each group."""
-        return self.block_size if self.blocks is None else self.tokens / self.blocks

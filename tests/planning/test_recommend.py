@@ -1,5 +1,6 @@
 """What `recommend` advises, and why: by simulation, by lengths, by force."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -369,8 +370,13 @@ def test_requests_of_a_harness_are_planned_for_how_it_starts_vllm(harness, order
 
 
 def test_what_cannot_fit_says_how_long_a_context_or_how_many_gpus_would():
-    with pytest.raises(InputError, match="131,072"):
+    with pytest.raises(InputError, match="131,072") as error:
         advised(SHORT, gpu="l4", max_model_len=131_072)
+    (most,) = re.findall(r"--max-model-len to (\d+), or", error.value.hint)
+    assert advised(SHORT, gpu="l4", max_model_len=int(most)).effective.max_model_len == int(most)
+    with pytest.raises(InputError, match="never fit"):  # windows count in full, in 0.19 alone
+        advised([60_000], model="gemma-3-27b", gpu="a100", vllm_version="0.19")
+    assert advised([60_000], model="gemma-3-27b", gpu="a100", vllm_version="0.18").tried
     with pytest.raises(InputError, match="70b") as error:
         advised(MIXED, model="llama-3.1-70b", gpu="h100")
     assert "--tp 2" in error.value.hint

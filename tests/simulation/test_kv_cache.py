@@ -36,8 +36,12 @@ def run(args: Engine, *requests: tuple[int, int], **sent):
 def test_a_window_holds_itself_and_the_chunk_that_is_read_however_long_the_prompt_is():
     _, used = run(engine(SLIDING, blocks=30), (1_600, 1))
     assert used == 8, "4 blocks of the window, 4 of the chunk"
-    with pytest.raises(InputError):
+    with pytest.raises(InputError, match="holds 464 of one"):
         run(engine(FULL, blocks=30), (1_600, 1))
+    both = engine(FULL, SLIDING, blocks=130)
+    assert run(both, (1_600, 1), vllm="0.18")[1] == run(both, (1_600, 1), vllm="0.20")[1] == 108
+    with pytest.raises(InputError, match="holds 1,024 of one"):  # as if the window kept all
+        run(both, (1_600, 1), vllm="0.19")
 
 
 def test_all_groups_take_from_one_pool():
