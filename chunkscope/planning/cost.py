@@ -49,10 +49,7 @@ def cost_of(p: Problem, settings: Settings) -> Cost | None:
 def work_of(p: Problem, datasets: tuple[DatasetProfile, ...], settings: Settings) -> Work | None:
     """Requests, tokens and hours of these datasets; None if they cannot run. Prompts beyond those
     that are simulated take as long as these."""
-    if datasets != p.datasets:
-        names = {dataset.name for dataset in datasets}
-        asked = {name: most for name, most in p.request.max_outputs.items() if name in names}
-        p = replace(p, datasets=datasets, request=replace(p.request, max_outputs=asked))
+    p = _only(p, datasets)
     served = p.lengths.count - p.refused
     if not served or (run := p.simulator().attempt(settings)) is None:
         return None
@@ -65,6 +62,14 @@ def work_of(p: Problem, datasets: tuple[DatasetProfile, ...], settings: Settings
     )
 
 
+def _only(p: Problem, datasets: tuple[DatasetProfile, ...]) -> Problem:
+    if datasets == p.datasets:
+        return p
+    names = {dataset.name for dataset in datasets}
+    asked = {name: most for name, most in p.request.max_outputs.items() if name in names}
+    return replace(p, datasets=datasets, request=replace(p.request, max_outputs=asked))
+
+
 # -- what would save most ------------------------------------------------------------------------
 
 
@@ -73,7 +78,7 @@ def savings(p: Problem, settings: Settings, cost: Cost) -> tuple[Saving, ...]:
     every = [
         *_scored_contexts(p, settings),
         *_beginnings(p, settings),
-        *_repeated(p, cost),
+        *_repeated(p, settings, cost),
         *_few_in_flight(p, settings, cost),
     ]
     worth = [one for one in every if one.hours is None or one.hours >= WORTH * cost.hours]
@@ -150,13 +155,21 @@ def _beginnings(p: Problem, settings: Settings) -> Iterator[Saving]:
                 values={"dataset": dataset.name, "unit": dataset.unit, **values},
             )  # fmt: skip
         sizes = [at for at in reuse.capacities if memory and at.kv_tokens <= memory.kv_cache_tokens]
-        gains = [at.best_order_cached_tokens - at.cached_tokens for at in sizes]
-        if gains and dataset.kind != "lengths" and (tokens := reuse.scaled(gains[-1])) > 0:
+        if not sizes or dataset.kind == "lengths":
+            continue
+        as_sent = max(reuse.scaled(sizes[-1].cached_tokens), _served(p, dataset, settings))
+        if (tokens := reuse.scaled(sizes[-1].best_order_cached_tokens) - as_sent) > 0:
             values = {"dataset": dataset.name}
             yield Saving(code="better_order", tokens=tokens, hours=tokens * hours, values=values)
 
 
-def _repeated(p: Problem, cost: Cost) -> Iterator[Saving]:
+def _served(p: Problem, dataset: DatasetProfile, settings: Settings) -> int:
+    """Prompt tokens that the prefix cache serves anyway, if the dataset is sent alone."""
+    run = _only(p, (dataset,)).simulator().attempt(settings)
+    return round(run.cached_tokens / run.input_tokens * dataset.lengths.total) if run else 0
+
+
+def _repeated(p: Problem, settings: Settings, cost: Cost) -> Iterator[Saving]:
     """Rows that occur more than once: lengths alone are none, and a harness repeats on purpose."""
     for dataset in p.datasets:
         content = dataset.content
@@ -164,10 +177,12 @@ def _repeated(p: Problem, cost: Cost) -> Iterator[Saving]:
             continue
         share = (content.rows - len({*content.hashes})) / content.rows
         if share:
-            part = dataset.lengths.total / max(1, p.lengths.total)
+            total, served = dataset.lengths.total, _served(p, dataset, settings)
+            tokens, each_hours = max(0, round(share * total) - served), _prefill_hours(p, settings)
+            answers = cost.hours * total / max(1, p.lengths.total) - (total - served) * each_hours
             yield Saving(
-                code="repeated_rows", tokens=round(share * dataset.lengths.total),
-                hours=share * part * cost.hours,
+                code="repeated_rows", tokens=tokens,
+                hours=share * max(0.0, answers) + tokens * each_hours,
                 values={"dataset": dataset.name, "rows": round(share * content.rows)},
             )  # fmt: skip
 

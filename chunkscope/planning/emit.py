@@ -44,10 +44,8 @@ def emit(plan: Plan, target: Target | str, *, anyway: bool = False) -> Emission:
     if breaks_limits and not anyway:
         rate = plan.advice.rate
         less = f"--arrivals {per_second(rate)} keeps them" if rate else "no rate keeps them"
-        raise EngineError(
-            f"no setting that was tried keeps the limits: {limits}",
-            hint=f"{less}; use more GPUs, or pass --anyway to write it nevertheless",
-        )
+        hint = f"{less}; use more GPUs, or pass --anyway to write it nevertheless"
+        raise EngineError(f"no setting that was tried keeps the limits: {limits}", hint=hint)
     broken = note("emit_breaks_limits", limits=limits) if breaks_limits else None
     comment = None if target in WITHOUT_COMMENTS else broken
     notes = (*([broken] if broken and not comment else ()), *_notes(plan, target))
@@ -140,10 +138,8 @@ def _pairs(items: Mapping[str, object]) -> str:
     """`a=1,b=2`, as harnesses take it; a comma in a value would end it early."""
     for key, value in items.items():
         if "," in str(value) or "=" in str(value):
-            raise UsageError(
-                f"{key} = {value} cannot be written as key=value,key=value",
-                hint="use a model path without commas and equals signs",
-            )
+            hint = "use a model path without commas and equals signs"
+            raise UsageError(f"{key} = {value} cannot be written as key=value,key=value", hint=hint)
     return ",".join(f"{key}={value}" for key, value in items.items())
 
 

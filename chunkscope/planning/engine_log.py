@@ -151,8 +151,6 @@ def read_log(name: str, reader: LogReader) -> tuple[Note, ...]:
             notes.append(note("log_cut", log=shown))
         reader.feed(b"", last=True)
     if not reader.understood:
-        raise InputError(
-            f"{shown} is no log of vLLM's V1 engine: none of its {reader.lines:,} lines is one",
-            hint=hint,
-        )
+        why = f"none of its {reader.lines:,} lines is one"
+        raise InputError(f"{shown} is no log of vLLM's V1 engine: {why}", hint=hint)
     return tuple(notes)

@@ -62,11 +62,9 @@ class Problem:
             over = f"max_model_len {context:,} is over the model's limit of {limit:,}"
             raise UsageError(over, hint="leave it out: vLLM uses the model's limit")
         if problem.refused == problem.lengths.count:
-            raise InputError(
-                f"no prompt fits the model's context of {problem.context:,} tokens with "
-                f"{problem.output_tokens:,} for the output",
-                hint="lower --max-output, raise --max-model-len, or change the model",
-            )
+            room = f"{problem.context:,} tokens with {problem.output_tokens:,} for the output"
+            hint = "lower --max-output, raise --max-model-len, or change the model"
+            raise InputError(f"no prompt fits the model's context of {room}", hint=hint)
         return problem
 
     @cached_property

@@ -116,20 +116,15 @@ def recommend(
 def _check_limits(p: Problem) -> None:
     """Latencies are weighed on the simulator, and at a rate nothing else can be."""
     if p.request.is_open and not p.request.slo:
-        raise UsageError(
-            "at a rate (--arrivals) settings are judged by latency, and no limit is given",
-            hint="add the latencies to keep: --slo ttft_p95=1s,itl_p99=50ms",
-        )
+        why = "at a rate (--arrivals) settings are judged by latency, and no limit is given"
+        hint = "add the latencies to keep: --slo ttft_p95=1s,itl_p99=50ms"
+        raise UsageError(why, hint=hint)
     if p.request.slo and p.request.mode is not None:
-        raise UsageError(
-            f"--slo and --mode {p.request.mode} cannot be used together",
-            hint="leave one out: --mode forces the length rule",
-        )
+        hint = "leave one out: --mode forces the length rule"
+        raise UsageError(f"--slo and --mode {p.request.mode} cannot be used together", hint=hint)
     if p.request.slo and not p.can_simulate:
-        raise UsageError(
-            "--slo needs to know the model and the GPU's speed",
-            hint="pass --model and a GPU from the table: `--model llama-3.1-8b --gpu h200`",
-        )
+        hint = "pass --model and a GPU from the table: `--model llama-3.1-8b --gpu h200`"
+        raise UsageError("--slo needs to know the model and the GPU's speed", hint=hint)
 
 
 # -- what is worth saying ------------------------------------------------------------------------

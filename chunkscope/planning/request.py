@@ -156,9 +156,8 @@ def chosen_datasets(profile: Profile, name: str | None) -> tuple[DatasetProfile,
     """Those with prompts, or the one of that name."""
     filled = tuple(d for d in profile.datasets if d.rows)
     if not filled:
-        raise InputError(
-            "the profile has no prompts", hint="analyze a dataset with rows: `chunkscope analyze`"
-        )
+        hint = "analyze a dataset with rows: `chunkscope analyze`"
+        raise InputError("the profile has no prompts", hint=hint)
     if name is None:
         return filled
     chosen = tuple(d for d in filled if d.name == name)

@@ -45,9 +45,8 @@ class LengthRule:
             if (tokens := getattr(self, name)) < 1:
                 raise UsageError(f"{name} must be at least 1, not {tokens}")
         if not 0 < self.aggressive_factor <= 1:
-            raise UsageError(
-                f"aggressive_factor must be over 0 and at most 1, not {self.aggressive_factor}"
-            )
+            factor = self.aggressive_factor
+            raise UsageError(f"aggressive_factor must be over 0 and at most 1, not {factor}")
 
 
 DEFAULT_RULE = LengthRule()

@@ -6,11 +6,12 @@ from dataclasses import replace
 import pytest
 
 import chunkscope
-from chunkscope.artefacts.artefact import built, plain
+from chunkscope.artefacts.artefact import Numbers, built, plain
 from chunkscope.lengths.content import Content
 from chunkscope.planning.plan import Plan, Saving
 from chunkscope.planning.recommend import recommend
 from chunkscope.prefixes.reuse import CachedAt, NearMiss, PrefixReuse, Scoring
+from chunkscope.prefixes.sharing import Sharing
 from chunkscope.prompts.harness.log import LogSummary
 from chunkscope.report.words.plan import saving as words
 from chunkscope.report.words.plan import setup
@@ -19,6 +20,11 @@ from tests.build import dataset, profile
 
 WHERE = {"model": "qwen3-8b", "gpu": "h200", "vllm_version": "0.28", "max_output": 16}
 LENGTHS = [700] * 80
+PAIRS = Sharing(  # of each two prompts, the second finds 336 tokens of the first
+    lengths=Numbers(LENGTHS), ends=Numbers(n // 2 for n in range(80)),
+    parents=Numbers([-1] * 40), tokens=Numbers([340] * 40),
+)  # fmt: skip
+SERVED = 40 * 336
 
 
 def reuse(**more) -> PrefixReuse:
@@ -91,14 +97,20 @@ def test_an_order_that_the_cache_likes_better_is_a_saving_at_the_plans_cache_siz
         CachedAt(kv_tokens=10_000, cached_tokens=1_000, best_order_cached_tokens=31_000),
         CachedAt(kv_tokens=1 << 40, cached_tokens=40_000, best_order_cached_tokens=40_000),
     )
-    plan = planned(dataset("a", LENGTHS, prefixes=reuse(capacities=sizes)))
+    prefixes = reuse(capacities=sizes)
+    plan = planned(dataset("a", LENGTHS, prefixes=prefixes))
     assert saved(plan, "better_order").tokens == 30_000
+    plan = planned(dataset("a", LENGTHS, prefixes=prefixes, sharing=PAIRS))
+    assert saved(plan, "better_order").tokens == 31_000 - SERVED, "found in the order of the data"
 
 
 def test_rows_that_occur_twice_are_a_saving_unless_a_harness_repeats_them():
     content = Content.of([{"q": n % 60} for n in range(80)])
     one = saved(planned(dataset("a", LENGTHS, content=content)), "repeated_rows")
     assert (one.values["rows"], one.tokens) == (20, 14_000)
+    cached = saved(planned(dataset("a", LENGTHS, content=content, sharing=PAIRS)), "repeated_rows")
+    assert cached.tokens == 14_000 - SERVED
+    assert cached.hours < one.hours, "what the prefix cache serves anyway is no saving"
     log = LogSummary(harness="x", documents=80, requests=80)
     for no_copies in ({"log": log}, {"kind": "lengths"}):
         assert planned(dataset("a", LENGTHS, content=content, **no_copies)).savings == ()
