@@ -74,10 +74,8 @@ def _calibrated(target: CostTarget, measured: CostTarget, calibration: Calibrati
     try:
         from chunkscope.hardware.step_fit import fit_steps  # scipy: only for a calibration
     except ImportError:
-        raise MissingError(
-            "fitting a calibration needs scipy",
-            hint="install it: `pip install 'chunkscope[verify]'` or `pip install scipy`",
-        ) from None
+        hint = "install it: `pip install 'chunkscope[verify]'` or `pip install scipy`"
+        raise MissingError("fitting a calibration needs scipy", hint=hint) from None
     e, prior = measured.shape.experts, None
     if calibration.device == "cuda" and calibration.async_scheduling:
         prior = measured.roofline or StepModel(host=assumed_host(measured.shape))

@@ -54,6 +54,7 @@ class KvLayout:
 
     groups: tuple[KvGroup, ...]
     block_bytes: int
+    in_flight: int = 1  # steps at once: a window keeps what all of them read
 
     @property
     def block_tokens(self) -> int:
@@ -68,7 +69,7 @@ class KvLayout:
         return sum(group.blocks_of(tokens, step) for group in self.groups)
 
     def reserved(self, tokens: int, step: int) -> int:
-        return sum(group.reserved(tokens, step) for group in self.groups)
+        return sum(group.reserved(tokens, step * self.in_flight) for group in self.groups)
 
     def tokens(self, blocks: int, *, context: int, step: int) -> int:
         """What vLLM logs since 0.21: the tokens of as many longest requests as fit."""

@@ -7,7 +7,7 @@ while generating, a step of many short prompts takes more: attention's partial r
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from chunkscope.artefacts.note import Fact, Label, Note, note
@@ -107,13 +107,15 @@ class MemoryModel:
     cuda_graphs: bool = True
     tries_kernels: bool = False  # while compiling, as it finds nothing that was compiled before
     caches_prefixes: bool = True
+    in_flight: int = 1  # steps that are scheduled at once, where windows reckon with them
     kv_element_bytes: int = BYTES  # 1 where the KV cache is of 8 bits
     expert_tokens: int | None = None  # that the experts' kernel takes at once; None: all
 
     @property
     def kv_layout(self) -> KvLayout:
         tp = self.parallel.tensor
-        return kv_layout(self.shape, tp, self.kv_element_bytes, self.caches_prefixes)
+        layout = kv_layout(self.shape, tp, self.kv_element_bytes, self.caches_prefixes)
+        return replace(layout, in_flight=self.in_flight)
 
     def memory(
         self, *, budget: int, seqs: int, utilization: float, chunk: int = 0, context: int = 0
@@ -129,8 +131,7 @@ class MemoryModel:
         # The logprobs pass follows the forward pass, so it may reuse what that was given.
         reusable = next(line.gib for line in lines if line.name == "activation")
         outside = {line.name: line.gib for line in lines if not line.profiled}
-        layout = self.kv_layout
-        blocks = layout.blocks(kv_bytes)
+        blocks = (layout := self.kv_layout).blocks(kv_bytes)
         return Memory(
             lines=lines,
             total_gib=total / GIB,

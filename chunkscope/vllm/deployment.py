@@ -158,6 +158,7 @@ class Deployment:
             expert_tokens=rules.expert_tokens,
             kv_element_bytes=s.kv_element_bytes,
             caches_prefixes=s.enable_prefix_caching is not False,
+            in_flight=1 + (rules.async_scheduling and rules.keeps_window_of_running_step),
         )
 
     def memory(self, settings: Settings = OWN, *, longest: int | None = None) -> Memory | None:
