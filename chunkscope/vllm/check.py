@@ -1,8 +1,7 @@
 """Ask vLLM itself: its own parser and config validation, in another process, without a GPU.
 
 chunkscope never imports vLLM. The interpreter that has it runs inside/chunkscope_check.py, as on a
-CPU: rules on arguments are the same there, those that need a GPU (attention backend, KV fit) do not
-run. What vLLM would choose by the GPU's memory and name is spelled out.
+CPU: rules that need a GPU do not run, and what vLLM would choose by the GPU is spelled out.
 """
 
 import json
@@ -63,10 +62,8 @@ def _run(words: list[str]) -> "subprocess.CompletedProcess[str]":
 
 
 def config_folder(name: str) -> Path:
-    """A folder with the config.json of a built-in model, by its name or hub id.
-
-    Always the same: vLLM finds what it compiled before by the model's path.
-    """
+    """A folder with a built-in model's config.json, always the same: by its path vLLM finds what it
+    compiled before."""
     if (model := known_model(name)) is None:
         what = f"no config.json of {name} at hand"
         raise MissingError(what, hint="pass the model's folder to --model")

@@ -111,9 +111,6 @@ def dotted(version: Version) -> str:
     return ".".join(map(str, version))
 
 
-# -- how arguments are written -------------------------------------------------------------------
-
-
 def spelled(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
@@ -134,8 +131,6 @@ def command_line(keywords: Mapping[str, Value]) -> list[str]:
         words += [spelled(name)] if value is True else [spelled(name), str(value)]
     return words
 
-
-# -- how they are read ---------------------------------------------------------------------------
 
 # Refused by every V1 engine while they existed, then removed: never written.
 NEVER_WORKED = ("max_num_partial_prefills", "max_long_partial_prefills")

@@ -16,11 +16,11 @@ import orjson
 CUT = 1 << 20  # a line longer than that is no line of a log; what is behind is not looked at
 _NOISE = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|(?<![\w.-])\d[\d,]{15,}\b")  # colours, no sane number
 _STAMP = re.compile(
-    r"(?:\(([A-Za-z]\w*)(?: pid=\d+)?\) )?[A-Z]{4,8} "
-    r"(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)(?:[.,]\d+)? \[[\w./\\-]+:\d+\] ?"
+    r"[A-Z]{4,8} (\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)(?:[.,]\d+)? \[[\w./\\-]+:\d+\] ?"
 )
+_PROCESS = re.compile(r"\(([A-Za-z]\w*)(?: pid=(\d+))?\) ")  # also in front of a traceback
 # What `docker compose logs` and `kubectl logs --prefix` put before the lines of each server.
-_SERVER = re.compile(r"\[pod/([\w./-]{1,120})\] |([\w.-]{1,80}) +\| ")
+_SERVER = re.compile(r"\[pod/([\w./-]{1,120})\] |((?!INFO|WARN|ERR|DEBUG)[\w.-]{1,80}) +\| ")
 _ISO = re.compile(r"\d{4}-(\d\d)-(\d\d)[T ](\d\d):(\d\d):(\d\d)")
 _YEAR_S = 366 * 86_400.0
 
@@ -32,6 +32,7 @@ class LogLine(NamedTuple):
     text: str
     at: float | None = None  # seconds of a year that nobody named
     process: str = ""  # "EngineCore_DP0"
+    pid: str = ""
     server: str = ""  # which of several wrote it, where a collector says so
 
 
@@ -50,11 +51,12 @@ def peeled(raw: bytes, number: int) -> LogLine:
     text = _NOISE.sub("", text)
     prefix = _SERVER.match(text)
     server = (prefix[1] or prefix[2]) if prefix else ""
+    process = _PROCESS.search(text[:200])
+    wrote = *(process.groups("") if process else ("", "")), server
     if stamp := _STAMP.search(text):
-        name, *when = stamp.groups()
-        return LogLine(number, text[stamp.end() :], _seconds(when), name or "", server)
+        return LogLine(number, text[stamp.end() :], _seconds(stamp.groups()), *wrote)
     date = _ISO.search(text)
-    return LogLine(number, text, _seconds(date.groups()) if date else None, server=server)
+    return LogLine(number, text, _seconds(date.groups()) if date else None, *wrote)
 
 
 def _seconds(parts: Sequence[str]) -> float | None:

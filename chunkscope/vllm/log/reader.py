@@ -27,9 +27,6 @@ INTERVAL_S = 10.0  # VLLM_LOG_STATS_INTERVAL, unless the lines say otherwise
 _LONGEST_S = 600.0  # farther apart, nothing was logged between: the engine was idle
 
 
-# -- what an engine did ----------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogWindow:
     """Rates are means over it, counts are of its end; peaks where windows were joined."""
@@ -114,10 +111,8 @@ class Timeline:
 
 @dataclass(slots=True, kw_only=True)
 class StepTally:
-    """Steps of an engine that logs each, added up (`--enable-logging-iteration-details`).
-
-    Decoding alone, and decoding with a prompt: the difference is what a prompt costs.
-    """
+    """Steps of an engine that logs each (`--enable-logging-iteration-details`), added up: decoding
+    alone, and with a prompt. The difference is what a prompt costs."""
 
     decoding: int = 0
     decoding_ms: float = 0.0
@@ -147,10 +142,8 @@ class StepTally:
 
 @dataclass(slots=True, kw_only=True)
 class RefusedPrompts:
-    """Prompts longer than the context: how many lines say so, the longest, and the first line.
-
-    A server may log no more than that it answered 400: for length, or for something else.
-    """
+    """Prompts longer than the context, by the lines that say so. A server may log no more than that
+    it answered 400: for length, or for something else."""
 
     count: int = 0
     unexplained: int = 0
@@ -169,12 +162,9 @@ class RefusedPrompts:
         return max(self.count, self.unexplained)
 
 
-# -- engines ---------------------------------------------------------------------------------------
-
-
 @dataclass(slots=True, kw_only=True)
 class EngineStart:
-    """One engine, or several in one log: data parallel, or servers that a collector mixes."""
+    """One engine, or several of one server: data parallel."""
 
     first_line: int = 0
     last_line: int = 0
@@ -218,6 +208,8 @@ class _Engine(EngineStart):
     """While its lines are read."""
 
     timelines: dict[str, Timeline] = field(default_factory=dict)
+    server: str = ""
+    pids: dict[str, str] = field(default_factory=dict)  # with the names of their processes
     started: set[str] = field(default_factory=set)  # processes that began an engine
     failures: FailureReader = field(default_factory=FailureReader)
 
@@ -272,18 +264,19 @@ class LogReader:
         self._rest = b""
 
     def feed(self, data: bytes, *, last: bool = False) -> None:
-        """A line that is not ended waits for more, unless it is the `last`. One that never ends is
-        cut, so that memory stays what it is."""
+        """An unended line waits for more, unless it is the `last`; one that never ends is cut."""
         *lines, rest = (self._rest + data).split(b"\n")
         self._rest = b"" if last else rest[:CUT]
         for raw in [*lines, rest] if last and rest else lines:
             self.lines += 1
-            if _ACCESS in raw:
-                for engine in self._engines[-1:]:
-                    engine.last_line = self.lines
-                    if _BAD_REQUEST in raw:
-                        engine.refused = engine.refused or RefusedPrompts(first_line=self.lines)
-                        engine.refused.unexplained += 1
+            if _ACCESS in raw and self._engines:
+                engine = self._engine(
+                    "", peeled(raw if len(self._engines) > 1 else b"", self.lines)
+                )
+                engine.last_line = self.lines
+                if _BAD_REQUEST in raw:
+                    engine.refused = engine.refused or RefusedPrompts(first_line=self.lines)
+                    engine.refused.unexplained += 1
             elif _SIGN.search(raw) and not _OF_A_REQUEST.search(raw):
                 name = next(name for sign, name in facts.SIGNS if sign in raw)
                 self._take(name, peeled(raw, self.lines))
@@ -302,11 +295,11 @@ class LogReader:
         if name != facts.FAILURE and not words:
             return
         self.understood += 1
-        engine, number = self._engine(name, line), line.number
+        engine, number = self._engine(name, line, words.get("model", "")), line.number
         engine.last_line = number
         match name:
             case facts.PERIODIC:
-                which = words["engine"] = line.server + words.get("engine", "")
+                which = words.get("engine", "")
                 engine.timelines.setdefault(which, Timeline()).add(words, at, number)
             case facts.STEP:
                 engine.steps = engine.steps or StepTally()
@@ -321,18 +314,31 @@ class LogReader:
                 engine.line_of["arguments"] = number
             case _:
                 if name == facts.STARTED:
-                    engine.started.add(line.server + line.process)
+                    engine.started.add(line.process)
                 engine.learn(words, number)
 
-    def _engine(self, name: str, line: LogLine) -> _Engine:
-        """The engine that a line is of: a new one where one begins that had begun or served."""
-        now = self._engines[-1] if self._engines else None
-        if now is not None and name in _BEGINS:
-            begun = line.server + line.process in now.started and now.ready
+    def _engine(self, name: str, line: LogLine, model: str = "") -> _Engine:
+        """The engine that a line is of: a new one where one begins that had begun or served. What a
+        process says first is of the first engine that has none such yet and was not given up."""
+        newest = self._engines[::-1]
+        found = [e for e in newest if line.server in ("", e.server)]
+        if line.pid:
+            begin = [e for e in found[::-1] if not (e.ready or e.failures.failure)]
+            begin = [e for e in begin if line.process not in e.pids.values()]
+            since = found[0].first_line if found else 0
+            others = [e for e in begin if model and (e.facts.model or "") not in model]
+            begin.sort(key=lambda e: (e in others, e.last_line < since))
+            known = [e for e in found if e.pids.get(line.pid) == line.process] or begin
+            found = known or ([] if name in _BEGINS else found)
+        if found and name in _BEGINS:
+            now = found[0]
             over = bool(now.timelines) or now.failures.failure is not None
-            if over or (begun if name == facts.STARTED else bool(now.started)):
-                now = None
-        if now is None:
-            now = _Engine(first_line=line.number)
-            self._engines.append(now)
-        return now
+            begun = name != facts.STARTED or (line.process in now.started and now.ready)
+            found = [] if over or (now.started and begun) else found
+        elif not found and name in ("", facts.ERROR):  # of whatever runs beside it
+            found = newest
+        if not found:
+            found = [_Engine(first_line=line.number, server=line.server)]
+            self._engines += found
+        found[0].pids |= {line.pid: line.process} if line.pid else {}
+        return found[0]
