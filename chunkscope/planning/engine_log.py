@@ -73,9 +73,6 @@ def _kv_cache_tokens(life: EngineStart) -> int | None:
     return life.facts.kv_cache_tokens or (round(end.figures.get("longest", 0)) if end else None)
 
 
-# -- is it of the same? --------------------------------------------------------------------------
-
-
 def local_model(name: str) -> ModelShape | None:
     """A model whose folder is here, or that is built in: nobody is asked for others."""
     with suppress(ChunkscopeError, OSError):
@@ -132,24 +129,27 @@ def _check(life: EngineStart, name: str, there: Deployment, base: Settings) -> N
             raise UsageError(f"{name} is the log of {what}", hint="plan for the same engine")
 
 
-# -- as bytes ------------------------------------------------------------------------------------
-
-
 def read_log(name: str, reader: LogReader) -> tuple[Note, ...]:
     """Feed a whole log to the reader; what is to be said about it. InputError if it is none."""
     path, shown = (None, "standard input") if name == STDIN else (Path(name), name)
     hint = f"give what vLLM {dotted(OLDEST)} or newer wrote to stdout and stderr, at level INFO"
     if path is not None and (path.is_dir() or not path.exists()):
         raise InputError(f"no such log: {name}", hint=hint)
-    notes: list[Note] = []
+    notes, is_metrics = list[Note](), False
     plain = open_stream(Source(path=shown, file=path))
     with closing(as_utf8(plain, shown)) as stream:  # PowerShell writes UTF-16
         try:
             while data := stream.read(_PIECE):
                 reader.feed(data)
+                is_metrics = is_metrics or b"vllm:num_requests_running{" in data
         except InputError:  # what came before it counts
             notes.append(note("log_cut", log=shown))
         reader.feed(b"", last=True)
+    if is_metrics and not reader.understood:
+        raise InputError(
+            f"{shown} is what /metrics answered once: sums since the start, and no log",
+            hint="name the server's address (http://localhost:8000), or give its log",
+        )
     if not reader.understood:
         why = f"none of its {reader.lines:,} lines is one"
         raise InputError(f"{shown} is no log of vLLM's V1 engine: {why}", hint=hint)

@@ -338,6 +338,8 @@ def test_what_is_no_log_of_vllm_is_an_error_that_names_it(tmp_path: Path, conten
     path.write_bytes(content)
     with pytest.raises(InputError, match=r"x\.log"):
         doctor(path)
+    with pytest.raises(InputError, match="/metrics answered"):
+        doctor(LOGS / "vllm-0.32-cpu-kv-bound.metrics")
 
 
 @pytest.mark.parametrize(
