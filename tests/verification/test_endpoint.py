@@ -65,7 +65,7 @@ def run_of(answer=None, **changes) -> Run:
 # -- the address, and who answers ----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("path", ["", "/v1/", "/v1/chat/completions", "/v1/models "])
+@pytest.mark.parametrize("path", ["", "//v1/", "/v1/chat/completions", "/v1/models ", "/metrics"])
 def test_an_address_may_be_written_in_many_ways(path):
     assert parse_address(f"http://localhost:8000{path}") == "http://localhost:8000"
 
@@ -129,8 +129,9 @@ def test_of_several_models_one_must_be_named():
     assert {body["model"] for body in server.bodies} == {"b"}
     with OddServer(routes={"/v1/models": says(404, {})}) as server:  # no list is fine then
         assert measure(server, model="mine")[1].name == "mine"
-        with pytest.raises(MissingError, match="404"):
+        with pytest.raises(MissingError, match="404") as raised:
             measure(server)
+    assert "before it" in raised.value.hint
 
 
 # -- what is sent --------------------------------------------------------------------------------

@@ -30,15 +30,11 @@ IDLE_S = 1.0
 KEY_VARIABLES = "CHUNKSCOPE_API_KEY (over https also OPENAI_API_KEY)"
 _MOST_BYTES = 64 << 20
 _QUOTED = 300
-_ENDPOINT = re.compile(r"(/v1(/(chat/)?completions|/models)?)?/*$")
+_ENDPOINT = re.compile(r"/*(/v1(/(chat/)?completions|/models)?|/metrics|/health|/docs)?/*$")
 
 
 def parse_address(url: str) -> str:
-    """What comes before /v1, whichever way it was written. A wrong one may hold a secret.
-
-    >>> parse_address("http://localhost:8000/v1/")
-    'http://localhost:8000'
-    """
+    """What comes before /v1 or /metrics, as it may be written. A wrong one may hold a secret."""
     try:
         parts = urlsplit(url.strip())
         is_fine = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
@@ -150,6 +146,8 @@ class Connection:
             hint = f"put the right key into the environment variable {KEY_VARIABLES}"
         elif failure.code and 300 <= failure.code < 400:
             hint = "name the address it redirects to if you trust it: the key goes to no other host"
+        elif failure.code == HTTPStatus.NOT_FOUND:
+            hint = "nothing is at /v1 there: name what comes before it (http://host:8000/prefix)"
         else:
             hint = "is it running? Start it with `vllm serve MODEL`, or check the address"
         return MissingError(f"{self.address} {failure.message}", hint=hint)
