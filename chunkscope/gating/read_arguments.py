@@ -31,12 +31,12 @@ SET = r"(?m)^(?:(?:export|readonly) )?(\w+)="
 PLAIN = r"""(?:"([^"$`\\\n]*)"|'([^'$`\\\n]*)'|([\w./:@+,=-]*)|\(([^$`\\()]*)\))[ \t]*$"""
 BRANCH = re.compile(r"(?m)^\s*(?:if|for|while|until|case|function)\b|\(\)|<<|(?:&&|[|{]|^\()\s*$")
 SUBSTITUTION = re.compile(r"\$\(\(.*?\)\)|[$<>]\([^()\n]*\)|`[^`\n]*`")
-REDIRECT = re.compile(r"""(?<=\s)[\d&]?(?:>>?|<)(?:&\d|\s*(?:"[^"]*"|'[^']*'|[^\s<>|;&'"])+)""")
+REDIRECT = re.compile(r"""(?<=\s)[\d&]?(?:>>?|<)(?:&\d|&?\s*(?:"[^"]*"|'[^']*'|[^\s<>|;&'"])+)""")
 ONE = re.compile(r"""(?:\$\(\)|\(.*|\\.?|'[^']*(?:'|$)|"(?:\\.|[^"\\])*(?:"|$)|[^\\'"|;&()\n])*""")
 # A `vllm` that is another command; what may change memory or speed from outside of the command.
 REDEFINED = re.compile(r"\bvllm *\(\)|\b(?:alias|function) vllm\b")
 VARIABLE = re.compile(
-    r"(?<![\w${])VLLM_(?!LOG(?!I)|API_KEY|HOST|PORT)\w+|EnvironmentFile|env[-_]file|envFrom"
+    r"(?<![\w$])(?<!\${)VLLM_(?!LOG(?!I)|API_KEY|HOST|PORT)\w+|EnvironmentFile|env[-_]file|envFrom"
     r"|\bextends(?=\W?:)"  # Compose's
 )
 COMMAND = r"""(?m)(?:^|[;&|(])\s*(\.|source|eval|xargs|export(?= +"?\$)|env(?=.* \$\(.* vllm))"""

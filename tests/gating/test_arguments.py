@@ -43,7 +43,7 @@ def test_words_are_read_as_vllm_reads_them(text, values):
     [
         "cd serve && VLLM_USE_V1=1 exec vllm serve org/m --max-num-seqs 8",
         "#!/bin/sh\n# no more \\\nexport HF_HOME=/c\nvllm serve org/m \\\n  --max-num-seqs 8\n",
-        "vllm serve org/m --max-num-seqs 8 2>&1| tee log",
+        "vllm serve org/m --max-num-seqs 8 2>&1 >& out| tee log",
         "{ . /v/bin/activate; vllm serve org/m --served-model-name '&x' --max-num-seqs 8; }",
         "vllm serve org/m --api-key $(cat a | cut -c 9) --max-num-seqs 8& wait",
         "vllm serve org/m > log 2>&1 --max-num-seqs 8 --port $((80 + N)) </dev/null &",
@@ -118,7 +118,6 @@ REFUSED = (
     *(f"{x}\nvllm serve m -tp $N" for x in ("(\nN=8\n)", "N=8\nprintf -v N 9")),
     *("vllm serve m -tp $N\nN=8", "N=8\nvllm serve m -tp \\$N", "A=(-tp 8)\nvllm serve m -pp $A"),
     *("vllm serve m --api-key $(a $(b $(c))) -tp 8", "vllm serve m >| log"),
-    "vllm serve m 2>&- -tp 8",
 )
 
 
@@ -240,7 +239,11 @@ def test_the_form_can_be_said_and_what_the_environment_sets_has_to_be_allowed(tm
         ("docker run --env-file x vllm/vllm-openai --model m", ["env_file"]),
         ("FROM a\nENV VLLM_C 1\nCMD vllm serve m", ["VLLM_C"]),
         ("FROM a\nCMD . /etc/x; exec vllm serve m", ["."]),
-        ("services: {source: {image: a, command: [sh, -c, 'eval x; vllm serve m']}}", ["eval"]),
+        (
+            "services: {source: {build: a, command: [sh, -c, 'eval x; vllm serve m'],\n"
+            " environment: {VLLM_E: 1, A: '${VLLM_F}'}}}",
+            ["VLLM_E", "eval"],
+        ),
         ("services: {a: {extends: {service: b}, build: ., command: vllm serve m}}", ["extends"]),
         ("vllm serve m --served-model-name extends", []),
         ("EnvironmentFile=/etc/x\nExecStart=/bin/vllm serve m", ["EnvironmentFile"]),
