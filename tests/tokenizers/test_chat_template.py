@@ -172,10 +172,8 @@ def test_developers_are_the_system_of_a_template_that_does_not_name_them() -> No
     roles = {"user": "hi", "developer": "be", "system": "kind"}
     row = chat(messages=[{"role": role, "content": text} for role, text in roles.items()])
     source = "{% for m in messages %}{{ m.role[0] }}:{{ m.content }} {% endfor %}"
-    assert ChatTemplate(source, special_tokens={}).render(row) == "s:be\n\nkind u:hi "
-    assert (
-        ChatTemplate(source + "{# 'developer' #}", special_tokens={}).render(row)[:9] == "u:hi d:be"
-    )
+    for about, text in (("", "s:be\n\nkind u:hi "), ("{# 'developer' #}", "u:hi d:be s:kind ")):
+        assert ChatTemplate(source + about, special_tokens={}).render(row) == text
 
 
 def test_a_template_that_asks_for_the_date_says_so_and_can_be_pinned() -> None:
@@ -258,7 +256,6 @@ def test_named_templates_are_chosen_as_transformers_chooses() -> None:
     ("text", "template"),
     [
         ("{% for m in messages %}x{% endfor %}\n", "{% for m in messages %}x{% endfor %}\n"),
-        ("{{ bos_token }}", "{{ bos_token }}"),
         ('{"chat_template": "{{ x }}", "bos_token": null}', "{{ x }}"),
         ("{not json {{ x }}", "{not json {{ x }}"),
     ],

@@ -44,7 +44,9 @@ NAMES = ("one question", "a system prompt", "tools offered", "content parts")
 CHATS = [*map(CASES.get, NAMES), CALLED]
 
 
-def test_chats_are_encoded_by_mistral_common_and_one_that_it_refuses_is_a_bad_row(tmp_path) -> None:
+def test_chats_are_encoded_by_mistral_common_and_what_it_refuses_is_a_bad_row(
+    tmp_path, monkeypatch
+) -> None:
     refused = [{"role": "assistant", "content": "a"}, {"role": "system", "content": "b"}]
     longer = json.loads(json.dumps(CALLED).replace("abcdef123", "call_abcdef123"))  # vLLM cuts ids
     answered = {"messages": [*CHATS[0]["messages"], {"role": "assistant", "content": "yo"}]}
@@ -57,12 +59,14 @@ def test_chats_are_encoded_by_mistral_common_and_one_that_it_refuses_is_a_bad_ro
     assert dataset.lengths == chunkscope.LengthHistogram.of([*map(len, right), len(right[0]) + 2])
     tokenizer = Tokenizer(expected_bytes=1 << 18)
     assert tokenizer.count(["one two"]) == [2]  # in another process, as the chats
-    encode = tokenizer.mistral_chat.encode
+    key, encode = tokenizer.counting_key, tokenizer.mistral_chat.encode
     texts = [whole.decode(ids, special_token_policy=keep) for ids in right]
     found = [encode(Conversation(c["messages"], tools=c.get("tools"))) for c in CHATS]
     assert found == [*zip(right, texts, strict=True)]
     assert (dataset.engine or "").startswith("mistral-common ")
     assert dataset.bad_rows[0].reason.code == "template_refused"
+    monkeypatch.setattr("chunkscope.tokenizers.tokenizer.engine_name", "{} 2.0".format)
+    assert tokenizer.counting_key != key
 
 
 @pytest.mark.parametrize("file", MODELS)

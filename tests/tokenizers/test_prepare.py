@@ -153,12 +153,6 @@ def test_lengths_of_a_template_with_a_date_are_kept_for_that_day_alone(tmp_path:
     assert may.counting_key != september.counting_key
 
 
-def test_lengths_are_kept_for_a_version_of_mistral_common_which_encodes_chats(monkeypatch) -> None:
-    keys = [Tokenizer().counting_key]
-    monkeypatch.setattr("chunkscope.tokenizers.tokenizer.engine_name", "2.0 of {}".format)
-    assert Tokenizer().counting_key not in keys
-
-
 def test_a_processors_template_goes_first_where_there_are_no_tools(tmp_path: Path) -> None:
     folder = save(splitting(WORDS), tmp_path, chat_template="the tokenizer's")
     (folder / "chat_template.json").write_text('{"chat_template": "the processor\'s"}')
