@@ -49,7 +49,8 @@ TOOL_FIELDS = ("tools", "functions", "function", "available_tools")
 _PASSED_ON = ("documents", "add_generation_prompt", "reasoning_effort")
 # What goes before messages without one.
 SYSTEMS = ("system", "system_prompt", "systemInstruction", "system_instruction")
-ROW_FIELDS = (*TOOL_FIELDS, *SYSTEMS, *_PASSED_ON, "chat_template_kwargs", "continue_final_message")
+_REFUSED = ("continue_final_message", "previous_response_id")
+ROW_FIELDS = (*TOOL_FIELDS, *SYSTEMS, *_PASSED_ON, *_REFUSED, "chat_template_kwargs")
 FUNCTION_KEYS = ("name", "description", "parameters")
 
 
@@ -332,8 +333,8 @@ def _template_kwargs(row: Mapping[str, Any], vllm: Release) -> dict[str, Any]:
         raise wrong_type(kwargs, "chat_template_kwargs", "object")
     for name in {"chat_template", "tokenize", "conversation", "messages", "tools"} & kwargs.keys():
         raise DataError("kwarg_refused", name=name)
-    if row.get("continue_final_message"):
-        raise DataError("continues_message")
+    for name in filter(row.get, _REFUSED):
+        raise DataError("field_refused", name=name)
     given = {name: row[name] for name in _PASSED_ON if row.get(name) is not None}
     if "reasoning_effort" in given and vllm >= (0, 24):  # not in 0.22 yet
         kwargs = {"enable_thinking": given["reasoning_effort"] != "none"} | kwargs

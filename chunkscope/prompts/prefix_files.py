@@ -1,7 +1,6 @@
 """Files whose text goes before the prompts, such as few-shot examples: of all datasets, or of one.
 
-A profile keeps where such a file is and its digest; who sends the prompts again reads it again.
-"""
+A profile keeps where such a file is, and its digest."""
 
 import hashlib
 from collections.abc import Sequence

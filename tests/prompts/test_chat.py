@@ -299,6 +299,7 @@ def test_template_arguments_come_from_the_row() -> None:
         ([USER], {"chat_template_kwargs": {"chat_template": "x"}}, "chat_template"),
         ([USER], {"chat_template_kwargs": 3}, "chat_template_kwargs"),
         ([USER], {"continue_final_message": True}, "continue_final_message"),
+        ([USER], {"previous_response_id": "resp_1"}, "previous_response_id"),
     ],
 )
 def test_what_a_server_would_refuse_is_a_bad_row(value, row, named) -> None:

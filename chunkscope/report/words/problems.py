@@ -32,7 +32,7 @@ SENTENCES = {
     "unnamed_tool": "a tool has no function name",
     "unknown_tool": "a tool is of type {type}, not function",
     "kwarg_refused": '"{name}" is not allowed in chat_template_kwargs',
-    "continues_message": "continue_final_message is not supported",
+    "field_refused": "{name} is not supported",
     "template_refused": "the chat template refused it: {why}",
     # Harness logs.
     "no_sample": "not a sample of {harness}, which has {fields}",
