@@ -157,6 +157,10 @@ def test_long_times_of_a_column_have_one_unit() -> None:
 def test_of_a_model_that_does_not_fit_no_requests_are_counted() -> None:
     assert "requests that fit" in shown(memory("qwen3-8b", "h100"))
     assert "requests that fit" not in shown(memory("llama-3.3-70b", "l4"))
+    sizes = ("max_model_len", "max_num_batched_tokens", "max_num_seqs")
+    text = shown(memory("qwen3-8b", "h100", task="loglikelihood", **dict.fromkeys(sizes, 1)))
+    assert " 1 token " in text
+    assert not re.search(r"\b(?<![.,])1 (tokens|requests)\b", text)
 
 
 def test_no_limit_is_no_number_that_a_setting_replaces() -> None:

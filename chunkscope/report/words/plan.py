@@ -7,7 +7,7 @@ from typing import Any
 
 from chunkscope.artefacts.figures import ITL_MAX, TTFT_P95
 from chunkscope.artefacts.note import Note
-from chunkscope.artefacts.numbers import as_written, by, number, per_second, plural, seconds, share
+from chunkscope.artefacts.numbers import as_written, by, per_second, plural, seconds, share
 from chunkscope.models.find import MODELS
 from chunkscope.planning.plan import AdviceKind, Basis, Cost, Plan, Saving
 from chunkscope.report.words import Template, sentence
@@ -38,8 +38,8 @@ ORIGINS = {"asked": "--max-output", "assumed": "assumed; --max-output"}
 _TOKENIZER = re.compile(r" (?:-[tm] ?|--(?:tokenizer|model)[= ])('[^']*'|\S+)")
 STARTED = {"serve": "vllm serve", "llm": "vLLM's LLM class", "other": "vLLM's engine"}
 _SHARED = (
-    "[prefix?all prompts are assumed to share {prefix} tokens|{share:%} of the prompt tokens repeat"
-    " the start of an earlier prompt][compared? (judged by {compared} prompts)]"
+    "[prefix?all prompts are assumed to share {prefix:token}|{share:%} of the prompt tokens repeat"
+    " the start of an earlier prompt][compared? (judged by {compared:prompt})]"
 )
 
 
@@ -82,7 +82,7 @@ SENTENCES: dict[str, Template] = {
     "early_difference": "{dataset}: about {prompts:prompt} are the same except near the start "
     '("{text}", "{other}"); move that part to the end',
     "better_order": "{dataset}: send prompts with the same start one after the other",
-    "repeated_rows": "{dataset}: {rows:,} rows repeat others; send each once, unless meant (avg@k)",
+    "repeated_rows": "{dataset}: {rows:row} seen before; send each once, unless meant (avg@k)",
     "few_in_flight": "[harness?{harness}|The client] sends {concurrency:request} at once; send "
     "{enough} (lm-eval: num_concurrent or --batch_size, Inspect: --max-connections)",
     # arguments
@@ -124,7 +124,7 @@ SENTENCES: dict[str, Template] = {
     "off_is_lost": "vLLM {version} cannot switch chunked prefill off: prompts may still be split",
     "other_profile": "the plan was made from another profile",
     "prompts_left_out": "left out: {count:prompt} too long for max_model_len",
-    "trace_left_out": "left out: {count} of {of} requests, longer than max_model_len ({context})",
+    "trace_left_out": "left out: {count} of {of:request}, longer than max_model_len ({context})",
     "setting_left_out": "{setting} is left out: the longest request does not fit",
     # refusals
     "refused_unchunked_budget": "with chunking off, max_num_batched_tokens is below max_model_len",
@@ -150,7 +150,7 @@ SENTENCES: dict[str, Template] = {
     # emitted forms
     "emit_spelled_out": "planned for --entry {entry}: defaults that differ here are spelled out",
     "emit_breaks_limits": "this does NOT keep the limits: {limits}",
-    "emit_in_flight": "send at least {requests} requests at once to fill the server",
+    "emit_in_flight": "send at least {requests:request} at once to fill the server",
     "emit_fill_in": "replace {names} with your own",
     "emit_config_blank": "write `--config FILE` with a space: vLLM ignores `--config=FILE`",
     "emit_lm_eval_memory": "gpu_memory_utilization is spelled out: lm-eval has its own default",
@@ -165,23 +165,23 @@ SENTENCES: dict[str, Template] = {
     "unknown_model_type": "model_type {name} is not known: its memory may be off",
     "unknown_quantization": "quantization {method} is not known: 16-bit weights assumed",
     "vision_tower": "weights for images and sound are estimated, their activations left out",
-    "sliding_window": "{layers} layers attend to the last {tokens} tokens and keep only their KV",
-    "chunks_kept": "vLLM before 0.14 keeps the KV of all tokens in the {layers} window layers",
-    "stateful_layers": "{layers} layers hold a state, not a KV cache[known?| (estimated)]",
+    "sliding_window": "a window of {tokens:token} in {layers:layer}: no older KV is kept",
+    "chunks_kept": "vLLM before 0.14 keeps the KV of all tokens in {layers:window layer}",
+    "stateful_layers": "{layers:layer} with a state instead of a KV cache[known?| (estimated)]",
     "unlike_measured": _unlike,
     "rough_gaps": "gaps measured on H200: p99 up to {p99:g}x the prediction, longest {longest:g}x",
     "scaled_steps": _scaled,
     # The lines of a memory bill.
     "memory_weights": _weights,
-    "memory_activation": "{tokens} tokens[expands? in one step, and the context they attend to, "
+    "memory_activation": "{tokens:token}[expands? in one step, and the context they attend to, "
     "expanded| x {kib:,.0f} KiB in one step]",
-    "memory_experts": "{tokens} tokens x {kib:,.0f} KiB, which the experts' kernel keeps",
-    "memory_sampler": "{requests} requests x {vocab} logits, beyond the activations",
+    "memory_experts": "{tokens:token} x {kib:,.0f} KiB, which the experts' kernel keeps",
+    "memory_sampler": "{requests:request} x {vocab} logits, beyond the activations",
     "memory_compiling": "a first start only: the compiler copies the embedding",
     "memory_overhead": "CUDA context, buffers[several?, communication]",
-    "memory_cuda_graphs": "{layers} layers[counted?|, outside this version's budget]",
-    "memory_logprobs": "prompt_logprobs: {tokens} tokens x {vocab} entries, outside vLLM's budget",
-    "memory_left": "what is left: {tokens} tokens",
+    "memory_cuda_graphs": "{layers:layer}[counted?|, outside this version's budget]",
+    "memory_logprobs": "prompt_logprobs: {tokens:token} x {vocab} entries, outside vLLM's budget",
+    "memory_left": "what is left: {tokens:token}",
     "memory_total": "of {gib:.1f} GiB",
     "memory_correction": "{log} shows a KV cache of {tokens} tokens",
 }
@@ -379,9 +379,9 @@ def facts(plan: Plan) -> Iterator[tuple[str, str, str]]:
     if many and memory and is_free:
         yield "concurrency", f"{many:,}", "send at least this many at once"
     if (chunks := plan.chunks).prompts and chunks.size is not None:
-        yield "chunked", share(chunks.share), f"prompts over {chunks.size:,} tokens"
+        yield "chunked", share(chunks.share), f"prompts over {plural(chunks.size, 'token')}"
     if plan.refused.prompts and (plan.model or plan.settings.max_model_len):
-        which = f"prompts over {plan.refused.room_tokens:,} tokens: a server refuses them"
+        which = f"prompts over {plural(plan.refused.room_tokens, 'token')}: a server refuses them"
         yield "too long", f"{plan.refused.prompts:,}", f"{which}, lm-eval cuts them"
     if times_preempted := plan.run.figures.preemptions if plan.run else None:
         yield "preempted", plural(times_preempted, "time"), "KV cache full"
@@ -446,12 +446,12 @@ def fits(footprint: Footprint) -> Iterator[str]:
         many = "all " * (longest >= most > 1) + plural(min(longest, most), "request")
         yield (
             f"{gpus} fits: {memory.kv_cache_tokens:,} tokens of KV cache{each}, enough for "
-            f"{many} of the full {footprint.context:,} tokens."
+            f"{many} of the full {plural(footprint.context, 'token')}."
         )
     kib = memory.kv_cache_bytes / 1024 / memory.kv_cache_tokens if memory.kv_cache_tokens else None
     per_token = f" {kib:,.4g} KiB of KV cache per token and GPU." if kib else ""
     yield (
         f"Predicted for {version(footprint.deployment, footprint.notes)}: "
-        f"{number(settings.max_num_batched_tokens)} tokens per step, at most "
+        f"{plural(settings.max_num_batched_tokens or 0, 'token')} per step, at most "
         f"{plural(settings.max_num_seqs or 0, 'request')} at once.{per_token}"
     )

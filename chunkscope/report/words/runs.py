@@ -61,7 +61,7 @@ def run_name(run: SimulatedRun | Run) -> str:
     if not run.setting and isinstance(run, SimulatedRun):
         most = run.settings.long_prefill_token_threshold
         capped = f", {most:,} a prompt" if most else ""
-        names[0] = f"{run.settings.step_tokens:,} tokens a step{capped}"
+        names[0] = f"{plural(run.settings.step_tokens, 'token')} a step{capped}"
     return f"{names[0]} ({', '.join(names[1:])})" if names[1:] else names[0]
 
 
@@ -144,7 +144,7 @@ def simulated_setup(simulation: Simulation) -> str:
     return (
         f"{machine}, vLLM {simulation.vllm}. {plural(work.requests, 'request')} from "
         f"{work.source}, {sent_when(work.arrivals, work.concurrency)}{order}: "
-        f"{run.input_tokens:,} tokens in{cached}, {run.output_tokens:,} out{each}."
+        f"{plural(run.input_tokens, 'token')} in{cached}, {run.output_tokens:,} out{each}."
     )
 
 
@@ -259,8 +259,8 @@ def method(v: Verification) -> str:
     prompts = f"real prompts{again}" if v.source.datasets else "random tokens"
     noise = "within the spread of repeats" if v.repeats > 1 else f"of less than {share(TIE_OF_ONE)}"
     return (
-        f"{v.workload.input_tokens:,} tokens in, {v.workload.output_tokens:,} out; {prompts}, seed "
-        f"{v.workload.seed}{left}. A difference {noise} is a tie."
+        f"{plural(v.workload.input_tokens, 'token')} in, {v.workload.output_tokens:,} out; "
+        f"{prompts}, seed {v.workload.seed}{left}. A difference {noise} is a tie."
     )
 
 
