@@ -278,15 +278,15 @@ def _with_safe_logprobs(p: Problem) -> Problem:
     """prompt_logprobs needs memory that vLLM neither profiles nor sets aside."""
     if not p.deployment.logprobs or p.memory() is None or p.fits():
         return p
-    highest = round((p.default.gpu_memory_utilization or 0.0) * 100)
-    for share in (percent / 100 for percent in range(highest, LOWEST_PERCENT - 1, -1)):
+    own = p.default.gpu_memory_utilization or 0.0
+    for share in (percent / 100 for percent in range(round(own * 100), LOWEST_PERCENT - 1, -1)):
         for chunk in (p.longest, *(size for size in CHUNKS if size < p.longest)):
             # At a small budget and at a large one: a larger step sets more memory aside to reuse.
             budgets = (min(USUAL_BUDGET, max(SMALLEST_CHUNK, chunk)), max(USUAL_BUDGET, chunk))
             capped = Settings(long_prefill_token_threshold=chunk, gpu_memory_utilization=share)
             bills = [p.memory(replace(capped, max_num_batched_tokens=budget)) for budget in budgets]
             if all(memory is None or memory.survives_logprobs for memory in bills):
-                needed = replace(p.needed, gpu_memory_utilization=share)
+                needed = replace(p.needed, gpu_memory_utilization=share if share < own else None)
                 if chunk < min(p.default.step_tokens, p.longest):
                     needed = replace(needed, long_prefill_token_threshold=chunk)
                 return replace(p, needed=needed)

@@ -386,6 +386,7 @@ def test_a_likelihood_eval_on_the_v1_runner_gets_a_chunk_whose_logits_fit():
     made = advised(LONG, model="qwen2.5-7b", gpu="24GiB", max_model_len=14_336,
                    task=Task.LOGLIKELIHOOD, vllm_version="0.16.0")  # fmt: skip
     assert made.settings.long_prefill_token_threshold < made.decision.threshold
+    assert made.advice.needed.gpu_memory_utilization is None, "vLLM's default is not needed"
     assert made.memory.survives_logprobs
     assert not advised(LONG, model="qwen2.5-7b", gpu="h100").advice.needed.given()
 

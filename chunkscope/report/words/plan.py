@@ -238,8 +238,9 @@ def _advised(plan: Plan) -> str:
     text, joint = f"Keep vLLM's {'other ' * bool(given.keys() - needed.keys())}defaults", "but"
     if advice.kind is AdviceKind.SET and changed:
         text, joint = f"Set {listed(Settings.of(changed), plan.default)}", "and"
-    to_start = " for vLLM to start" * (advice.basis is not Basis.MODE)
-    return f"{text}, {joint} {listed(advice.needed)} is needed{to_start}" if needed else text
+    is_needed = f"{'are' if len(needed) > 1 else 'is'} needed"
+    is_needed += " for vLLM to start" * (advice.basis is not Basis.MODE)
+    return f"{text}, {joint} {listed(advice.needed)} {is_needed}" if needed else text
 
 
 def _limits_broken(plan: Plan) -> str:
@@ -368,10 +369,8 @@ def facts(plan: Plan) -> Iterator[tuple[str, str, str]]:
     if plan.cost is not None:
         yield "time", *_time(plan, plan.cost)
     if (memory := plan.memory) is not None:
-        parts = (
-            f"of {memory.total_gib:.1f}: weights {memory.line('weights').gib:.1f}, "
-            f"KV cache {memory.kv_cache_gib:.1f} ({memory.kv_cache_tokens:,} tokens)"
-        )
+        kv_cache = f"KV cache {memory.kv_cache_gib:.1f} ({memory.kv_cache_tokens:,} tokens)"
+        parts = f"of {memory.total_gib:.1f}: weights {memory.line('weights').gib:.1f}, {kv_cache}"
         yield "memory", f"{memory.requested_gib:.1f} GiB", parts
     # The LLM class has all requests at once.
     many = plan.requests_in_flight if plan.deployment.entry is Entry.SERVE else None
