@@ -178,9 +178,6 @@ def _follow(
             record.done = True
 
 
-# -- where it runs -------------------------------------------------------------------------------
-
-
 def machine_of(workers: Sequence[Mapping[str, Any]]) -> Machine:
     first = workers[0]
     return Machine(
@@ -212,7 +209,7 @@ def _failure(record: EngineRecord, job: EngineJob, code: int) -> tuple[Status, N
                 hint=f"see {record.log}; are its weights here (`hf download`)? "
                 "--load-format dummy needs none",
             )
-        return status, note(f"engine_{status}", phase=record.phase, detail=detail)
+        return status, note(f"engine_{status}", phase=record.phase, detail=detail.rstrip("."))
     if code < 0:
         name = signal.Signals(-code).name
         return Status.DIED, note("engine_killed", phase=record.phase, signal=name)

@@ -5,10 +5,12 @@ import sys
 from collections.abc import AsyncIterator
 from itertools import combinations
 from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import pytest
 
 from chunkscope.verification.process import INSIDE
+from chunkscope.vllm.check import PROGRAM
 
 REQUESTS = [(10, 3, 0.0, 0), (20, 2, 0.0, 1), (30, 1, 0.0, 2)]
 TASK = {"seed": 0, "stretches": [], "ends": [-1] * 3, "scored": [], "requests": REQUESTS}
@@ -187,3 +189,16 @@ def test_prompts_share_their_stretches_and_not_one_token_more():
             assert alike(prompts[one], prompts[other]) == tokens_shared(one, other)
         assert all(FEW[0] <= token < FEW[1] for prompt in prompts for token in prompt)
     assert made.prompt("7/0", 0, 60) != made.prompt("7/1", 0, 60)
+
+
+def test_what_a_killed_engine_never_answers_is_not_waited_for(monkeypatch):
+    monkeypatch.syspath_prepend(str(PROGRAM.parent))
+    import chunkscope_engine
+
+    never: Any = {"collective_rpc": lambda _: asyncio.Event().wait(), "shutdown": lambda: None}
+    measurement = chunkscope_engine.Measurement({"entry": "serve"}, print)
+    measurement._engine = SimpleNamespace(errored=True, dead_error=OSError("dead"), **never)
+    monkeypatch.setattr(chunkscope_engine, "LOOK_S", 0.01)
+    monkeypatch.setattr(measurement, "_start", lambda: None)
+    with pytest.raises(OSError, match="dead"):
+        asyncio.run(asyncio.wait_for(measurement.go(), 10))

@@ -21,6 +21,7 @@ from chunkscope_sender import Sender
 PROBE = "chunkscope_probe.Probe"
 USAGE = {"serve": "OPENAI_API_SERVER", "llm": "LLM_CLASS", "other": "ENGINE_CONTEXT"}
 LONGEST_BURST_S = 10.0
+LOOK_S = 2.0
 
 
 def main() -> None:
@@ -51,12 +52,13 @@ class Measurement:
 
     async def go(self) -> None:
         started = time.perf_counter()
-        config = self._start()
-        begun = await self._ask("chunkscope_begin")
-        start_s = time.perf_counter() - started
-        self._tell("ready", start_s=start_s, engine=facts(config) | self._entry, workers=begun)
+        measuring = asyncio.create_task(self._measure(self._start(), started))
         try:
-            await self._measure(config)
+            # vLLM never answers what it was asked when its engine is killed.
+            while not (await asyncio.wait([measuring], timeout=LOOK_S))[0]:
+                if self._engine.errored:
+                    raise self._engine.dead_error
+            await measuring
         finally:
             self._engine.shutdown()
 
@@ -72,7 +74,10 @@ class Measurement:
         self._engine = AsyncLLM.from_vllm_config(config, usage_context=usage)
         return config
 
-    async def _measure(self, config: Any) -> None:
+    async def _measure(self, config: Any, started: float) -> None:
+        begun = await self._ask("chunkscope_begin")
+        start_s = time.perf_counter() - started
+        self._tell("ready", start_s=start_s, engine=facts(config) | self._entry, workers=begun)
         sender = Sender(self._engine, self._task, vocab=config.model_config.get_vocab_size())
         self._tell("phase", phase="warming up")
         await sender.warm_up(self._task["warm_up"])
