@@ -45,9 +45,6 @@ def well_used() -> list[str]:
     ]
 
 
-# -- real logs -----------------------------------------------------------------------------------
-
-
 @pytest.mark.shared
 def test_the_phases_of_a_benchmark_are_named(shared: Path) -> None:
     """All at once and at ten per second, twice each: what the clients sent is in its README."""
@@ -315,9 +312,6 @@ def test_a_first_start_that_left_too_little_is_to_be_tried_again(tmp_path: Path)
         for file in (LOGS / "vllm-0.24-h200-first-start.log", *sorted(tmp_path.iterdir()))
     ]
     assert changes == ["change_first_start", *["change_context_too_long"] * 2]
-
-
-# -- the artefact, and bad input -----------------------------------------------------------------
 
 
 def test_a_diagnosis_is_read_back_as_it_was_written(tmp_path: Path) -> None:

@@ -80,9 +80,6 @@ def test_a_gate_that_checks_nothing_is_an_error(place, budget):
         place.gate(budget)
 
 
-# -- --init and --update ---------------------------------------------------------------------------
-
-
 @pytest.fixture
 def full(place):
     """All artefacts, a baseline and committed arguments."""

@@ -18,9 +18,6 @@ def of(*datasets) -> Profile:
     return Profile(tokenizer=TOKENIZER, datasets=datasets)
 
 
-# -- data ------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("key", "limit"), [("p50", 50), ("p95", 95), ("p99", 99), ("longest_prompt", 100)]
 )

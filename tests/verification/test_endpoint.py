@@ -62,9 +62,6 @@ def run_of(answer=None, **changes) -> Run:
         return measure(server, **changes)[2]
 
 
-# -- the address, and who answers ----------------------------------------------------------------
-
-
 @pytest.mark.parametrize("path", ["", "//v1/", "/v1/chat/completions", "/v1/models ", "/metrics"])
 def test_an_address_may_be_written_in_many_ways(path):
     assert parse_address(f"http://localhost:8000{path}") == "http://localhost:8000"
@@ -132,9 +129,6 @@ def test_of_several_models_one_must_be_named():
         with pytest.raises(MissingError, match="404") as raised:
             measure(server)
     assert "before it" in raised.value.hint
-
-
-# -- what is sent --------------------------------------------------------------------------------
 
 
 def test_token_ids_are_in_every_vocabulary_and_new_in_every_repeat_and_every_run():
@@ -215,9 +209,6 @@ def test_what_does_not_fit_is_not_sent():
     with OddServer(models=models) as server, pytest.raises(InputError, match="33 tokens"):
         measure(server)
     assert not server.bodies
-
-
-# -- what the server counts ----------------------------------------------------------------------
 
 
 def test_prompt_and_cached_tokens_are_the_servers_own():

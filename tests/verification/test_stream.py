@@ -77,9 +77,6 @@ def test_a_spread_is_of_the_whole(counts, total):
     assert min(shares) >= 0
 
 
-# -- metrics -------------------------------------------------------------------------------------
-
-
 def test_counters_add_up_over_engines_under_either_name():
     text = 'vllm:num_preemptions_total{engine="0"} 1\nvllm:num_preemptions_total{engine="1"} 2'
     assert parse(text).total(metrics.PREEMPTIONS) == 3

@@ -147,9 +147,6 @@ def test_lines_that_never_end_are_cut() -> None:
     assert (reader.lines, reader.understood) == (2, 1)
 
 
-# -- several engines, and restarts ---------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("before", "version"), [([BEGUN], "0.24.0"), ([], None)])
 def test_a_restart_is_a_life_of_its_own(before: list[str], version: str | None) -> None:
     """Of a log that was rotated, nothing tells how the first was started."""
@@ -184,9 +181,6 @@ def test_servers_in_one_log_are_told_apart(prefix: str, mixed: bool) -> None:
     told = [(x.facts.model, x.facts.kv_cache_tokens, x.prompt_tokens) for x in read_lines(*lines)]
     assert told == [("org/m1", 911_824, 300.0), ("org/m2", 912_824, 600.0)]
     assert [x.refused and x.refused.most for x in read_lines(*lines)] == [1, 1]
-
-
-# -- the periodic line ---------------------------------------------------------------------------
 
 
 def test_figures_are_those_of_the_log() -> None:
