@@ -52,11 +52,9 @@ class FailedStart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredFit:
-    """Of the last engine in a log that got so far: it goes before what the memory model says.
-
-    The model is shifted as a whole: at the log's own settings the KV cache has the tokens that the
-    log says, and elsewhere as many fewer or more than predicted as it was off there.
-    """
+    """Of the last engine in a log that got so far: the memory model is shifted as a whole. At the
+    log's own settings the KV cache has the tokens that it says, and elsewhere as many fewer or more
+    than predicted as it was off there."""
 
     log: str
     settings: Settings  # complete: what that engine ran with
@@ -106,11 +104,9 @@ class Deployment:
     measured: MeasuredFit | None = None  # of an engine here, by its log
 
     def effective(self, settings: Settings = OWN) -> Settings:
-        """What the engine ends up with: what is set, else what vLLM takes by itself.
-
-        None is left where that is not known. The order is vLLM's: the budget holds a prompt whole
-        where chunking is off, is no larger than the running requests can fill, and bounds them.
-        """
+        """What the engine ends up with: what is set, else what vLLM takes by itself; None where
+        that is not known. The order is vLLM's: the budget holds a prompt whole where chunking is
+        off, is no larger than the running requests can fill, and bounds them."""
         shape, rules = self.shape, self.release.rules
         own = self.release.batch_defaults(self.gpu, self.entry) if self.gpu else OWN
         original = shape.original if shape and rules.stays_unstretched else None
@@ -240,10 +236,8 @@ class Deployment:
 
     def refusals(self, settings: Settings = OWN, bill: Memory | None = None) -> tuple[Refusal, ...]:
         """vLLM's own start-up checks, and two of ours where it would silently do something else.
-
-        What is not known breaks no rule; with a bill, it has to fit and to live through the first
-        prompts.
-        """
+        What is not known breaks no rule. With a bill, it has to fit and to live through the first
+        prompts."""
         s = self.effective(settings)
         version, rules = self.release.version, self.release.rules
         off = s.enable_chunked_prefill is False

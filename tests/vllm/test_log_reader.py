@@ -169,7 +169,8 @@ def test_engines_that_start_together_are_one_life() -> None:
 @pytest.mark.parametrize("mixed", [True, False])
 @pytest.mark.parametrize("prefix", ["vllm-{}  | ", "[pod/vllm-{}/server] ", ""])
 def test_servers_in_one_log_are_told_apart(prefix: str, mixed: bool) -> None:
-    """As `docker compose logs` and `kubectl logs --prefix` write them, or two with one stdout."""
+    """As `docker compose logs` and `kubectl logs --prefix` write them, or two with one stdout; or
+    one after another in a container, where all have the same processes."""
     texts = ["█  version 0.28.0", "Using max model len 4096"]
     texts = [*(stamped(text, process="(APIServer pid=1) ") for text in texts), BEGUN, LINE]
     texts += [periodic(f"10-23 10:52:{at}0", prompt="~0.0") for at in range(3)]
@@ -177,7 +178,8 @@ def test_servers_in_one_log_are_told_apart(prefix: str, mixed: bool) -> None:
     texts = [text.replace("org/m'", "org/m~'").replace("19,", "1~,") for text in texts]
     pairs = [(text, n) for text in texts for n in "12"]
     pairs.sort(key=lambda pair: not mixed and pair[1])
-    lines = [prefix.format(n) + t.replace("pid=", f"pid={n}").replace("~", n) for t, n in pairs]
+    pid = "pid=~" if mixed else "pid="
+    lines = [prefix.format(n) + t.replace("pid=", pid).replace("~", n) for t, n in pairs]
     told = [(x.facts.model, x.facts.kv_cache_tokens, x.prompt_tokens) for x in read_lines(*lines)]
     assert told == [("org/m1", 911_824, 300.0), ("org/m2", 912_824, 600.0)]
     assert [x.refused and x.refused.most for x in read_lines(*lines)] == [1, 1]

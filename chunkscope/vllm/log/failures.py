@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
 
+from chunkscope.vllm.log.lines import peeled
+
 # What an engine does before it is ready, by the last line that tells. Bars end in a return.
 STARTING = {
     "loading weights": r"starting to load model|loading (model from|weights on|\w+ checkpoint)"
@@ -189,6 +191,7 @@ def cause_in(log: str, *, started: bool) -> tuple[Status, str] | None:
     if failure is None:
         return None
     error = _ERROR.search(lines[failure.line])
-    text = f"{error[1]}: {error[2]}" if error and error[2] else lines[failure.line]
+    last = peeled(lines[failure.line].encode(), 0).text.removeprefix(STOPPING)
+    text = f"{error[1]}: {error[2]}" if error and error[2] else last
     refused = failure.error in REFUSALS and not started
     return Status.REFUSED if refused else failure.kind.status, failure.reason or shortened(text)

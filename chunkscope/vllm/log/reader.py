@@ -325,16 +325,18 @@ class LogReader:
         if line.pid:
             begin = [e for e in found[::-1] if not (e.ready or e.failures.failure)]
             begin = [e for e in begin if line.process not in e.pids.values()]
-            since = found[0].first_line if found else 0
             others = [e for e in begin if model and (e.facts.model or "") not in model]
-            begin.sort(key=lambda e: (e in others, e.last_line < since))
+            begin.sort(key=lambda e: (e in others, e.last_line < found[0].first_line))
             known = [e for e in found if e.pids.get(line.pid) == line.process] or begin
             found = known or ([] if name in _BEGINS else found)
         if found and name in _BEGINS:
             now = found[0]
             over = bool(now.timelines) or now.failures.failure is not None
             begun = name != facts.STARTED or (line.process in now.started and now.ready)
-            found = [] if over or (now.started and begun) else found
+            if over or (now.started and begun):
+                found = []
+                if line.pid in now.pids:  # of a container: its processes are gone
+                    now.pids.clear()
         elif not found and name in ("", facts.ERROR):  # of whatever runs beside it
             found = newest
         if not found:
