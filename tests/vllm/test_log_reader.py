@@ -169,8 +169,7 @@ def test_engines_that_start_together_are_one_life() -> None:
 @pytest.mark.parametrize("mixed", [True, False])
 @pytest.mark.parametrize("prefix", ["vllm-{}  | ", "[pod/vllm-{}/server] ", ""])
 def test_servers_in_one_log_are_told_apart(prefix: str, mixed: bool) -> None:
-    """As `docker compose logs` and `kubectl logs --prefix` write them, or two with one stdout; or
-    one after another in a container, where all have the same processes."""
+    """By a collector, with one stdout, or restarted in a container, with the same processes."""
     texts = ["█  version 0.28.0", "Using max model len 4096"]
     texts = [*(stamped(text, process="(APIServer pid=1) ") for text in texts), BEGUN, LINE]
     texts += [periodic(f"10-23 10:52:{at}0", prompt="~0.0") for at in range(3)]
@@ -499,6 +498,8 @@ def test_an_error_that_was_long_survived_is_not_the_cause(before: int, cause: st
 
 def test_an_assertion_in_the_middle_is_no_refusal_and_a_silent_log_says_nothing() -> None:
     assert cause_in("AssertionError: odd", started=True)[0] is Status.DIED
+    gone = "MPClient: engine core exited unexpectedly"
+    assert cause_in(stamped(f"[shutdown] {gone}"), started=True) == (Status.DIED, gone)
     assert cause_in("INFO 11-15 [core.py:1] GPU KV cache size: 8 tokens", started=True) is None
 
 
