@@ -235,7 +235,7 @@ def _container_command(text: str) -> str:
 
 
 def _manifest_commands(text: str) -> list[str]:
-    documents = [one for one in _documents(text) if isinstance(one, dict)]
+    documents = [one for one in _documents(text.expandtabs()) if isinstance(one, dict)]  # JSON's
     nodes = [one.get("services", one) for one in documents]
     for node in nodes:
         if isinstance(node, dict | list) and len(nodes) < 100_000:  # aliases may have no end

@@ -82,7 +82,7 @@ CONTAINERS = {
     "cleared.yaml": "services: {a: {image: a/vllm-openai, entrypoint: [], command: [bash, -e, -c,"
     " 'vllm serve org/m --max-num-seqs 8 | tee log']}}",
     "list.json": '{"kind": "List", "apiVersion": "v1", "items": [{"image": "vllm/vllm-openai",\n'
-    ' "args": ["org/m", "--max-num-seqs", "8"]}]}',
+    '\t"args": ["org/m", "--max-num-seqs", "8"]}]}',
     "Dockerfile": 'FROM a/vllm-openai\nCMD ["org/m", \\\n "--max-num-seqs", "8"]\r\n',
     "b.Dockerfile": 'FROM --platform=$P a AS Base\nCMD x\nENTRYPOINT ["vllm", "serve"]\nCMD ["y"]\n'
     'FROM b\nCMD z\n from base as c\nRUN a\n cmd ["org/m", "--max-num-seqs", "8"]\nFROM c',
