@@ -63,6 +63,7 @@ class Conversation:
     tools: list[dict[str, Any]] | None = None
     template_kwargs: dict[str, Any] = field(default_factory=dict)
     media: int = 0
+    renames_developers: bool = True  # as vLLM does since 0.23
 
 
 def conversation(value: Any, row: Mapping[str, Any], vllm: Release = NEWEST) -> Conversation:
@@ -83,7 +84,8 @@ def conversation(value: Any, row: Mapping[str, Any], vllm: Release = NEWEST) -> 
             if isinstance(systems[0], list):  # Anthropic's
                 messages[0]["content"] = "".join(_texts(messages[0]["content"]))
     media = sum(_media(message["content"]) for message in messages)
-    return Conversation(messages, _tools(row, vllm), _template_kwargs(row, vllm), media)
+    kwargs = _template_kwargs(row, vllm)
+    return Conversation(messages, _tools(row, vllm), kwargs, media, vllm >= (0, 23))
 
 
 def plain_conversations(values: Sequence[Any], rows: Sequence[Any]) -> list[Conversation]:
@@ -336,7 +338,7 @@ def _template_kwargs(row: Mapping[str, Any], vllm: Release) -> dict[str, Any]:
     for name in filter(row.get, _REFUSED):
         raise DataError("field_refused", name=name)
     given = {name: row[name] for name in _PASSED_ON if row.get(name) is not None}
-    if "reasoning_effort" in given and vllm >= (0, 24):  # not in 0.22 yet
+    if "reasoning_effort" in given and vllm >= (0, 22):
         kwargs = {"enable_thinking": given["reasoning_effort"] != "none"} | kwargs
     return kwargs | given
 
@@ -372,10 +374,12 @@ def _parts(message: Message) -> str | list[dict[str, Any]]:
     return [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
 
 
-def with_known_roles(messages: list[Message], template: str) -> list[Message]:
+def with_known_roles(chat: Conversation, template: str) -> list[Message]:
     """Developers are the system where a template names none: all that these say goes first."""
-    roles = [message["role"] for message in messages]
-    if "developer" not in roles or "'developer'" in template or '"developer"' in template:
+    messages, names = chat.messages, ("'developer'", '"developer"')
+    if not any(message["role"] == "developer" for message in messages):
+        return messages
+    if not chat.renames_developers or any(name in template for name in names):
         return messages
     firsts = [m for m in string_content(messages) if m["role"] in ("system", "developer")]
     text = "\n\n".join(first["content"] for first in firsts if first["content"])

@@ -69,7 +69,7 @@ class ChatTemplate:
         variables = {
             **self._environment.globals,
             **conversation.template_kwargs,
-            "messages": content(chat.with_known_roles(conversation.messages, self._source)),
+            "messages": content(chat.with_known_roles(conversation, self._source)),
             "tools": conversation.tools,
         }
         try:

@@ -1,7 +1,7 @@
 """What vLLM does differently by version, as data: its scheduler, its defaults, its checks.
 
 tests/simulation/test_scheduler_twin.py agreed with the schedulers of 0.11.2, 0.12, 0.14, 0.16,
-0.18, 0.19.1, 0.22.1, 0.24, 0.28, 0.30, 0.31 and 0.32. 0.10.2 differs in two corners: it goes on
+0.18, 0.19.1, 0.22.1 to 0.28, 0.30, 0.31 and 0.32. 0.10.2 differs in two corners: it goes on
 computing for a request that it has just preempted by priority, and with async scheduling, which is
 not its default, it schedules one token too many. The rest was read or executed in these versions.
 """
@@ -47,7 +47,7 @@ class Rules:
     async_scheduling: bool = _since((0, 14, 0))  # step t + 1 is scheduled before t is done
     # A group with a window asks for what it holds; only 0.19 reserved as if it kept all.
     window_caps_admission: bool = _rule(True, ((0, 19, 0), False), ((0, 20, 0), True))
-    keeps_window_of_running_step: bool = _since((0, 28, 0))
+    keeps_window_of_running_step: bool = _since((0, 26, 0))
 
     off_is_ignored: bool = _rule(True, ((0, 11, 1), False))  # chunking cannot be switched off
     gpu_memory_utilization: float = _rule(0.9, ((0, 20, 0), 0.92))

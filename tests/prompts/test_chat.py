@@ -277,7 +277,11 @@ def test_template_arguments_come_from_the_row() -> None:
     assert conversation([USER], row | {"temperature": 1}).template_kwargs == kwargs
     for given, is_enabled in (({"reasoning_effort": "none"}, False), ({"enable_thinking": 3}, 3)):
         row = {"reasoning_effort": "low"} | given | {"chat_template_kwargs": given}
-        assert conversation([USER], row).template_kwargs["enable_thinking"] == is_enabled
+        assert conversation([USER], row, (0, 22)).template_kwargs["enable_thinking"] == is_enabled
+    assert (
+        "enable_thinking"
+        not in conversation([USER], {"reasoning_effort": "low"}, (0, 21)).template_kwargs
+    )
 
 
 @pytest.mark.parametrize(

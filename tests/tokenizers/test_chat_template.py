@@ -170,10 +170,12 @@ def test_the_generation_prompt_is_asked_for_and_a_row_can_decline_it() -> None:
 
 def test_developers_are_the_system_of_a_template_that_does_not_name_them() -> None:
     roles = {"user": "hi", "developer": "be", "system": "kind"}
-    row = chat(messages=[{"role": role, "content": text} for role, text in roles.items()])
+    messages = [{"role": role, "content": text} for role, text in roles.items()]
+    row, before = (conversation(messages, {}, (0, minor)) for minor in (23, 22))
     source = "{% for m in messages %}{{ m.role[0] }}:{{ m.content }} {% endfor %}"
-    for about, text in (("", "s:be\n\nkind u:hi "), ("{# 'developer' #}", "u:hi d:be s:kind ")):
-        assert ChatTemplate(source + about, special_tokens={}).render(row) == text
+    plain, kept = ChatTemplate(source, special_tokens={}), "u:hi d:be s:kind "
+    assert (plain.render(row), plain.render(before)) == ("s:be\n\nkind u:hi ", kept)
+    assert ChatTemplate(source + "{# 'developer' #}", special_tokens={}).render(row) == kept
 
 
 def test_a_template_that_asks_for_the_date_says_so_and_can_be_pinned() -> None:

@@ -153,7 +153,7 @@ SINCE = {
     "unchunked_stops_the_queue": "0.12.0", "unchunked_drops_the_threshold": "0.11.1 0.12.0",
     "reserves_full_prompt": "0.19.0", "blank_blocks_first": "0.24.0",
     "lone_request_is_capped": "0.31.0", "async_scheduling": "0.14.0",
-    "window_caps_admission": "0.19.0 0.20.0", "keeps_window_of_running_step": "0.28.0",
+    "window_caps_admission": "0.19.0 0.20.0", "keeps_window_of_running_step": "0.26.0",
     "off_is_ignored": "0.11.1", "gpu_memory_utilization": "0.20.0", "checks_threshold": "0.27.0",
     "hybrid_refuses_off": "0.26.0", "hybrid_caches_prefixes": "0.26.0", "own_kv_cache": "0.15.0",
     "expert_tokens": "0.14.0 0.19.0", "v2_runner": "0.22.0 0.28.0 0.29.0",
