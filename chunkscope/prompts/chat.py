@@ -19,7 +19,6 @@ from chunkscope.sources.base import DataError
 from chunkscope.sources.json_rows import role_of
 
 Message = dict[str, Any]
-
 Release = tuple[int, int]  # of vLLM, whose server writes a request before a template sees it
 NEWEST: Release = (99, 0)  # where none is named; the others were read in vLLM's sources
 
@@ -207,8 +206,7 @@ def tool_call(call_id: Any, name: Any, arguments: Any) -> dict[str, Any]:
 
 
 def _tool_call(call: Any, number: int, vllm: Release) -> dict[str, Any]:
-    """Templates want arguments as an object: vLLM reads text as JSON, and takes nothing for an
-    empty object."""
+    """Templates want arguments as an object: vLLM reads text as JSON, nothing as an empty one."""
     name = call.get("function", call.get("name")) if isinstance(call, dict) else None
     if isinstance(name, str):  # tau2's, LangChain's, Inspect's
         call = tool_call(call.get("id"), name, call.get("arguments", call.get("args")))
@@ -376,12 +374,10 @@ def _parts(message: Message) -> str | list[dict[str, Any]]:
 
 def with_known_roles(chat: Conversation, template: str) -> list[Message]:
     """Developers are the system where a template names none: all that these say goes first."""
-    messages, names = chat.messages, ("'developer'", '"developer"')
-    if not any(message["role"] == "developer" for message in messages):
+    messages, firsts = chat.messages, ("system", "developer")
+    is_said = any(message["role"] == "developer" for message in messages)
+    if not (is_said and chat.renames_developers) or re.search(r"""(['"])developer\1""", template):
         return messages
-    if not chat.renames_developers or any(name in template for name in names):
-        return messages
-    firsts = [m for m in string_content(messages) if m["role"] in ("system", "developer")]
-    text = "\n\n".join(first["content"] for first in firsts if first["content"])
-    rest = [message for message in messages if message["role"] not in ("system", "developer")]
-    return [{"role": "system", "content": text}, *rest]
+    texts = (m["content"] for m in string_content(messages) if m["role"] in firsts)
+    rest = [message for message in messages if message["role"] not in firsts]
+    return [{"role": "system", "content": "\n\n".join(filter(None, texts))}, *rest]
