@@ -49,7 +49,7 @@ _PASSED_ON = ("documents", "add_generation_prompt", "reasoning_effort")
 # What goes before messages without one.
 SYSTEMS = ("system", "system_prompt", "systemInstruction", "system_instruction")
 _REFUSED = ("continue_final_message", "previous_response_id")
-ROW_FIELDS = (*TOOL_FIELDS, *SYSTEMS, *_PASSED_ON, *_REFUSED, "chat_template_kwargs")
+ROW_FIELDS = (*TOOL_FIELDS, *SYSTEMS, *_PASSED_ON, *_REFUSED, "chat_template_kwargs", "reasoning")
 FUNCTION_KEYS = ("name", "description", "parameters")
 
 
@@ -305,9 +305,8 @@ def _documented_tool(doc: Any) -> Any:
     JSON Schema's types for those of Python, Java and JavaScript, and no dots in names."""
     if not isinstance(doc, dict) or not isinstance(doc.get("name"), str):
         return doc
-    function = {**doc, "name": doc["name"].replace(".", "_")}
-    if "parameters" in doc:
-        function["parameters"] = _schema(doc["parameters"])
+    name, parameters = doc["name"].replace(".", "_"), _schema(doc.get("parameters"))
+    function = {**doc, "name": name, "parameters": parameters}
     return {"type": "function", "function": function}
 
 
@@ -336,9 +335,11 @@ def _template_kwargs(row: Mapping[str, Any], vllm: Release) -> dict[str, Any]:
     for name in filter(row.get, _REFUSED):
         raise DataError("field_refused", name=name)
     given = {name: row[name] for name in _PASSED_ON if row.get(name) is not None}
+    if "messages" not in row and (effort := FieldPath(("reasoning", "effort")).find(row)):
+        given["reasoning_effort"] = effort  # of /v1/responses
     if "reasoning_effort" in given and vllm >= (0, 22):
         kwargs = {"enable_thinking": given["reasoning_effort"] != "none"} | kwargs
-    return kwargs | given
+    return given | kwargs if vllm < (0, 16) else kwargs | {"add_generation_prompt": True} | given
 
 
 # --- content, as a template wants it --------------------------------------------------------------

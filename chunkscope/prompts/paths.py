@@ -207,11 +207,10 @@ def shorten(value: Any) -> str:
 
 def all_unicode(texts: Iterable[str]) -> bool:
     """False when a text holds a lone surrogate, which the encoder for UTF-16 finds fastest."""
-    try:
+    with suppress(UnicodeEncodeError):
         deque(map(utf_16_le_encode, [text for text in texts if not text.isascii()]), maxlen=0)
-    except UnicodeEncodeError:
-        return False
-    return True
+        return True
+    return False
 
 
 # --- what there is in the records -----------------------------------------------------------------

@@ -15,6 +15,7 @@ from chunkscope.prompts.chat import (
 from chunkscope.sources.base import DataError
 
 USER = {"role": "user", "content": "hi"}
+UNASKED = {"chat_template_kwargs": '{"add_generation_prompt": false}'}
 IMAGE = {"type": "image_url", "image_url": {"url": "https://example.org/x.png"}}
 
 
@@ -271,17 +272,18 @@ def test_no_tools_is_none() -> None:
         assert conversation([USER], row).tools is None
 
 
-def test_template_arguments_come_from_the_row() -> None:
-    kwargs = {"enable_thinking": False, "add_generation_prompt": False}
-    row = {"chat_template_kwargs": '{"enable_thinking": false}', "add_generation_prompt": False}
-    assert conversation([USER], row | {"temperature": 1}).template_kwargs == kwargs
-    for given, is_enabled in (({"reasoning_effort": "none"}, False), ({"enable_thinking": 3}, 3)):
-        row = {"reasoning_effort": "low"} | given | {"chat_template_kwargs": given}
-        assert conversation([USER], row, (0, 22)).template_kwargs["enable_thinking"] == is_enabled
-    assert (
-        "enable_thinking"
-        not in conversation([USER], {"reasoning_effort": "low"}, (0, 21)).template_kwargs
-    )
+@pytest.mark.parametrize(
+    ("row", "version", "kwargs"),
+    [
+        ({"reasoning_effort": "none"}, (0, 22), {"reasoning_effort": "none", "enable_thinking": 0}),
+        (UNASKED, (0, 15), {"add_generation_prompt": False}),
+        (UNASKED | {"reasoning": {"effort": "low"}}, (0, 16), {"reasoning_effort": "low"}),
+        ({"reasoning": {"effort": "low"}, "messages": [USER]}, (0, 28), {}),
+    ],
+)
+def test_template_arguments_come_from_the_row(row, version, kwargs) -> None:
+    given = conversation([USER], row, version).template_kwargs
+    assert given == {"add_generation_prompt": True} | kwargs
 
 
 @pytest.mark.parametrize(

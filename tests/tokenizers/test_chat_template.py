@@ -95,8 +95,7 @@ def expected(
             tools=row.tools,
             chat_template=template,
             tokenize=False,
-            add_generation_prompt=True,
-            **row.template_kwargs,
+            **{"add_generation_prompt": True} | row.template_kwargs,
         )
     except Exception:
         return None
@@ -163,9 +162,8 @@ def test_the_environment_is_the_one_of_transformers(auto, own, case) -> None:
 
 def test_the_generation_prompt_is_asked_for_and_a_row_can_decline_it() -> None:
     template = ChatTemplate("{{ add_generation_prompt }}", special_tokens={})
-    assert template.render(say("x")) == "True"
     row = chat(messages=[user("x")], add_generation_prompt=False)
-    assert template.render(row) == "False"
+    assert [template.render(one) for one in (say("x"), row)] == ["True", "False"]
 
 
 def test_developers_are_the_system_of_a_template_that_does_not_name_them() -> None:
