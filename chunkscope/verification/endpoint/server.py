@@ -42,8 +42,8 @@ def parse_address(url: str) -> str:
         is_fine = False
     if not is_fine or "@" in parts.netloc or parts.query or parts.fragment:
         raise UsageError(
-            "--endpoint takes an http address without a password, ? or #",
-            hint="write it as in `--endpoint http://localhost:8000`; put a key into the "
+            "a server's address begins with http:// or https:// and has no password, ? or #",
+            hint="write it as in http://localhost:8000; put a key into the "
             f"environment variable {KEY_VARIABLES}",
         )
     return f"{parts.scheme}://{parts.netloc}{_ENDPOINT.sub('', parts.path)}"
