@@ -89,10 +89,14 @@ def test_a_setting_that_ran_out_of_memory_is_not_advised_again(tmp_path: Path) -
     assert refusal.code == "refused_failed"
 
 
-def test_weights_that_were_not_loaded_speak_against_no_setting(tmp_path: Path) -> None:
-    """A smaller budget would not have mended it: the memory model says whether they fit."""
-    oom = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 7.04 GiB. GPU 0 has a"
-    plan = planned(written(tmp_path, oom))
+@pytest.mark.parametrize(
+    "lines",
+    [["torch.OutOfMemoryError: CUDA out of memory."], [FITTED[0], "std::bad_alloc"], ["Killed"]],
+    ids=["loading", "the machine's memory", "the system"],
+)
+def test_what_no_smaller_budget_mends_speaks_against_no_setting(tmp_path: Path, lines) -> None:
+    """Of weights the memory model says whether they fit."""
+    plan = planned(written(tmp_path, *lines))
     assert not plan.deployment.refusals(Settings(max_model_len=CONTEXT))
 
 

@@ -310,6 +310,7 @@ TROUBLES = [
         "capacity of 79.19 GiB of which 7.02 GiB is free.",
         {"asked_gib": 7.04, "left_gib": 7.02},
     ),
+    (Failure.OOM_HOST, "RuntimeError: unable to mmap 4976 bytes: Cannot allocate memory (12)", {}),
     (Failure.DIED, "EngineCore encountered a fatal error.", {}),
 ]  # fmt: skip
 

@@ -12,7 +12,6 @@ _CONTEXT, _BUDGET = spelled("max_model_len"), spelled("max_num_batched_tokens")
 _SEQS, _SHARE = spelled("max_num_seqs"), spelled("gpu_memory_utilization")
 _THRESHOLD, _EAGER = spelled("long_prefill_token_threshold"), spelled("enforce_eager")
 
-
 SENTENCES: dict[str, Template] = {
     "plan_of_another_gpu": "not compared with the plan, which is for {gpu}",
     "plan_of_another_model": "not compared with the plan, which is not for {model}",
@@ -28,6 +27,7 @@ SENTENCES: dict[str, Template] = {
     "ended_oom_loading": "out of memory while the weights were loaded",
     "ended_oom_start": "out of memory at the start",
     "ended_oom_running": "out of memory while serving",
+    "ended_oom_host": "the machine's memory ran out (RAM)",
     "ended_refused_arguments": "vLLM refused its arguments: {reason}",
     "ended_killed": "the engine process was killed[reason?: {reason}]",
     "ended_died": "the engine died[reason?: {reason}]",
@@ -77,6 +77,7 @@ SENTENCES: dict[str, Template] = {
     "change_fixed_size": "leave {argument} out: it sets the size of the KV cache"
     "[or_on_cpu? (on a CPU, VLLM_CPU_KVCACHE_SPACE may do so)]",
     "change_more_kv": f"give the KV cache more room: {_SHARE}, an fp8 KV cache or more GPUs",
+    "change_oom_host": "free memory of the machine, or give the container or job more",
     "change_oom_cpu": f"lower VLLM_CPU_KVCACHE_SPACE or {_BUDGET}, or free memory of the machine",
     "change_more_kv_cpu": "give the KV cache more memory: VLLM_CPU_KVCACHE_SPACE, in GiB",
     "change_refused": f"raise {_CONTEXT} above {{tokens}} plus the answer, or shorten the prompts",

@@ -63,14 +63,15 @@ class Failure(StrEnum):
     OOM_LOADING = "oom_loading"
     OOM_START = "oom_start"
     OOM_RUNNING = "oom_running"
+    OOM_HOST = "oom_host"  # of the machine's memory
     REFUSED = "refused_arguments"
     KILLED = "killed"
     DIED = "died"
 
     @property
     def status(self) -> Status:
-        others = {Failure.REFUSED: Status.REFUSED, Failure.KILLED: Status.DIED}
-        return {**others, Failure.DIED: Status.DIED}.get(self, Status.OUT_OF_MEMORY)
+        others = {"refused_arguments": Status.REFUSED, "killed": Status.DIED, "died": Status.DIED}
+        return others.get(self, Status.OUT_OF_MEMORY)
 
 
 # What the parent process or a shell says when a child of its died: true, and no cause.
@@ -82,9 +83,8 @@ SIGNS = (
     (Failure.NO_CACHE_BLOCKS, "No available memory for the cache blocks"),
     (Failure.CONTEXT_TOO_LONG, "To serve at least one request with the model"),
     (Failure.OOM_START, "ut of memory"),  # or while loading or serving, or in prompt_logprobs
-    (Failure.OOM_START, "DefaultCPUAllocator: "),
-    (Failure.OOM_START, "std::bad_alloc"),
-    (Failure.OOM_START, "Cannot allocate memory"),
+    *((Failure.OOM_HOST, sign) for sign in ("DefaultCPUAllocator: ", "std::bad_alloc")),
+    (Failure.OOM_HOST, "Cannot allocate memory"),
     (Failure.REFUSED, "Value error, "),
     *((Failure.REFUSED, f"{name}: error: ") for name in (".py", "vllm", "vllm serve")),
     (Failure.DIED, "EngineCore failed to start"),
