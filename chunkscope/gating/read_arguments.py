@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
+from string import Template
 from typing import Any
 
 from chunkscope.artefacts.files import read_text
@@ -36,8 +37,8 @@ ONE = re.compile(r"""(?:\$\(\)|\(.*|\\.?|'[^']*(?:'|$)|"(?:\\.|[^"\\])*(?:"|$)|[
 # A `vllm` that is another command; what may change memory or speed from outside of the command.
 REDEFINED = re.compile(r"\bvllm *\(\)|\b(?:alias|function) vllm\b")
 VARIABLE = re.compile(
-    r"(?<![\w$])(?<!\${)VLLM_(?!LOG(?!I)|API_KEY|HOST|PORT)\w+|EnvironmentFile|env[-_]file|envFrom"
-    r"|\bextends(?=\W?:)"  # Compose's
+    r"(?<![\w$])(?<!\${)VLLM_(?!LOG(?!I)|API_KEY|HOST|PORT|(?:PID|VERSION|IMAGE|TAG|URL)\b)\w+"
+    r"|EnvironmentFile|env[-_]file|envFrom|\bextends(?=\W?:)"  # the last is Compose's
 )
 COMMAND = r"""(?m)(?:^|[;&|(])\s*(\.|source|eval|xargs|export(?= +"?\$)|env(?=.* \$\(.* vllm))"""
 SOURCED = re.compile(COMMAND + r"(?![\w/.=-]|[^;&|\n]*(?:activate|conda))")
@@ -91,12 +92,9 @@ def form_of(path: Path, text: str) -> str:
     if path.suffix.lower() in (".yaml", ".yml") and not MANIFEST.search(text):
         return "vllm-yaml"
     text = COMMENT.sub(r"\1", text)
+    starts = SERVE.search(text) or MANIFEST.search(text)
     is_harness = HARNESS_COMMAND.search(text) or re.match(r"\s*(\{|[a-z_]+=)", text)
-    return (
-        "lm-eval"
-        if is_harness and not (SERVE.search(text) or MANIFEST.search(text))
-        else "vllm-args"
-    )
+    return "lm-eval" if is_harness and not starts else "vllm-args"
 
 
 def _commands(text: str) -> str:
@@ -250,7 +248,9 @@ def _docker_command(text: str) -> str:
     """A stage has what the one has that it begins from; an entry point of its own drops a CMD."""
     lines = re.sub(r"\\[ \t]*\r?\n", " ", re.sub(r"(?m)^[ \t]*(?:#.*)?\r?\n", "", text))
     parts, stages = ["", "", *STAGE.split(lines)], dict[str, Any]()
+    defaults = dict(re.findall(r"(?mi)^[ \t]*ARG[ \t]+(\w+)=\"?([^\s\"]+)", parts[2]))
     for base, name, stage in zip(parts[::3], parts[1::3], parts[2::3], strict=True):
+        base = Template(base).safe_substitute(defaults)
         image, forms = stages.get(base.lower(), (base, {}))
         found = INSTRUCTION.findall(stage)
         own = {k.upper(): json.loads(x) if x else ["sh", "-c", line] for k, x, line in found}

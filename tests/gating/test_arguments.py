@@ -89,6 +89,8 @@ CONTAINERS = {
     "stages.Dockerfile": 'FROM a\nENTRYPOINT ["vllm", "serve", "a"]\nFROM b/vllm-openai\n'
     'HEALTHCHECK \\\n CMD ["curl"]\nCMD ["org/m", \\\n # so many\n\n "--max-num-seqs", "8"]',
     "c.Dockerfile": "FROM a\nENTRYPOINT exec vllm serve org/m --max-num-seqs 8",
+    "d.Dockerfile": 'ARG VLLM_VERSION=v1\nARG B="a/vllm-openai:$VLLM_VERSION"\nFROM ${B} as c\n'
+    'FROM c\nCMD ["org/m", "--max-num-seqs", "8"]',
 }
 
 
@@ -245,7 +247,7 @@ def test_the_form_can_be_said_and_what_the_environment_sets_has_to_be_allowed(tm
             ["VLLM_E", "eval"],
         ),
         ("services: {a: {extends: {service: b}, build: ., command: vllm serve m}}", ["extends"]),
-        ("vllm serve m --served-model-name extends", []),
+        ("vllm serve m --served-model-name extends &\nVLLM_PID=$!\nwait $VLLM_PID", []),
         ("EnvironmentFile=/etc/x\nExecStart=/bin/vllm serve m", ["EnvironmentFile"]),
         ("set -a; . ./x; source y\nvllm serve m", [".", "source"]),
         ('eval "$(cat x)"; echo --seed 1 | xargs vllm serve m', ["eval", "xargs"]),
