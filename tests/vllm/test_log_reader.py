@@ -401,6 +401,7 @@ def test_errors_that_ended_nothing() -> None:
     assert engine(BEGUN, harmless, stopped, stamped(FAILED)).failure.reason.endswith("template")
     ended = engine(periodic("10-23 10:52:00"), harmless, stopped, stamped(DEAD))
     assert going_on.failure is ended.failure is engine(stopped, stamped(DEAD)).failure is None
+    assert engine(SERVING, stamped(DIED), stamped(DEAD)).failure.reason == DIED[6:]
 
 
 SERVING = periodic("10-23 10:52:00")

@@ -87,8 +87,7 @@ SIGNS = (
     (Failure.OOM_HOST, "Cannot allocate memory"),
     (Failure.REFUSED, "Value error, "),
     *((Failure.REFUSED, f"{name}: error: ") for name in (".py", "vllm", "vllm serve")),
-    (Failure.DIED, "EngineCore failed to start"),
-    *((Failure.DIED, sign) for sign in CONSEQUENCES),
+    *((Failure.DIED, sign) for sign in ("EngineCore failed to start", *CONSEQUENCES)),
 )
 LOGPROB_FRAMES = ("_get_prompt_logprobs_dict", "compute_logprobs", "compute_prompt_logprobs")
 ENTRY = 'bin/vllm", line'  # of a traceback: an error behind it is vLLM's, whatever it said before
@@ -103,6 +102,7 @@ _KILLED = re.compile(
 _RANKS = {Failure.OOM_SAMPLER: 0, Failure.KILLED: 2, Failure.DIED: 2}
 # Raised by vLLM when arguments or the model do not go together.
 REFUSALS = ("ValueError", "ValidationError", "AssertionError", "NotImplementedError", "TypeError")
+PROMPTLESS = ("CUDA error: ", "NCCL error", "RPC call to ")  # of the driver or of vLLM itself
 shortened = partial(textwrap.shorten, width=240)  # a sentence or two: torch's goes on with advice
 _DEPTH = 60  # lines of a traceback before the line that names the error
 _ERROR = re.compile(r"(?:^|[\s.])([A-Z]\w{0,40}(?:Error|Exception|Interrupt))(?:: (.+))?$", re.M)
@@ -123,7 +123,7 @@ _FIGURES = {
 class LoggedFailure:
     """`figures` are the numbers of its line, in GiB or tokens; `error` the kind of error raised.
 
-    `reason` is vLLM's own sentence, from before it could have a prompt: no other text is kept.
+    `reason` is vLLM's own sentence, which cannot have a prompt: no other text is kept.
     """
 
     kind: Failure
@@ -161,7 +161,8 @@ class FailureReader:
         error, before = _ERROR.search(text), self.error.line if self.error else -1
         first = self.failure is None or before < self.failure.line
         if error and first and not any(word in text for word in CONSEQUENCES):
-            words = None if serving else shortened(error[0].lstrip("."))
+            hidden = serving and not (error[2] or "").startswith(PROMPTLESS)
+            words = None if hidden else shortened(error[0].lstrip("."))
             self.error = LoggedFailure(kind=Failure.DIED, line=line, error=error[1], reason=words)
 
     def _failure(self, kind: Failure, text: str, line: int) -> LoggedFailure:
