@@ -18,9 +18,6 @@ def place(tmp_path: Path) -> Path:
     return tmp_path
 
 
-# -- report --------------------------------------------------------------------------------------
-
-
 def test_the_page_goes_beside_the_results_and_the_answer_to_the_terminal(place) -> None:
     run = chunkscope(place, "report")
     assert run.code == 0, run.err
@@ -47,9 +44,6 @@ def test_two_folders_are_compared(place) -> None:
     build.profile(short=[7]).save(place / "new" / "profile.json")
     changes = json.loads(chunkscope(place, "report", "reports", "new", "--json").out)
     assert {change["subject"] for change in changes["data"]} >= {"short"}
-
-
-# -- gate ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])

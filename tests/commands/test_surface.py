@@ -35,11 +35,6 @@ def test_help_fits_80_columns_and_ends_in_an_example(tmp_path, name: str) -> Non
     assert f"Example: chunkscope {name}" in run.out
 
 
-def test_without_a_command_the_help_is_shown(tmp_path) -> None:
-    run = chunkscope(tmp_path)
-    assert (run.code, run.err.strip()) == (2, chunkscope(tmp_path, "--help").out.strip())
-
-
 @pytest.mark.parametrize("words", ["analyze a.jsonl", "doctor a.jsonl", "recommend", "simulate"])
 def test_an_output_replaces_results_and_no_data(tmp_path, words: str) -> None:
     write_jsonl(tmp_path / "a.jsonl", prompts())
@@ -82,7 +77,9 @@ def test_the_shell_completes_commands_gpus_models_and_pages(typed: str, offered:
     assert offered in done.stdout.split(), done.stderr
 
 
-def test_every_page_of_the_manual_is_shown(tmp_path) -> None:
+def test_every_page_of_the_manual_is_shown_and_the_help_without_a_command(tmp_path) -> None:
+    run = chunkscope(tmp_path)
+    assert (run.code, run.err.strip()) == (2, chunkscope(tmp_path, "--help").out.strip())
     listed = chunkscope(tmp_path, "help").out
     for page, path in pages().items():
         assert page in listed
@@ -94,9 +91,6 @@ def test_every_page_of_the_manual_is_shown(tmp_path) -> None:
 def test_known_names_are_listed(tmp_path, command: str, name: str) -> None:
     rows = json.loads(chunkscope(tmp_path, command, "--json").out)[command]
     assert name in {row["name"] for row in rows}
-
-
-# -- streams -------------------------------------------------------------------------------------
 
 
 @pytest.fixture

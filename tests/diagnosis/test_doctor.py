@@ -152,8 +152,6 @@ def test_an_fp8_kv_cache_is_predicted_as_one() -> None:
     assert small.kv_cache_tokens == pytest.approx(2 * plain.kv_cache_tokens, rel=0.01)
 
 
-# -- each rule -----------------------------------------------------------------------------------
-
 BEGUN = stamped(START.format(version="0.24.0").replace("enforce_eager=True", "enforce_eager=False"))
 UNCACHED = BEGUN.replace("enable_prefix_caching=True", "enable_prefix_caching=False")
 ARGS = "non-default args: {{'max_num_seqs': {seqs}, 'max_num_batched_tokens': {budget}}}"

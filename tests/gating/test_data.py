@@ -87,8 +87,6 @@ def test_a_sample_is_no_evidence_about_the_whole_unless_that_is_allowed(place, l
     assert place.one("[data]\nmin_rows = 100").passed, "a sample does not make the data smaller"
 
 
-# -- drift -----------------------------------------------------------------------------------------
-
 BASE = '[drift]\nbaseline = "baseline.json"\n'
 
 
@@ -177,8 +175,6 @@ def test_a_baseline_of_another_tokenizer_or_none_is_an_error_that_names_it(place
     with pytest.raises(InputError, match="today's profile"):
         place.gate('[drift]\nbaseline = "reports/profile.json"\np95 = "10%"')
 
-
-# -- freshness -------------------------------------------------------------------------------------
 
 LINES = '{"prompt": "one two three", "answer": "a"}\n{"prompt": "four", "answer": "b"}\n'
 DATA = "[freshness]\ndata = true"

@@ -335,8 +335,6 @@ def test_a_server_that_hangs_is_a_timeout():
     assert (run.failure.values["answered"], run.failure.values["sent"]) == (0, 0)
 
 
-# -- the key -------------------------------------------------------------------------------------
-
 ECHO = {"error": {"message": f"Incorrect API key provided: {KEY} (Bearer {KEY})"}}
 
 

@@ -167,8 +167,6 @@ def test_rows_of_another_machine_do_not_stand_in_one_file(tmp_path) -> None:
         measured(tmp_path, *BEGUN, REPEAT, MEASURED, machine=earlier)
 
 
-# -- the steps that become a calibration: thinned, and with what neighbours share ------------------
-
 TIMED = {name: [1, 2, 3, 4] for name in COLUMNS} | {
     "decode_context_tokens": [1_000, 2_000, 3_000, 4_000],
     "duration_s": [0.01, 0.123456789, None, 0.0],

@@ -38,8 +38,6 @@ def test_predicted_memory_is_close_and_as_it_was_committed(verification, run) ->
     assert today.predicted_activation_gib == run.predicted_activation_gib
 
 
-# -- advice, tried -------------------------------------------------------------------------------
-
 NAMES = sorted(path.parent.name for path in FOLDER.glob("advice/*/verify.json"))
 
 

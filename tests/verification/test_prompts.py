@@ -144,9 +144,6 @@ def test_real_chats_have_the_ids_that_transformers_gives(shared):
     assert [list(prompt.ids) for prompt in real] == encoded["input_ids"]
 
 
-# -- which row -----------------------------------------------------------------------------------
-
-
 def test_rows_are_used_again_only_when_all_were_used(data, small):
     _, real, source = again([data], counted(data, small), workload(*[30] * 5))
     assert sorted(Counter(texts(real)).values()) == [2, 3]

@@ -77,14 +77,11 @@ def test_a_spread_is_of_the_whole(counts, total):
     assert min(shares) >= 0
 
 
-def test_counters_add_up_over_engines_under_either_name():
+def test_counters_add_up_over_engines_under_either_name_and_tell_nothing_when_they_went_back():
     text = 'vllm:num_preemptions_total{engine="0"} 1\nvllm:num_preemptions_total{engine="1"} 2'
     assert parse(text).total(metrics.PREEMPTIONS) == 3
     assert parse("vllm:num_preemptions 4 1700000000").total(metrics.PREEMPTIONS) == 4
     assert parse("vllm:num_preemptions_created 5").total(metrics.PREEMPTIONS) is None
-
-
-def test_a_counter_that_went_back_tells_nothing():
     before, after = parse("vllm:num_preemptions 9"), parse("vllm:num_preemptions 1")
     pairs = [(before, after), (parse(""), after), (before, parse(""))]
     assert [metrics.counted(*pair, metrics.PREEMPTIONS) for pair in pairs] == [None, 1, None]
@@ -123,8 +120,6 @@ def test_the_kv_cache_of_all_engines():
         **facts, "enable_prefix_caching": True, "gpu_memory_utilization": 0.9
     }  # fmt: skip
 
-
-# -- answers -> figures, by hand-made stamps -------------------------------------------------------
 
 SHORT = Answer(sent=0.0, times=(1.0, 1.5, 2.5), counts=(1, 1, 2), cached=0)
 LONG = Answer(sent=0.5, times=(3.0, 4.0), counts=(1, 1), cached=510)

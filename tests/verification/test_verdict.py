@@ -80,10 +80,7 @@ def test_when_the_plan_does_not_run_the_best_of_the_rest_is_to_be_used() -> None
     result = verdict(failed("plan"), run("a", 9.0), run("b", 8.0))
     assert (result.conclusion, result.use) == (Conclusion.PLAN_FAILED, "b")
     assert verdict(failed("plan"), failed("off")).use is None
-
-
-def test_without_a_plan_there_is_no_verdict() -> None:
-    assert verdict(run("endpoint", 1.0)) is None
+    assert verdict(run("endpoint", 1.0)) is None, "of no plan"
 
 
 def test_at_a_given_rate_latency_decides_for_how_long_all_takes_is_the_rates_doing() -> None:
@@ -99,19 +96,13 @@ def using(one, *uses):
     return replace(one, repeats=repeats, figures=replace(one.figures, slo_use=uses[0]))
 
 
-def test_a_plan_that_keeps_limits_the_default_breaks_stays_though_it_is_slower() -> None:
+def test_limits_decide_and_a_default_with_about_the_same_room_needs_no_flag() -> None:
     planned = using(run("plan", 12.0, 11.9, 12.1), 0.84, 0.83, 0.85)
     default = using(run("default", 10.0, 9.9, 10.1), 3.16, 3.0, 3.2)
     assert verdict(planned, default, slo=LIMITS).conclusion is Conclusion.KEEP_PLAN
-
-
-def test_a_default_with_about_the_same_room_needs_no_flag() -> None:
     planned, default = using(PLAN, 0.80, 0.79, 0.81), run("default", 12.5, 12.4, 12.6)
     assert verdict(planned, using(default, 0.88, 0.87, 0.89), slo=LIMITS).drop
     assert not verdict(planned, using(default, 0.91, 0.90, 0.92), slo=LIMITS).drop
-
-
-# -- one run beside another ------------------------------------------------------------------------
 
 
 def test_with_one_repeat_small_differences_are_ties() -> None:
@@ -137,9 +128,6 @@ def test_of_a_server_the_figure_that_decides_is_the_answer() -> None:
     assert measured_answer(verification(run("endpoint", 3.0))).endswith("all requests 3.00 s.")
     died = measured_answer(verification(failed("endpoint")))
     assert died.startswith("Endpoint: out of memory")
-
-
-# -- `--check-outputs` -----------------------------------------------------------------------------
 
 
 def answering(setting: str, *answers: int):

@@ -27,9 +27,6 @@ SET = Settings(max_num_batched_tokens=2_048)
 ROWS = [SettingRow(name=name, settings=SET) for name in ("plan", "off")]
 
 
-# -- the workload and the model ------------------------------------------------------------------
-
-
 def test_a_tokenizer_of_another_model_is_noticed_before_the_engine_dies_of_it() -> None:
     def prompts(*ids):
         return [RealPrompt("", ids, is_complete=False)]
@@ -90,9 +87,6 @@ def test_a_built_in_model_has_the_same_folder_every_time() -> None:
     assert shape.hub_id == "Qwen/Qwen2.5-1.5B"
 
 
-# -- resumed -------------------------------------------------------------------------------------
-
-
 def resume(old: Verification, rows=ROWS, **fresh) -> Verification:
     return verify.resumed(replace(old, runs=(), **fresh), old, rows)
 
@@ -146,8 +140,6 @@ def test_a_resumed_run_keeps_its_calibration_and_no_row_started_otherwise(monkey
     assert (asked, saved) == ([("plan", ["all"]), ("off", ()), ("plan", ()), ("off", ())], [1])
 
 
-# -- which rows there are, and which of them are one ----------------------------------------------
-
 V24 = release("0.24.0")
 
 
@@ -200,11 +192,6 @@ def test_a_row_that_does_not_take_the_longest_request_or_that_vllm_ignores_is_re
     assert off.refused.code == "off_is_ignored"
 
 
-def test_points_the_user_adds() -> None:
-    point = parse_point("--gpu-memory-utilization=0.5,enable-chunked-prefill=false")
-    assert point.given() == {"gpu_memory_utilization": 0.5, "enable_chunked_prefill": False}
-
-
 @pytest.mark.parametrize(
     "text",
     ["max-num-batched-tokens", "max-batched-tokens=4", "max-num-seqs=many", "max-num-seqs=true",
@@ -215,6 +202,8 @@ def test_what_is_no_argument_is_refused(text) -> None:
         parse_point(text)
 
 
-def test_engine_arguments_are_json_where_they_are() -> None:
+def test_points_are_settings_and_engine_arguments_are_json_where_they_are() -> None:
+    point = parse_point("--gpu-memory-utilization=0.5,enable-chunked-prefill=false")
+    assert point.given() == {"gpu_memory_utilization": 0.5, "enable_chunked_prefill": False}
     parsed = parse_engine_args(["--dtype=float32", "max-logprobs=5", 'hf-overrides={"a": 1}'])
     assert parsed == {"dtype": "float32", "max_logprobs": 5, "hf_overrides": {"a": 1}}

@@ -110,9 +110,6 @@ def test_where_a_log_measured_less_every_setting_has_less_by_as_much():
         assert (off, ours.kv_cache_label) == (round(ours.line("correction").gib * 2**30), label)
 
 
-# -- asking vLLM itself ----------------------------------------------------------------------------
-
-
 def asked(made, *, python):
     return check(made.deployment, made.settings, python=python)
 

@@ -364,11 +364,6 @@ def test_an_engine_that_died_of_something_else(kind, lines: list[str], reason, a
     assert (failure.kind, failure.reason, failure.line) == (kind, reason, at)
 
 
-def test_a_job_that_its_user_ended_was_not_killed() -> None:
-    ended = "slurmstepd: error: *** JOB 8 ON n1 CANCELLED AT 2026-11-15T22:48:00 ***"
-    assert engine(stamped("Using max model len 64"), ended).failure is None
-
-
 def test_an_error_of_vllm_needs_no_engine_that_began() -> None:
     frame = '  File "/usr/local/bin/vllm", line 5, in <module>'
     assert engine(frame, "ImportError: libcudart.so.12").failure.error == "ImportError"
@@ -391,7 +386,9 @@ def test_a_traceback_is_a_part_of_its_json_line(kind, cause, error) -> None:
 
 
 def test_errors_that_ended_nothing() -> None:
-    """A start goes on after it; an engine that is ended is missed by its server."""
+    """A start goes on after it; an engine, or a job, that is ended was not killed."""
+    ended = "slurmstepd: error: *** JOB 8 ON n1 CANCELLED AT 2026-11-15T22:48:00 ***"
+    assert engine(stamped("Using max model len 64"), ended).failure is None
     harmless = stamped("ValueError: no chat template", level="ERROR")
     stopped = stamped("[shutdown] MPClient: complete")
     going_on = engine(stamped("Using max model len 64"), harmless, LINE)
