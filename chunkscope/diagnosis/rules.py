@@ -96,9 +96,10 @@ def _ended(engine: Engine) -> Symptom | None:
         return None
     evidence = [note(f"failure_{name}", value=value) for name, value in failure.figures.items()]
     facts, change = engine.start.facts, note(f"change_{failure.kind}", reason=failure.reason)
-    if failure.kind is Failure.CONTEXT_TOO_LONG and not (
-        facts.enforce_eager or facts.found_compiled
-    ):
+    missing = failure.figures.get("needed_gib", 0.0) - failure.figures.get("available_gib", 0.0)
+    # Compiling takes about an embedding once more, which is less than half of the weights.
+    first = not (facts.enforce_eager or facts.found_compiled)
+    if first and 0 < missing < (facts.weights_gib or 0.0) / 2:
         change = note("change_first_start", how=change.code)
     if failure.kind in (Failure.NO_CACHE_BLOCKS, Failure.CONTEXT_TOO_LONG):
         change = engine.more_room(change)
@@ -251,8 +252,7 @@ def _hit_rate(engine: Engine) -> Symptom | None:
 def _eager(engine: Engine) -> Symptom | None:
     if not engine.start.facts.enforce_eager or engine.on_cpu:
         return None
-    lines = engine.lines("enforce_eager")
-    return _symptom("eager", [], "change_eager", 0.25, lines)
+    return _symptom("eager", [], "change_eager", 0.25, engine.lines("enforce_eager"))
 
 
 RULES: tuple[Callable[[Engine], Symptom | None], ...] = (
