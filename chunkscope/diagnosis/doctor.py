@@ -62,7 +62,7 @@ def doctor(
     notes: list[Note] = []
     logs: list[LogReader] = []
     names = [os.fspath(source) for source in sources]
-    urls = [name for name in names if name.startswith(("http://", "https://"))]
+    urls = [name for name in names if "://" in name or name.partition(":")[2].isdecimal()]
     for name in names:
         if name not in urls:
             logs.append(LogReader())

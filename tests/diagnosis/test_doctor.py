@@ -12,7 +12,7 @@ from chunkscope.diagnosis.diagnosis import Diagnosis, EngineReport
 from chunkscope.diagnosis.doctor import NOTHING, Context, doctor, report_of
 from chunkscope.diagnosis.phases import Bound, phases
 from chunkscope.diagnosis.servers import reading_of
-from chunkscope.errors import InputError
+from chunkscope.errors import InputError, UsageError
 from chunkscope.hardware.gpus import find_gpu
 from chunkscope.planning.engine_log import read_log
 from chunkscope.verification.endpoint import metrics
@@ -126,6 +126,9 @@ def test_a_server_is_watched_for_a_while() -> None:
         (engine,) = doctor(server.url, seconds=0.2).engines
     assert (engine.source, len(engine.windows), engine.engines) == (server.url, 1, 1)
     assert (engine.facts.version, engine.facts.kv_cache_tokens) == ("0.11.0", 1_600)
+    for written in ("localhost:8000", "htp://localhost"):
+        with pytest.raises(UsageError, match="begins with http"):
+            doctor(written)
 
 
 WAITING = [periodic(at(10 * n), running=8, waiting=52, kv=0.3) for n in range(4)]
