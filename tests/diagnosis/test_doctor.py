@@ -15,6 +15,7 @@ from chunkscope.diagnosis.servers import reading_of
 from chunkscope.errors import InputError, UsageError
 from chunkscope.hardware.gpus import find_gpu
 from chunkscope.planning.engine_log import read_log
+from chunkscope.report.words.doctor import remedy
 from chunkscope.verification.endpoint import metrics
 from chunkscope.verification.endpoint.server import Server
 from chunkscope.vllm.log.failures import Failure
@@ -223,6 +224,7 @@ def test_eager_auto_fit_and_refusals() -> None:
     lines = [*(stamped(text) for text in (START.format(version="0.24.0"), fit, refused)), few]
     expected = {"refused-prompts": 0.95, "client-bound": 0.9, "auto-fit": 0.3, "eager": 0.25}
     assert {s.rule: s.effect for s in report(*lines).symptoms} == expected
+    assert not any(re.search(" -[;. ]", remedy(s)) for s in report(*lines).symptoms), "not known"
     for longest, effect in ((40_960, 0.9), (40_959, None)):
         found = report(*lines, context=Context(profile=profile(data=[longest])))
         assert {s.rule: s.effect for s in found.symptoms}.get("auto-fit") == effect

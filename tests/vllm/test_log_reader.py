@@ -343,6 +343,7 @@ KILLS = [
     *("Reason: OOMKilled", "vllm-1 exited with code 137", "JOB 8 CANCELLED DUE TO TIME LIMIT"),
     *("Detected 1 oom_kill event in StepId=1.0.", CORE, "died unexpectedly (exit code: -9), x"),
     "Engine core initialization failed. Failed core proc(s): {'EngineCore_DP0': -9}",
+    "vllm.service: Main process exited, code=killed, status=9/KILL",
 ]
 
 

@@ -51,10 +51,10 @@ SENTENCES: dict[str, Template] = {
     "failure_longest": "a context of {value:,.0f} tokens would fit",
     "failure_free_gib": "{value:,.2f} GiB free at the start",
     "failure_requests": "{value:,.0f} dummy requests",
-    "refused_lines": "{lines:line} of the log; limit {limit} tokens, longest prompt {longest}",
+    "refused_lines": "{lines:line} of the log; limit {limit}[longest?, longest {longest}] tokens",
     "answers_400": "{count:refusal}",
     "longest_and_limit": "the longest prompt has {longest} tokens, the limit is {limit}",
-    "fitted": "from {before} to {after} tokens; the longest prompt has {longest}",
+    "fitted": "from {before} to {after} tokens[longest?; the longest prompt has {longest}]",
     "held_for": "{seconds:,.0f} s, {part:%} of the busy time",
     "argument_and_default": "{name} is {value}[default?; vLLM's default is {default}]",
     "step_times": "{mixed_ms:,.0f} ms with a prompt, {decoding_ms:,.0f} ms without, "

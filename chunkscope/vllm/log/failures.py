@@ -92,10 +92,10 @@ SIGNS = (
 LOGPROB_FRAMES = ("_get_prompt_logprobs_dict", "compute_logprobs", "compute_prompt_logprobs")
 ENTRY = 'bin/vllm", line'  # of a traceback: an error behind it is vLLM's, whatever it said before
 STOPPING = "[shutdown] "
-# By the system: as a shell, dmesg, Docker and SLURM say it, and how vLLM misses a process.
-KILLS = ("Killed", "oom_kill", "oom-kill", "died unexpectedly", "code 137", "CANCELLED")
+# By the system: as a shell, dmesg, Docker, SLURM, systemd say it, and how vLLM misses a process.
+KILLS = ("Killed", "oom_kill", "oom-kill", "died unexpectedly", "code 137", "CANCELLED", "=9/KILL")
 _KILLED = re.compile(
-    r"Killed($|  | pr)|oom.kill|core .*unexpectedly|(code|'):? (-9|137)\b|CANCELLED.* DUE TO "
+    r"Killed($|  | pr)|oom.kill|core .*unexpectedly|(code|'):? (-9|137)\b|CANCELLED.* DUE TO |=9/K"
 )
 # A parent process tells a cause after its consequence, and the sampler's after the error it came
 # from: of several kinds the lowest counts, then the first.
