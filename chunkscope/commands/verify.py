@@ -18,7 +18,7 @@ ENGINE, COMPARED = group("Engine"), group("What to compare")
 HINTS = {
     "out_of_memory": "choose a smaller setting: `chunkscope recommend` with the right --gpu",
     "timeout": "set a longer timeout_s in chunkscope.toml ([verify]), or send fewer --requests",
-    "refused": "ask `chunkscope recommend --check` whether vLLM accepts the arguments",
+    "refused": "mend what it names (`chunkscope recommend --check`; of a server: --concurrency)",
     "died": "see its log: a server's own, or verify-*.log beside the result",
 }
 

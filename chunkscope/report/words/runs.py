@@ -245,12 +245,12 @@ def measured_on(v: Verification) -> str:
 
 
 def circumstances(v: Verification) -> tuple[str, ...]:
-    work, vllm = v.workload, v.machine.vllm if v.machine else None
-    dummy = "random weights" if v.model.dummy else ""
+    work, dummy = v.workload, "random weights" if v.model.dummy else ""
     sent = f"greedy sampling, {sent_when(work.arrivals, work.concurrency)}"
-    repeats = f"median of {plural(v.repeats, 'repeat')}" if v.repeats > 1 else ""
-    requests, engine = plural(len(work.requests), "request"), f"vLLM {vllm}" if vllm else ""
-    return where_measured(v), engine, dummy, requests, sent, repeats
+    is_median = v.repeats > 1 and any(run.ok for run in v.runs)
+    repeats = f"median of {plural(v.repeats, 'repeat')}" if is_median else ""
+    engine = f"vLLM {v.machine.vllm}" if v.machine and v.machine.vllm else ""
+    return where_measured(v), engine, dummy, plural(len(work.requests), "request"), sent, repeats
 
 
 def method(v: Verification) -> str:
