@@ -29,8 +29,6 @@ def is_drained(pipe: int) -> bool:
     return fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)) == bytes(4)
 
 
-# --- Ctrl-C ---------------------------------------------------------------------------------------
-
 PRESSED_WHILE_LOADING = """
 import os, runpy, signal, sys
 
@@ -79,9 +77,6 @@ def test_ctrl_c_ends_a_long_scan_and_keeps_what_is_finished(tmp_path: Path) -> N
     assert "recounted" not in again.err  # it came from the cache
 
 
-# --- nobody reads, nobody listens -----------------------------------------------------------------
-
-
 def answered(place: Path, stdout: object, *words: str) -> tuple[int, bytes]:
     """The exit code and what is said while stdout goes elsewhere; never a traceback."""
     write_jsonl(place / "a.jsonl", prompts())
@@ -128,9 +123,6 @@ def test_a_closed_stream_keeps_the_other_one_clean(tmp_path: Path, closed: int) 
     assert closed == 2 or not run.out
 
 
-# --- writing --------------------------------------------------------------------------------------
-
-
 def no_file_over_a_kilobyte() -> None:
     """A disk that is full after 1,000 bytes: writing more fails, as it does with ENOSPC."""
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -162,9 +154,6 @@ def test_a_device_is_written_to_and_a_link_followed(tmp_path: Path) -> None:
     assert analyze(tmp_path, "a.jsonl", "-o", "link.json").code == 0
     assert (tmp_path / "link.json").is_symlink()
     assert json.loads((tmp_path / "elsewhere.json").read_bytes())["schema"]
-
-
-# -- other systems ---------------------------------------------------------------------------------
 
 
 # Windows lacks these, and macOS has them in another way. Libraries decide when they are loaded what
@@ -208,9 +197,6 @@ def test_commands_run_without_posix_and_verify_says_what_it_needs(tmp_path: Path
     assert done.returncode == 0, done.stderr[-3_000:]
     assert done.stdout.startswith("4 ")
     assert "--endpoint" in done.stdout
-
-
-# -- a hub that does not answer --------------------------------------------------------------------
 
 
 PROFILE = REPOSITORY / "reports" / "example" / "profile.json"

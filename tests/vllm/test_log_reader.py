@@ -46,8 +46,6 @@ def engine(*lines: str):
 BEGUN = stamped(START.format(version="0.24.0"))
 
 
-# -- what each version writes (docs/LOGS.md of the project's notes) ------------------------------
-
 SAID = [
     ("Model loading took 14.9889 GiB and 2.345678 seconds", {"weights_gib": 14.9889}),
     ("Model loading took 14.9889 GiB memory and 2.345678 seconds", {"weights_gib": 14.9889}),
@@ -106,8 +104,6 @@ def test_the_first_line_of_an_engine_says_how_it_is_configured() -> None:
         enable_chunked_prefill=True, kv_cache_dtype="fp8",
     )  # fmt: skip
 
-
-# -- whatever is put before a line ---------------------------------------------------------------
 
 LINE = stamped("GPU KV cache size: 919,824 tokens")
 WRAPPED = [
@@ -275,8 +271,6 @@ def test_steps_are_added_up() -> None:
     quick = engine(BEGUN, stamped(STEP.format(p=0, t=0, d=4, ms="0.40"))).steps
     assert (quick.slowdown, quick.longest_ms, quick.longest_line) == (None, 0.4, 2)
 
-
-# -- what went wrong -----------------------------------------------------------------------------
 
 TROUBLES = [
     (

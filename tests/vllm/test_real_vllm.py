@@ -58,9 +58,6 @@ class Question:
     told: str = ""
 
 
-# -- the questions -----------------------------------------------------------------------------
-
-
 def case_of(folder, arguments, gpu=None):
     """Words for `vllm serve`, or keywords for its `LLM` class, on a GPU (None: on this machine)."""
     card, dry = gpu and (round(gpu.memory_gib * GIB), gpu.title), {"model": str(folder), **DRY}
@@ -182,9 +179,6 @@ def any_settings(version, folders):  # noqa: ARG001
 
 
 MAKERS = (matrix, any_profile, emitted, left_alone, any_settings)
-
-
-# -- the answers -------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="session")
