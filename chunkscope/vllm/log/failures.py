@@ -83,8 +83,7 @@ SIGNS = (
     (Failure.NO_CACHE_BLOCKS, "No available memory for the cache blocks"),
     (Failure.CONTEXT_TOO_LONG, "To serve at least one request with the model"),
     (Failure.OOM_START, "ut of memory"),  # or while loading or serving, or in prompt_logprobs
-    *((Failure.OOM_HOST, sign) for sign in ("DefaultCPUAllocator: ", "std::bad_alloc")),
-    (Failure.OOM_HOST, "Cannot allocate memory"),
+    *((Failure.OOM_HOST, s) for s in ("CPUAllocator: ", "bad_alloc", "Cannot allocate memory")),
     (Failure.REFUSED, "Value error, "),
     *((Failure.REFUSED, f"{name}: error: ") for name in (".py", "vllm", "vllm serve")),
     *((Failure.DIED, sign) for sign in ("EngineCore failed to start", *CONSEQUENCES)),
