@@ -57,12 +57,12 @@ def test_a_mistyped_keyword_is_named_as_it_is_written_and_other_mistakes_as_they
     with pytest.raises(UsageError, match="feild") as raised:
         chunkscope.analyze(PROFILE, feild="question")
     assert raised.value.hint == "did you mean field?"
-    for given in ({"timeout": -1}, {"sample": 0}, {"sample": "x"}, {"keep_longest": 2.5}):
-        with pytest.raises(UsageError, match=next(iter(given))):
-            chunkscope.analyze("lm-eval:a", **given)
-    for rows in ([{"question": "Why?"}], {"question": "Why?"}, None):
-        with pytest.raises(UsageError, match="not a name"):
-            chunkscope.analyze(rows)
+    for name, value in {"timeout": -1, "sample": 0, "keep_longest": 2.5, "task": "a"}.items():
+        with pytest.raises(UsageError, match=name):
+            chunkscope.analyze("lm-eval:a", **{name: value})
+    for given in ({"paths": [{}]}, {"paths": {}}, {"prefix_file": None}, {"encoding": None}):
+        with pytest.raises(UsageError, match=r"not a name|not text"):
+            chunkscope.analyze(**{"paths": "a"} | given)
     with pytest.raises(UsageError, match="log"):
         chunkscope.doctor()
 

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import fields, is_dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from chunkscope.errors import InputError, MissingError, UsageError
 
@@ -149,9 +149,6 @@ def report(
     return page
 
 
-# -- options -------------------------------------------------------------------------------------
-
-
 def profile_of(
     plan: "Plan | Name | None", named: "Profile | Name | Sequence[Profile | Name] | None" = None
 ) -> "Profile":
@@ -201,6 +198,12 @@ def filled(kind: type[T], given: dict[str, Any], command: str) -> T:
         written = {long: short for short, long in ALIASES.items()}
         hint = nearest(name, [written.get(one, one) for one in names])
         raise UsageError(f"{command} has no option {name}", hint=hint)
+    for name, value in values.items():
+        wanted, allowed = names[name], names[name] | os.PathLike | str
+        if wanted in (str, str | None, Path | None) and not isinstance(value, allowed):
+            raise UsageError(f"{name} is {value!r:.60}, not text", hint="write it in quotes")
+        if get_origin(wanted) is Literal and value not in get_args(wanted):
+            raise UsageError(f"{name} is {value!r:.60}", hint=nearest(str(value), get_args(wanted)))
     if "slo" in values:
         from chunkscope.simulation.slo import read_slo
 

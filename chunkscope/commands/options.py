@@ -208,9 +208,6 @@ def _checked(command: str, name: str, value: Any, types: Mapping[str, list[Any]]
     raise InputError(f"{CONFIG}: [{command}] {name}: {reasons[0]}")
 
 
-# -- artefacts -----------------------------------------------------------------------------------
-
-
 def finish(artefact: Any, output: Path, *, after: str, **how: Any) -> None:
     """Write an artefact, print it, and tell its path and the next command."""
     artefact.save(output)

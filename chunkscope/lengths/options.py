@@ -59,8 +59,8 @@ class AnalyzeOptions:
                 raise UsageError(str(error), hint="write it like 2026-01-31") from None
             object.__setattr__(self, "chat_date", day)
         files: Any = self.prefix_files
-        files = (files,) if isinstance(files, str | os.PathLike | PrefixFile) else files
-        loaded = [f if isinstance(f, PrefixFile) else PrefixFile.given(os.fspath(f)) for f in files]
+        files = files if isinstance(files, list | tuple) else (files,)
+        loaded = [f if isinstance(f, PrefixFile) else PrefixFile.given(*several(f)) for f in files]
         if len({file.dataset for file in loaded}) < len(loaded):
             raise UsageError("two --prefix-file for the same data", hint="NAME=FILE is for one set")
         object.__setattr__(self, "prefix_files", tuple(loaded))
