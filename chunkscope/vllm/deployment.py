@@ -208,6 +208,8 @@ class Deployment:
         s = self.effective(settings)
         if self.compiled_before and not self.measured:
             yield note("second_start")
+        if self.gpu and self.gpu.name == "v100" and self.release.rules.leaves_volta_out:
+            yield note("volta", version=self.release.text)
         if simulated and self.shape:
             yield from filter(None, [unlike_measured(self.shape, self.gpu, s.parallel.gpus)])
         if simulated and s.parallel.data > 1 and self.shape and self.shape.experts:

@@ -22,8 +22,6 @@ class Task(StrEnum):
 
 
 class SendOrder(StrEnum):
-    """In which order requests are sent."""
-
     DATA = "data"  # as in the file, or as a harness's log says
     LONGEST = "longest"  # first, as lm-eval sends them
     SHUFFLED = "shuffled"
@@ -48,8 +46,6 @@ class ChunkPolicy(StrEnum):
 
 
 class Target(StrEnum):
-    """What arguments can be written as."""
-
     VLLM_ARGS = "vllm-args"
     VLLM_YAML = "vllm-yaml"
     PYTHON = "python"

@@ -51,6 +51,7 @@ class Rules:
 
     off_is_ignored: bool = _rule(True, ((0, 11, 1), False))  # chunking cannot be switched off
     gpu_memory_utilization: float = _rule(0.9, ((0, 20, 0), 0.92))
+    leaves_volta_out: bool = _since((0, 20, 0))  # its wheels and images are of CUDA 13
     tries_kernels: bool = _since((0, 11, 1))  # while it compiles (by default from torch 2.9 on)
     checks_threshold: bool = _since((0, 27, 0))
     stays_unstretched: bool = _since((0, 11, 1))  # longrope's original context (PR 27431)

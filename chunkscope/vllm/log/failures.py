@@ -38,8 +38,6 @@ def doing_in(log: str) -> str | None:
 
 
 class Status(StrEnum):
-    """How an engine ended."""
-
     OK = "ok"
     OUT_OF_MEMORY = "out_of_memory"
     TIMEOUT = "timeout"
@@ -53,8 +51,6 @@ class Status(StrEnum):
 
 
 class Failure(StrEnum):
-    """What ended an engine."""
-
     NO_FREE_MEMORY = "no_free_memory"  # others use the GPU
     NO_CACHE_BLOCKS = "no_cache_blocks"
     CONTEXT_TOO_LONG = "context_too_long"  # for the KV cache
