@@ -11,7 +11,7 @@ import pytest
 
 import chunkscope
 from chunkscope.commands import api
-from chunkscope.errors import UsageError
+from chunkscope.errors import ChunkscopeError, UsageError
 from chunkscope.findings import load_findings
 from chunkscope.lengths.options import AnalyzeOptions
 from chunkscope.planning.predict import SimulateOptions
@@ -49,8 +49,9 @@ def test_an_unknown_word_is_an_error_that_names_the_argument(word):
 def test_simulate_takes_a_text_for_a_trace_and_refuses_a_step_of_no_tokens(tmp_path, plan):
     (trace := tmp_path / "a.csv").write_text("TIMESTAMP,ContextTokens,GeneratedTokens\n0,9,2\n")
     assert chunkscope.simulate(plan, trace=str(trace)).workload.requests == 1
-    with pytest.raises(UsageError, match=r"max_num_batched_tokens \(0\)"):
-        chunkscope.simulate(plan, PROFILE, max_num_batched_tokens=0)
+    for wrong in ({"profile": []}, *({"max_num_batched_tokens": n} for n in (0, "256", 2.5, True))):
+        with pytest.raises(ChunkscopeError, match=r"no profile|max_num_batched_tokens"):
+            chunkscope.simulate(plan, **{"profile": PROFILE, **wrong})
 
 
 def test_a_mistyped_keyword_is_named_as_it_is_written_and_other_mistakes_as_they_are_made():

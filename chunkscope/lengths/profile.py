@@ -132,7 +132,6 @@ class Profile(Artefact):
         return tuple(dataset for dataset in self.datasets if dataset.failure)
 
     def __add__(self, other: "Profile") -> "Profile":
-        """Put the datasets of two runs together, of two machines for example."""
         # Traces brought their lengths along: they go with any tokenizer.
         counted = [info for info in (self.tokenizer, other.tokenizer) if info.kind != "none"]
         if len({info.digest for info in counted}) > 1:
@@ -151,7 +150,6 @@ class Profile(Artefact):
         )
 
     def figures(self) -> dict[str, Any]:
-        """Percentiles and shares, of all and by dataset."""
         by_dataset = {dataset.name: _figures(dataset.lengths) for dataset in self.datasets}
         return {"overall": _figures(self.overall), "datasets": by_dataset}
 
@@ -173,8 +171,9 @@ def joined(profiles: Profile | Name | Iterable[Profile | Name]) -> Profile:
     """One profile, or several put together."""
     if isinstance(profiles, Profile | str | os.PathLike):
         return Profile.load(profiles)
-    first, *others = map(Profile.load, profiles)
-    return sum(others, start=first)
+    if not (read := [*map(Profile.load, profiles)]):
+        raise InputError("no profile is given", hint="`chunkscope analyze` makes one")
+    return sum(read[1:], start=read[0])
 
 
 def together(datasets: Iterable[DatasetProfile]) -> LengthHistogram:

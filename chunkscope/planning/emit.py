@@ -104,7 +104,6 @@ def _vllm_args(plan: Plan) -> str:
 
 
 def _vllm_yaml(plan: Plan) -> str:
-    """A configuration file for `vllm serve`."""
     # vLLM dies of a file that holds no mapping: nothing to set is an empty one.
     values = switched(plan.settings_for(Entry.SERVE).given())  # vLLM drops `key: false`
     lines = [f"{name.replace('_', '-')}: {_text(value)}" for name, value in values.items()]
@@ -112,14 +111,12 @@ def _vllm_yaml(plan: Plan) -> str:
 
 
 def _python(plan: Plan) -> str:
-    """A call of vLLM's `LLM` class."""
     kwargs = {"model": _model(plan), **plan.settings_for(Entry.LLM).given()}
     lines = [f"    {name}={value!r}," for name, value in kwargs.items()]
     return "\n".join(["from vllm import LLM", "", "llm = LLM(", *lines, ")"])
 
 
 def _json(plan: Plan) -> str:
-    """The arguments as a JSON object, by vLLM's own names."""
     return orjson.dumps(plan.settings.given(), option=orjson.OPT_INDENT_2).decode()
 
 

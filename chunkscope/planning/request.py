@@ -139,7 +139,7 @@ def read_max_output(given: MaxOutput | None) -> dict[str, Any]:
     >>> read_max_output(["gsm8k=300,mmlu=1", "64"])
     {'max_output': 64, 'max_outputs': {'gsm8k': 300, 'mmlu': 1}}
     """
-    if given is None or isinstance(given, int):
+    if given is None or isinstance(given, int | float):
         return {"max_output": given} if given is not None else {}
     if isinstance(given, Mapping):
         return {"max_outputs": dict(given)}

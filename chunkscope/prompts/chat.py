@@ -24,9 +24,9 @@ NEWEST: Release = (99, 0)  # where none is named; the others were read in vLLM's
 
 
 def release_of(version: str) -> Release:
-    match = re.match(r"v?(\d+)\.(\d+)", version.strip())
+    match = re.match(r"v?(\d+)\.(\d+)", version.strip()) if isinstance(version, str) else None
     if match is None:
-        raise UsageError(f"{version!r} is not a vLLM version", hint="write it like 0.24 or 0.24.0")
+        raise UsageError(f"{version!r} is not a vLLM version", hint='write it like "0.24"')
     return int(match[1]), int(match[2])
 
 

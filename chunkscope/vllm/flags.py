@@ -79,9 +79,9 @@ def release(version: str | None = None) -> Release:
             return _assumed("not_installed", dotted(NEWEST))
         if version.startswith(("0.0", "0.1.dev")):  # built from source without a tag
             return _assumed("development", version)
-    match = re.match(r"v?(\d+)\.(\d+)(?:\.(\d+))?", version.strip())
-    if match is None:
-        raise UsageError(f"{version!r} is not a vLLM version", hint="write it like 0.24 or 0.24.0")
+    match = isinstance(version, str) and re.match(r"v?(\d+)\.(\d+)(?:\.(\d+))?", version.strip())
+    if not match:
+        raise UsageError(f"{version!r} is not a vLLM version", hint='write it like "0.24"')
     parsed = (int(match[1]), int(match[2]), int(match[3] or 0))
     text = version.strip().removeprefix("v")
     if parsed < OLDEST:

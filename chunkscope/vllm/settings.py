@@ -5,7 +5,8 @@ Nobody else holds a setting in another form; `deployment.py` says what vLLM take
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from operator import attrgetter
+from typing import Any, get_args
 
 from chunkscope.errors import UsageError
 from chunkscope.hardware.gpus import Parallel
@@ -32,6 +33,11 @@ class Settings:
     enable_expert_parallel: bool | None = None
     kv_cache_dtype: str | None = None
 
+    def __post_init__(self) -> None:
+        for name, kinds, value in zip(NAMES, KINDS, _values(self), strict=True):
+            if type(value) not in kinds and (type(value) is not int or float not in kinds):
+                raise UsageError(f"{name} must be of type {kinds[0].__name__}, not {value!r}")
+
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> "Settings":
         """Those of the arguments that are settings; others are not looked at.
@@ -43,8 +49,8 @@ class Settings:
 
     def given(self) -> dict[str, Value]:
         """What is set, by name."""
-        values = {name: getattr(self, name) for name in NAMES}
-        return {name: value for name, value in values.items() if value is not None}
+        values = zip(NAMES, _values(self), strict=True)
+        return {name: value for name, value in values if value is not None}
 
     def over(self, other: "Settings") -> "Settings":
         """These, and the other's where nothing is said here.
@@ -102,8 +108,10 @@ class Settings:
         return replace(self, max_num_batched_tokens=budget, max_num_seqs=seqs)
 
 
-OWN = Settings()  # everything left to vLLM
 NAMES = tuple(field.name for field in fields(Settings))
+KINDS = tuple(get_args(field.type) for field in fields(Settings))
+_values = attrgetter(*NAMES)
+OWN = Settings()  # everything left to vLLM
 UNUSUAL = NAMES[-5:]
 
 

@@ -21,7 +21,7 @@ from chunkscope.vllm.settings import Settings
 )
 def test_a_version_is_read_as_people_write_it(text, version):
     assert release(text).version == version
-    for wrong in ("", "new", "0", "0.9.2", "0.10", "0.10.1"):
+    for wrong in ("", "new", "0", "0.9.2", "0.10", "0.10.1", 0.28):
         with pytest.raises(UsageError):
             release(wrong)
 
