@@ -180,9 +180,14 @@ def _repeated(p: Problem, settings: Settings, cost: Cost) -> Iterator[Saving]:
             total, served = dataset.lengths.total, _served(p, dataset, settings)
             tokens, each_hours = max(0, round(share * total) - served), _prefill_hours(p, settings)
             answers = cost.hours * total / max(1, p.lengths.total) - (total - served) * each_hours
+            # What is left takes its time: a few requests as long as one.
+            kept, alone = (1 - share) * dataset.rows, _only(p, (dataset,))
+            run = alone.simulator(min(max(1, round(kept)), SIMULATED)).attempt(settings)
+            left = run.figures.makespan_s * kept / run.requests / HOUR_S if run else 0.0
+            hours = share * max(0.0, answers) + tokens * each_hours
+            hours = min(hours, max(0.0, cost.hours - left))
             yield Saving(
-                code="repeated_rows", tokens=tokens,
-                hours=share * max(0.0, answers) + tokens * each_hours,
+                code="repeated_rows", tokens=tokens, hours=hours,
                 values={"dataset": dataset.name, "rows": round(share * content.rows)},
             )  # fmt: skip
 

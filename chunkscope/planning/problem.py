@@ -251,9 +251,6 @@ def _with_budget(p: Problem) -> Problem:
     raise InputError(f"no setting fits a request of {p.context:,} tokens{log}", hint=hint)
 
 
-# -- chunking that is off ------------------------------------------------------------------------
-
-
 def _unchunked(p: Problem) -> Problem:
     """A step has to hold the longest request whole, so the context is no longer than it must be."""
     limit, release, shape = p.default.max_model_len, p.deployment.release, p.deployment.shape
@@ -269,9 +266,6 @@ def _unchunked(p: Problem) -> Problem:
         hint = "leave --mode out, or shorten the data"
         raise UsageError(f"--mode off is not possible: {why}", hint=hint)
     return p
-
-
-# -- logits that fit -----------------------------------------------------------------------------
 
 
 def _with_safe_logprobs(p: Problem) -> Problem:

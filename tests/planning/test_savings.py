@@ -49,10 +49,8 @@ SCORING = Scoring(requests=80, contexts=20, single_token=True)
 @pytest.mark.parametrize(
     ("version", "single", "how"),
     [
-        ("0.19", True, "next_token"),
-        ("0.28", True, "generative_scoring"),
-        ("0.32", False, "read_cache"),
-        ("0.28", False, None),
+        *(("0.19", True, "next_token"), ("0.28", True, "generative_scoring")),
+        *(("0.32", False, "read_cache"), ("0.28", False, None)),
     ],
 )
 def test_contexts_that_are_computed_once_for_each_choice_are_the_largest_saving(
@@ -111,6 +109,8 @@ def test_rows_that_occur_twice_are_a_saving_unless_a_harness_repeats_them():
     cached = saved(planned(dataset("a", LENGTHS, content=content, sharing=PAIRS)), "repeated_rows")
     assert cached.tokens == 14_000 - SERVED
     assert cached.hours < one.hours, "what the prefix cache serves anyway is no saving"
+    same = planned(dataset("a", [9] * 80, content=Content.of([{"q": 1}] * 80)))
+    assert saved(same, "repeated_rows").hours < 0.9 * same.cost.hours, "one alone takes its time"
     log = LogSummary(harness="x", documents=80, requests=80)
     for no_copies in ({"log": log}, {"kind": "lengths"}):
         assert planned(dataset("a", LENGTHS, content=content, **no_copies)).savings == ()
