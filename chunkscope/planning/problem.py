@@ -63,8 +63,10 @@ class Problem:
             raise UsageError(over, hint="leave it out: vLLM uses the model's limit")
         if problem.refused == problem.lengths.count:
             room = f"{problem.context:,} tokens with {problem.output_tokens:,} for the output"
-            hint = "lower --max-output, raise --max-model-len, or change the model"
-            raise InputError(f"no prompt fits the model's context of {room}", hint=hint)
+            ways = ["lower --max-output"] if (problem.lengths.min or 0) < problem.context else []
+            ways += ["raise --max-model-len"] if context and context != limit else []
+            hint = ", or ".join([*ways, "choose a model with a longer context"])
+            raise InputError(f"no prompt fits the context of {room}", hint=hint)
         return problem
 
     @cached_property
@@ -230,9 +232,6 @@ def _does_not_fit(p: Problem, memory: Memory | None) -> InputError:
         hint = f"--tp {tp} would fit; or take a larger GPU, or a quantized checkpoint"
     many = f"{parallel.gpus} x " if parallel.gpus > 1 else ""
     return InputError(f"{shape.name} does not fit {many}{gpu.title}: {why}", hint=hint)
-
-
-# -- a budget that fits --------------------------------------------------------------------------
 
 
 def _with_budget(p: Problem) -> Problem:

@@ -284,8 +284,9 @@ def test_a_dataset_of_which_nothing_fits_takes_no_time_and_is_no_rest_of_a_sampl
 
 @pytest.mark.parametrize(("lengths", "output"), [((5_000, 6_000), None), (MIXED, 4_096)])
 def test_every_prompt_over_the_limit_is_an_input_error(lengths, output):
-    with pytest.raises(InputError, match="4,096"):
+    with pytest.raises(InputError, match="4,096") as error:
         advised(lengths, model="llama-2-7b", max_output=output)
+    assert ("lower --max-output" in str(error.value.hint)) is (lengths == MIXED), "what helps"
 
 
 CAPPED = LogSummary(harness="x", documents=9, requests=9, output_caps={"64": 9})

@@ -96,8 +96,7 @@ def test_an_order_that_the_cache_likes_better_is_a_saving_at_the_plans_cache_siz
         CachedAt(kv_tokens=1 << 40, cached_tokens=40_000, best_order_cached_tokens=40_000),
     )
     prefixes = reuse(capacities=sizes)
-    plan = planned(dataset("a", LENGTHS, prefixes=prefixes))
-    assert saved(plan, "better_order").tokens == 30_000
+    assert saved(planned(dataset("a", LENGTHS, prefixes=prefixes)), "better_order").tokens == 30_000
     plan = planned(dataset("a", LENGTHS, prefixes=prefixes, sharing=PAIRS))
     assert saved(plan, "better_order").tokens == 31_000 - SERVED, "found in the order of the data"
 
