@@ -147,7 +147,7 @@ def _notes(p: Problem, profile: Profile) -> Iterator[Note]:
     if there.gpu:
         yield from doubts(there.gpu)
     yield from there.notes(p.base, simulated=p.can_simulate)
-    if p.can_simulate and p.request.slo:  # which may be of gaps
+    if p.can_simulate and p.request.slo and p.output_tokens > 1:  # they may be of gaps
         yield note("rough_gaps", **GAPS[p.request.is_open])
 
 
