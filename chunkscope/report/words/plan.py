@@ -161,7 +161,7 @@ SENTENCES: dict[str, Template] = {
     "--from-literal=token=$HF_TOKEN`",
     "emit_node_folder": "the node must have the folder {folder}",
     # Models, GPUs and step times.
-    "volta": "vLLM {version} is built for CUDA 13, which leaves the V100 out: 0.19 is the last",
+    "volta": "vLLM {version} is built for CUDA 13, which leaves the V100 out",
     "second_start": "the first start compiles and refuses this context: then start vLLM again",
     "unknown_model_type": "model_type {name} is not known: its memory may be off",
     "unknown_quantization": "quantization {method} is not known: 16-bit weights assumed",
