@@ -46,7 +46,7 @@ from chunkscope.tokenizers.tokenizer import Tokenizer
 
 # Of what the cache keeps and what it means, not of the package: raise it when the same bytes would
 # be read, counted or described differently.
-_LAYOUT = 44
+_LAYOUT = 45
 _LITTLE_BYTES = 64 << 20  # are read by one thread
 _MOST_READERS = 8
 _MOST_BYTES = 224 << 20  # of texts under way: what is read while a fast engine is loaded

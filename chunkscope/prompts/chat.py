@@ -206,7 +206,7 @@ def tool_call(call_id: Any, name: Any, arguments: Any) -> dict[str, Any]:
 
 
 def _tool_call(call: Any, number: int, vllm: Release) -> dict[str, Any]:
-    """Templates want arguments as an object: vLLM reads text as JSON, nothing as an empty one."""
+    """Arguments as an object, of text by JSON; keys in the order of vLLM's request (`tojson`)."""
     name = call.get("function", call.get("name")) if isinstance(call, dict) else None
     if isinstance(name, str):  # tau2's, LangChain's, Inspect's
         call = tool_call(call.get("id"), name, call.get("arguments", call.get("args")))
@@ -224,10 +224,12 @@ def _tool_call(call: Any, number: int, vllm: Release) -> dict[str, Any]:
     is_empty = arguments is None and vllm >= (0, 23)
     if is_empty or (not isinstance(arguments, dict) and vllm >= (0, 29)):
         arguments = {}
-    return {**call, "function": {**function, "arguments": arguments}}
+    made = {**call, "function": _ordered({**function, "arguments": arguments}, "arguments", "name")}
+    return _ordered(made, "id", "function", "type")
 
 
-# --- tools ----------------------------------------------------------------------------------------
+def _ordered(given: dict[str, Any], *firsts: str) -> dict[str, Any]:
+    return {name: given[name] for name in (*firsts, *given) if name in given}
 
 
 def _tools(row: Mapping[str, Any], vllm: Release) -> list[dict[str, Any]] | None:
@@ -340,9 +342,6 @@ def _template_kwargs(row: Mapping[str, Any], vllm: Release) -> dict[str, Any]:
     if "reasoning_effort" in given and vllm >= (0, 22):
         kwargs = {"enable_thinking": given["reasoning_effort"] != "none"} | kwargs
     return given | kwargs if vllm < (0, 16) else kwargs | {"add_generation_prompt": True} | given
-
-
-# --- content, as a template wants it --------------------------------------------------------------
 
 
 def _media(content: str | list[dict[str, Any]]) -> int:

@@ -77,9 +77,6 @@ def _escaped(text: str) -> str:
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
-# -- JUnit ---------------------------------------------------------------------------------------
-
-
 def junit(result: GateResult) -> bytes:
     """Each check is a test case."""
     counts = {"tests": str(len(result.checks)), "failures": str(len(result.failed))}

@@ -172,12 +172,22 @@ def test_a_tool_result_is_one_string_for_every_template() -> None:
     assert part_content(messages(result)) == string_content(messages(result)) == expected
 
 
+FUNCTION = {"x": 1, "name": "f", "arguments": "{}"}
+CALLED = {"index": 0, "type": "function", "function": FUNCTION, "id": "1"}
+KEYS = ["id", "function", "type", "index", "arguments", "name", "x"]  # as vLLM's request has them
+
+
 def tool_calls(arguments: Any, version: str | None) -> Any:
     call = {"type": "function", "function": {"name": "f", "arguments": arguments}}
     chat = conversation(
         [{"role": "assistant", "tool_calls": [call]}], {}, release_of(version or "99.0")
     )
     return chat.messages[0]["tool_calls"][0]["function"]["arguments"]
+
+
+def test_a_call_has_its_keys_in_the_order_of_vllms_request() -> None:
+    (called,) = messages({"role": "assistant", "tool_calls": [CALLED]})[0]["tool_calls"]
+    assert [*called, *called["function"]] == KEYS
 
 
 @pytest.mark.parametrize(
@@ -323,11 +333,13 @@ def test_tools_and_arguments_are_what_a_real_vllm_makes_of_them(probe: Any) -> N
     tools = [{"type": "function", "function": function, "version": 2} for function in functions]
     given = ['{"a": 1}', "null", "[1]", "3", "", None, {"a": 1}, "{'a': 1}"]
     asked = {"tools": tools, "arguments": given, "claude": CLAUDE, "items": ITEMS}
+    asked["called"] = CALLED
     real = probe("request_probe", asked)
     assert_same(conversation(CLAUDE["messages"], CLAUDE), real["claude"])
     assert_same(conversation(ITEMS, {}), real["items"])
     made = conversation([USER], {"tools": tools}, release_of(real["version"])).tools
     assert json.dumps(made) == json.dumps(real["tools"])
+    assert [*real["called"], *real["called"]["function"]] == KEYS
     for arguments, expected in zip(given, real["arguments"], strict=True):
         try:
             assert tool_calls(arguments, real["version"]) == expected

@@ -25,6 +25,14 @@ def arguments(given):
     return call["function"]["arguments"]
 
 
+def called(call):
+    from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
+
+    message = {"role": "assistant", "tool_calls": [call]}
+    (made,) = ChatCompletionRequest.model_validate({"messages": [message]}).messages
+    return next(iter(made["tool_calls"]))
+
+
 def claude(request):
     from vllm.entrypoints.anthropic.protocol import AnthropicMessagesRequest
     from vllm.entrypoints.anthropic.serving import AnthropicServingMessages
@@ -49,6 +57,7 @@ answer = {
     "version": vllm.__version__,
     "tools": [written(tool) for tool in asked["tools"]],
     "arguments": [arguments(given) for given in asked["arguments"]],
+    "called": called(asked["called"]),
     "claude": claude(asked["claude"]),
     "items": messages(asked["items"]),
 }
