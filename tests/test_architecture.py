@@ -118,21 +118,21 @@ def lines_of(part: str) -> int:
 BUDGETS = {
     "top level": 588,
     "sources": 1_781,
-    "prompts": 3_071,
-    "tokenizers": 1_502,
+    "prompts": 3_069,
+    "tokenizers": 1_500,
     "prefixes": 821,
-    "lengths": 1_634,
+    "lengths": 1_633,
     "artefacts": 596,
     "models": 1_048,
     "hardware": 1_300,
-    "vllm": 1_899,
+    "vllm": 1_898,
     "simulation": 2_300,
-    "planning": 2_394,
+    "planning": 2_393,
     "verification": 3_257,
     "diagnosis": 723,
     "reference": 886,
     "gating": 1_593,
-    "report": 2_800,
+    "report": 2_798,
     "commands": 1_189,
 }
 MOST_FILES = 14  # in a folder, without its __init__
@@ -146,7 +146,7 @@ def test_a_folder_keeps_its_budget(part: str) -> None:
 def test_every_folder_has_a_budget() -> None:
     folders = {part_of(path) for path in modules() if path.parent != PACKAGE}
     assert folders | {"top level"} == BUDGETS.keys()
-    assert sum(BUDGETS.values()) <= 29_382
+    assert sum(BUDGETS.values()) <= 29_373
 
 
 @pytest.mark.parametrize("folder", sorted({path.parent for path in modules()}), ids=str)

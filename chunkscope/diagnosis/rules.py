@@ -97,7 +97,7 @@ def _ended(engine: Engine) -> Symptom | None:
     evidence = [note(f"failure_{name}", value=value) for name, value in failure.figures.items()]
     facts, change = engine.start.facts, note(f"change_{failure.kind}", reason=failure.reason)
     missing = failure.figures.get("needed_gib", 0.0) - failure.figures.get("available_gib", 0.0)
-    # Compiling takes about an embedding once more, which is less than half of the weights.
+    # Compiling takes one more embedding (hardware/memory.py): seldom more than half of the weights.
     first = not (facts.enforce_eager or facts.found_compiled)
     if first and 0 < missing < (facts.weights_gib or 0.0) / 2:
         change = note("change_first_start", how=change.code)

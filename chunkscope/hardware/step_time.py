@@ -122,7 +122,8 @@ def _layers_s(shape: ModelShape) -> tuple[float, float]:
     """Of all layers' kernels: to start one by one on the GPU, to be launched by the host."""
     e, q, layers = shape.experts, shape.quantization, shape.layers
     gpu_s = layers * (LAYER_S + QUANTISE_S * q.eight_bit_products)
-    host_s = LAUNCH_S * layers / sorted((layers, *LAUNCH_LAYERS))[1]
+    fewest, most = LAUNCH_LAYERS
+    host_s = LAUNCH_S * layers / min(max(layers, fewest), most)
     if e is not None:
         four_bit, shared = q.bits <= 4, e.shared_intermediate > 0
         gpu_s += e.layers * (EXPERTS_S + FOUR_BIT_S * four_bit)
@@ -235,7 +236,8 @@ class StepModel:
         host = self.host
         every = host.fixed_s + requests * host.per_request_s
         prepare = (1 - HAND_OUT_SHARE) * every + prompts * host.per_prompt_s
-        launch = host.ungraphed_s if tokens > self.graphed_tokens else host.pieces_s * (prompts > 0)
+        launch = host.pieces_s if prompts else 0.0
+        launch = launch if tokens <= self.graphed_tokens else host.ungraphed_s
         return prepare, launch, HAND_OUT_SHARE * every
 
 

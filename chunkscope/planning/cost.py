@@ -70,14 +70,11 @@ def _only(p: Problem, datasets: tuple[DatasetProfile, ...]) -> Problem:
     return replace(p, datasets=datasets, request=replace(p.request, max_outputs=asked))
 
 
-# -- what would save most ------------------------------------------------------------------------
-
-
 def savings(p: Problem, settings: Settings, cost: Cost) -> tuple[Saving, ...]:
     """The largest first, by predicted time and then by tokens."""
     every = [
         *_scored_contexts(p, settings),
-        *_beginnings(p, settings),
+        *_beginnings(p, settings, cost),
         *_repeated(p, settings, cost),
         *_few_in_flight(p, settings, cost),
     ]
@@ -141,7 +138,7 @@ def _prefill_hours(p: Problem, settings: Settings) -> float:
     return seconds / tokens / full.parallel.data / HOUR_S
 
 
-def _beginnings(p: Problem, settings: Settings) -> Iterator[Saving]:
+def _beginnings(p: Problem, settings: Settings, cost: Cost) -> Iterator[Saving]:
     """Prompts that differ early and then agree, and an order that the prefix cache likes better."""
     memory, hours = p.memory(settings), _prefill_hours(p, settings)
     for dataset, output in p.pairs:
@@ -157,39 +154,45 @@ def _beginnings(p: Problem, settings: Settings) -> Iterator[Saving]:
         sizes = [at for at in reuse.capacities if memory and at.kv_tokens <= memory.kv_cache_tokens]
         if not sizes or dataset.kind == "lengths":
             continue
-        as_sent = max(reuse.scaled(sizes[-1].cached_tokens), _served(p, dataset, settings))
-        if (tokens := reuse.scaled(sizes[-1].best_order_cached_tokens) - as_sent) > 0:
+        best, found = sizes[-1].best_order_cached_tokens, sizes[-1].cached_tokens
+        tokens = reuse.scaled(best - found)
+        if tokens * hours >= WORTH * cost.hours:  # else it would not be named
+            served = _served(_only(p, (dataset,)), settings)
+            tokens = min(tokens, reuse.scaled(best) - served)
+        if tokens > 0:
             values = {"dataset": dataset.name}
             yield Saving(code="better_order", tokens=tokens, hours=tokens * hours, values=values)
 
 
-def _served(p: Problem, dataset: DatasetProfile, settings: Settings) -> int:
-    """Prompt tokens that the prefix cache serves anyway, if the dataset is sent alone."""
-    run = _only(p, (dataset,)).simulator().attempt(settings)
-    return round(run.cached_tokens / run.input_tokens * dataset.lengths.total) if run else 0
+def _served(alone: Problem, settings: Settings) -> int:
+    """Prompt tokens of a dataset, sent alone, that the prefix cache serves anyway."""
+    run = alone.simulator().attempt(settings)
+    return round(run.cached_tokens / run.input_tokens * alone.lengths.total) if run else 0
 
 
 def _repeated(p: Problem, settings: Settings, cost: Cost) -> Iterator[Saving]:
     """Rows that occur more than once: lengths alone are none, and a harness repeats on purpose."""
+    each_hours = _prefill_hours(p, settings)
     for dataset in p.datasets:
-        content = dataset.content
+        content, total = dataset.content, dataset.lengths.total
         if content is None or not content.hashes or dataset.log or dataset.kind == "lengths":
             continue
-        share = (content.rows - len({*content.hashes})) / content.rows
-        if share:
-            total, served = dataset.lengths.total, _served(p, dataset, settings)
-            tokens, each_hours = max(0, round(share * total) - served), _prefill_hours(p, settings)
-            answers = cost.hours * total / max(1, p.lengths.total) - (total - served) * each_hours
-            # What is left takes its time: a few requests as long as one.
-            kept, alone = (1 - share) * dataset.rows, _only(p, (dataset,))
-            run = alone.simulator(min(max(1, round(kept)), SIMULATED)).attempt(settings)
-            left = run.figures.makespan_s * kept / run.requests / HOUR_S if run else 0.0
-            hours = share * max(0.0, answers) + tokens * each_hours
-            hours = min(hours, max(0.0, cost.hours - left))
-            yield Saving(
-                code="repeated_rows", tokens=tokens, hours=hours,
-                values={"dataset": dataset.name, "rows": round(share * content.rows)},
-            )  # fmt: skip
+        share = 1 - len({*content.hashes}) / content.rows
+        whole = cost.hours * total / max(1, p.lengths.total)
+        if not share or share * whole < WORTH * cost.hours:
+            continue
+        alone = _only(p, (dataset,))
+        served, kept = _served(alone, settings), (1 - share) * dataset.rows
+        tokens = max(0, round(share * total) - served)
+        answers = max(0.0, whole - (total - served) * each_hours)
+        # What is left takes its time: a few requests as long as one.
+        run = alone.simulator(min(max(1, round(kept)), SIMULATED)).attempt(settings)
+        left = run.figures.makespan_s * kept / run.requests / HOUR_S if run else 0.0
+        yield Saving(
+            code="repeated_rows", tokens=tokens,
+            hours=min(share * answers + tokens * each_hours, max(0.0, cost.hours - left)),
+            values={"dataset": dataset.name, "rows": round(share * content.rows)},
+        )  # fmt: skip
 
 
 def _few_in_flight(p: Problem, settings: Settings, cost: Cost) -> Iterator[Saving]:

@@ -27,7 +27,8 @@ _FROM_START = "give a log from the engine's start on, at level INFO"
 _WEIGHTS_OFF, _WEIGHTS_OFF_GIB = 0.1, 0.1  # farther from what is predicted, it is another model
 _DEVICE_OFF = 0.05
 _GIVEN_SIZES = ("kv_cache_memory_bytes", "num_gpu_blocks_override")
-_NOT_ITS_FAULT = {"no_free_memory", "oom_loading", "oom_host", "killed", "died"}
+_NOT_ITS_FAULT = {Failure.NO_FREE_MEMORY, Failure.OOM_LOADING, Failure.OOM_HOST}
+_NOT_ITS_FAULT |= {Failure.KILLED, Failure.DIED}
 
 
 def engine_lives(log: str | os.PathLike[str]) -> tuple[EngineStart, ...]:

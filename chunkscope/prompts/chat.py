@@ -372,11 +372,10 @@ def _parts(message: Message) -> str | list[dict[str, Any]]:
     return [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
 
 
-def with_known_roles(chat: Conversation, template: str) -> list[Message]:
-    """Developers are the system where a template names none: all that these say goes first."""
+def without_developers(chat: Conversation) -> list[Message]:
+    """For templates that do not name the role: all that developers and systems say goes first."""
     messages, firsts = chat.messages, ("system", "developer")
-    is_said = any(message["role"] == "developer" for message in messages)
-    if not (is_said and chat.renames_developers) or re.search(r"""(['"])developer\1""", template):
+    if not (chat.renames_developers and any(m["role"] == "developer" for m in messages)):
         return messages
     texts = (m["content"] for m in string_content(messages) if m["role"] in firsts)
     rest = [message for message in messages if message["role"] not in firsts]

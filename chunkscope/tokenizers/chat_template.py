@@ -22,7 +22,7 @@ from jinja2.utils import Namespace
 
 from chunkscope.artefacts.files import read_text
 from chunkscope.errors import InputError
-from chunkscope.prompts import chat
+from chunkscope.prompts.chat import Conversation, part_content, string_content, without_developers
 from chunkscope.sources.base import DataError, first_line
 from chunkscope.tokenizers.foreign import TemplateRefused
 
@@ -32,7 +32,7 @@ class ChatTemplate:
 
     `content_format` says whether it loops over the parts of a message's content ("openai") or
     takes content as a string; `uses_date` whether its text depends on the day it is rendered on,
-    `uses_tools` whether it writes down what tools there are. `date` pins that day.
+    which `date` pins; `uses_tools` whether it writes down what tools there are.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class ChatTemplate:
         special_tokens: Mapping[str, Any],
         date: datetime.date | None = None,
     ) -> None:
-        self.date, self._source = date, source
+        self.date = date
         # The sandbox that transformers renders chat templates in, setting by setting.
         environment = self._environment = _Sandbox(
             trim_blocks=True, lstrip_blocks=True, extensions=[_GenerationTag, loopcontrols]
@@ -61,15 +61,19 @@ class ChatTemplate:
         names = {name.name for name in tree.find_all(nodes.Name) if name.ctx == "load"}
         self.uses_date = "strftime_now" in names
         self.uses_tools = "tools" in names
+        self.has_developers = "'developer'" in source or '"developer"' in source
         self.content_format = "openai" if _loops_over_content(tree) else "string"
 
-    def render(self, conversation: chat.Conversation) -> str:
+    def render(self, conversation: Conversation) -> str:
         """The prompt's text. Raises TemplateRefused where the template will not have it."""
-        content = chat.part_content if self.content_format == "openai" else chat.string_content
+        content = part_content if self.content_format == "openai" else string_content
+        messages = conversation.messages
+        if not self.has_developers:
+            messages = without_developers(conversation)
         variables = {
             **self._environment.globals,
             **conversation.template_kwargs,
-            "messages": content(chat.with_known_roles(conversation, self._source)),
+            "messages": content(messages),
             "tools": conversation.tools,
         }
         try:
@@ -158,11 +162,7 @@ class _GenerationTag(Extension):
     def parse(self, parser: Parser) -> nodes.Node:
         line = next(parser.stream).lineno
         body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
-        # A call block, not the bare body, so that names set inside stay inside.
-        return nodes.CallBlock(self.call_method("_body"), [], [], body).set_lineno(line)
-
-    def _body(self, caller: Any) -> Any:
-        return caller()
+        return nodes.Scope(body).set_lineno(line)  # so that names set inside stay inside
 
 
 def _raise_exception(message: Any) -> None:
@@ -170,11 +170,8 @@ def _raise_exception(message: Any) -> None:
 
 
 def _loops_over_content(tree: nodes.Template) -> bool:
-    """Whether there is a loop over the content of a message taken from a loop over messages.
-
-    This is how vLLM tells ("auto" content format), so a template it would misread is misread the
-    same way here.
-    """
+    """Whether a loop over messages has one over the content of a message: so vLLM tells ("auto"
+    content format), and a template it would misread is misread the same way here."""
     messages = ["messages"]  # and what is set to them: `loop_messages = messages[1:]`
     for known in messages:
         for assign in tree.find_all(nodes.Assign):

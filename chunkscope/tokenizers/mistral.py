@@ -82,11 +82,13 @@ class MistralChat:
 
 def _as_sent(message: Message) -> Message:
     """As vLLM's server hands it over: all parts of a text, the last nine characters of an id."""
-    sent, content = dict(message), message["content"]
-    if isinstance(content, list):
-        sent["content"] = [part for part in content if part["type"] == "text"]
+    sent = _with_short_id(message, "tool_call_id")
+    if isinstance(sent["content"], list):
+        sent |= {"content": [part for part in sent["content"] if part["type"] == "text"]}
     if "tool_calls" in sent:
-        sent["tool_calls"] = [call | {"id": call["id"][-9:]} for call in sent["tool_calls"]]
-    if "tool_call_id" in sent:
-        sent["tool_call_id"] = sent["tool_call_id"][-9:]
+        sent |= {"tool_calls": [_with_short_id(call, "id") for call in sent["tool_calls"]]}
     return sent
+
+
+def _with_short_id(given: Message, name: str) -> Message:
+    return given | ({name: given[name][-9:]} if isinstance(given.get(name), str) else {})

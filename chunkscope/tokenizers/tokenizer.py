@@ -176,13 +176,12 @@ class Tokenizer:
         an engine counted that is barred now is to be counted again."""
         if (facts := self._facts) is None:
             return None
-        template = repr(self._template or facts.chat_template or engine_name("mistral-common"))
+        template = repr(self._template or facts.chat_template)
+        itself = engine_name("mistral-common") if self._files.kind is TokenizerKind.TEKKEN else ""
         day = self.chat_day.isoformat() if "strftime_now" in template else ""
         barred = [one.package for one in engines_for(MUCH) if known_verdict(one, facts) is False]
-        parts = (self.digest, engine_name(facts.package), repr(barred), template, day)
+        parts = (self.digest, engine_name(facts.package), repr(barred), template, itself, day)
         return sha256("\n".join(parts).encode()).hexdigest()
-
-    # -- chats ---------------------------------------------------------------------------------
 
     def chat_text(self, chat: Conversation) -> str:
         return str(self._chat_template(has_tools=bool(chat.tools)).render(chat))

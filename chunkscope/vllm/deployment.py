@@ -238,8 +238,7 @@ class Deployment:
 
     def refusals(self, settings: Settings = OWN, bill: Memory | None = None) -> tuple[Refusal, ...]:
         """vLLM's own start-up checks, and two of ours where it would silently do something else.
-        What is not known breaks no rule. With a bill, it has to fit and to live through the first
-        prompts."""
+        What is not known breaks no rule; a bill has to fit and to outlive the first prompts."""
         s = self.effective(settings)
         version, rules = self.release.version, self.release.rules
         off = s.enable_chunked_prefill is False

@@ -5,7 +5,6 @@ Nobody else holds a setting in another form; `deployment.py` says what vLLM take
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from operator import attrgetter
 from typing import Any, get_args
 
 from chunkscope.errors import UsageError
@@ -34,7 +33,8 @@ class Settings:
     kv_cache_dtype: str | None = None
 
     def __post_init__(self) -> None:
-        for name, kinds, value in zip(NAMES, KINDS, _values(self), strict=True):
+        for name, kinds in KINDS.items():
+            value = getattr(self, name)
             if type(value) not in kinds and (type(value) is not int or float not in kinds):
                 raise UsageError(f"{name} must be of type {kinds[0].__name__}, not {value!r}")
 
@@ -49,8 +49,8 @@ class Settings:
 
     def given(self) -> dict[str, Value]:
         """What is set, by name."""
-        values = zip(NAMES, _values(self), strict=True)
-        return {name: value for name, value in values if value is not None}
+        values = {name: getattr(self, name) for name in NAMES}
+        return {name: value for name, value in values.items() if value is not None}
 
     def over(self, other: "Settings") -> "Settings":
         """These, and the other's where nothing is said here.
@@ -108,9 +108,8 @@ class Settings:
         return replace(self, max_num_batched_tokens=budget, max_num_seqs=seqs)
 
 
-NAMES = tuple(field.name for field in fields(Settings))
-KINDS = tuple(get_args(field.type) for field in fields(Settings))
-_values = attrgetter(*NAMES)
+KINDS = {field.name: get_args(field.type) for field in fields(Settings)}
+NAMES = tuple(KINDS)
 OWN = Settings()  # everything left to vLLM
 UNUSUAL = NAMES[-5:]
 

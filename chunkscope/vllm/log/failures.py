@@ -66,8 +66,8 @@ class Failure(StrEnum):
 
     @property
     def status(self) -> Status:
-        others = {"refused_arguments": Status.REFUSED, "killed": Status.DIED, "died": Status.DIED}
-        return others.get(self, Status.OUT_OF_MEMORY)
+        others = {Failure.REFUSED: Status.REFUSED, Failure.KILLED: Status.DIED}
+        return {**others, Failure.DIED: Status.DIED}.get(self, Status.OUT_OF_MEMORY)
 
 
 # What the parent process or a shell says when a child of its died: true, and no cause.

@@ -111,8 +111,7 @@ class Timeline:
 
 @dataclass(slots=True, kw_only=True)
 class StepTally:
-    """Steps of an engine that logs each (`--enable-logging-iteration-details`), added up: decoding
-    alone, and with a prompt. The difference is what a prompt costs."""
+    """Logged steps (`--enable-logging-iteration-details`): the difference is a prompt's cost."""
 
     decoding: int = 0
     decoding_ms: float = 0.0
@@ -142,8 +141,7 @@ class StepTally:
 
 @dataclass(slots=True, kw_only=True)
 class RefusedPrompts:
-    """Prompts longer than the context, by the lines that say so. A server may log no more than that
-    it answered 400: for length, or for something else."""
+    """Prompts longer than the context; of some, a log says no more than that 400 was answered."""
 
     count: int = 0
     unexplained: int = 0
@@ -270,9 +268,8 @@ class LogReader:
         for raw in [*lines, rest] if last and rest else lines:
             self.lines += 1
             if _ACCESS in raw and self._engines:
-                engine = self._engine(
-                    "", peeled(raw if len(self._engines) > 1 else b"", self.lines)
-                )
+                line = peeled(raw if len(self._engines) > 1 else b"", self.lines)
+                engine = self._engine("", line)
                 engine.last_line = self.lines
                 if _BAD_REQUEST in raw:
                     engine.refused = engine.refused or RefusedPrompts(first_line=self.lines)
@@ -318,17 +315,11 @@ class LogReader:
                 engine.learn(words, number)
 
     def _engine(self, name: str, line: LogLine, model: str = "") -> _Engine:
-        """The engine that a line is of: a new one where one begins that had begun or served. What a
-        process says first is of the first engine that has none such yet and was not given up."""
+        """The engine that a line is of: a new one where one begins that had begun or served."""
         newest = self._engines[::-1]
         found = [e for e in newest if line.server in ("", e.server)]
         if line.pid:
-            begin = [e for e in found[::-1] if not (e.ready or e.failures.failure)]
-            begin = [e for e in begin if line.process not in e.pids.values()]
-            others = [e for e in begin if model and (e.facts.model or "") not in model]
-            begin.sort(key=lambda e: (e in others, e.last_line < found[0].first_line))
-            known = [e for e in found if e.pids.get(line.pid) == line.process] or begin
-            found = known or ([] if name in _BEGINS else found)
+            found = _of_process(found, line, model) or ([] if name in _BEGINS else found)
         if found and name in _BEGINS:
             now = found[0]
             over = bool(now.timelines) or now.failures.failure is not None
@@ -344,3 +335,14 @@ class LogReader:
             self._engines += found
         found[0].pids |= {line.pid: line.process} if line.pid else {}
         return found[0]
+
+
+def _of_process(found: list[_Engine], line: LogLine, model: str) -> list[_Engine]:
+    """What a process says first is of the first engine that has none such yet and was not given up,
+    rather of one of its model and of one that said something since the newest began."""
+    if known := [engine for engine in found if engine.pids.get(line.pid) == line.process]:
+        return known
+    begin = [e for e in found[::-1] if not (e.ready or e.failures.failure)]
+    begin = [e for e in begin if line.process not in e.pids.values()]
+    begin.sort(key=lambda e: e.last_line < found[0].first_line)
+    return sorted(begin, key=lambda e: bool(model) and (e.facts.model or "") not in model)
