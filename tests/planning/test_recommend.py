@@ -51,9 +51,6 @@ def codes(made: Plan) -> set[str]:
     return {note.code for note in made.notes}
 
 
-# -- by simulation -----------------------------------------------------------------------------
-
-
 def test_a_setting_that_pays_is_set_with_what_it_gains():
     made = advised(MIXED * 12, model="qwen2.5-1.5b", gpu="l4")
     assert made.advice.kind is AdviceKind.SET
@@ -175,9 +172,6 @@ def test_what_all_prompts_share_is_read_once():
     assert "shared_prefixes" not in codes(alone)
 
 
-# -- by lengths --------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "where", [{"model": None, "gpu": None}, {"gpu": None}, {"model": None}], ids=str
 )
@@ -226,9 +220,6 @@ def test_a_threshold_is_set_only_where_it_bites():
     assert capped.chunks.size == 8_192
 
 
-# -- a forced mode -----------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("where", [{}, {"model": None, "gpu": None}], ids=str)
 def test_off_comes_with_a_budget_of_at_least_max_model_len_and_no_threshold(where):
     made = plan(SHORT, mode=Mode.OFF, **where)
@@ -256,9 +247,6 @@ def test_off_that_does_not_fit_or_that_vllm_refuses_a_mamba_like_model_is_a_cont
     assert plan(SHORT, mode=Mode.OFF, model=hybrid, vllm_version="0.25.0")
     with pytest.raises(UsageError, match="--mode off"):
         plan(SHORT, mode=Mode.OFF, model=hybrid, vllm_version="0.26.0")
-
-
-# -- lengths and outputs -----------------------------------------------------------------------
 
 
 def test_refused_prompts_are_counted_exactly_and_alike_by_simulate():
@@ -367,9 +355,6 @@ def test_requests_of_a_harness_are_planned_for_how_it_starts_vllm(harness, order
     assert recommend(data, entry="other").deployment.entry is Entry.OTHER
 
 
-# -- memory ------------------------------------------------------------------------------------
-
-
 def test_what_cannot_fit_says_how_long_a_context_or_how_many_gpus_would():
     with pytest.raises(InputError, match="131,072") as error:
         advised(SHORT, gpu="l4", max_model_len=131_072)
@@ -408,9 +393,6 @@ def test_a_kv_cache_of_8_bits_holds_twice_as_much_and_is_set():
     assert "unmeasured_kv_cache" in codes(small)
 
 
-# -- options -----------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "options",
     [
@@ -434,8 +416,6 @@ def test_options_that_make_no_sense_are_a_usage_error(options):
     with pytest.raises(UsageError):
         advised(MIXED, **options)
 
-
-# -- everything --------------------------------------------------------------------------------
 
 MODEL_NAMES = ["llama-3.1-8b", "qwen2.5-7b-instruct", "gemma-2-9b", "deepseek-v2-lite"]
 

@@ -27,9 +27,6 @@ MODELS = sorted(path.name for path in MISTRAL.glob("*.model.v*"))
 TEXTS = ["", " ", "Hello world", "naïve  東京 🙂\n\n\tx", "<s>[INST] hi [/INST]</s>", "1234567" * 9]
 
 
-# --- mistral-common -------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("file", [embedded_default(), MISTRAL / "tekken_240718.json"])
 def test_a_tekken_file_counts_as_mistral_common_does_with_its_beginning(tmp_path, file) -> None:
     (tmp_path / "tekken.json").symlink_to(file)
@@ -50,7 +47,8 @@ def test_chats_are_encoded_by_mistral_common_and_what_it_refuses_is_a_bad_row(
     refused = [{"role": "assistant", "content": "a"}, {"role": "system", "content": "b"}]
     longer = json.loads(json.dumps(CALLED).replace("abcdef123", "call_abcdef123"))  # vLLM cuts ids
     answered = {"messages": [*CHATS[0]["messages"], {"role": "assistant", "content": "yo"}]}
-    sent = [*CHATS[:-1], longer, answered, {"messages": refused}]
+    numbered = json.loads(json.dumps(CALLED).replace('"abcdef123"', "123"))  # no ids to a server
+    sent = [*CHATS[:-1], longer, answered, {"messages": refused}, numbered]
     rows = write_jsonl(tmp_path / "chats.jsonl", sent)
     (dataset,) = chunkscope.analyze(rows).datasets
     whole, keep = MistralTokenizer.from_file(str(embedded_default())), SpecialTokenPolicy.KEEP
@@ -65,6 +63,7 @@ def test_chats_are_encoded_by_mistral_common_and_what_it_refuses_is_a_bad_row(
     assert found == [*zip(right, texts, strict=True)]
     assert (dataset.engine or "").startswith("mistral-common ")
     assert dataset.bad_rows[0].reason.code == "template_refused"
+    assert "validation error" in dataset.bad_rows[1].reason.values["why"]
     monkeypatch.setattr("chunkscope.tokenizers.tokenizer.engine_name", "{} 2.0".format)
     assert tokenizer.counting_key != key
 
